@@ -1,0 +1,2 @@
+//! The `leeward` program.
+fn main() {}

@@ -1,0 +1,220 @@
+//! Breakwater's server: windows by lazy distribution, AQM, and the pool's step once per round trip.
+//! Never here: the pool's laws ([`super::pool`]).
+
+use super::config::{Config, Demand};
+use super::drained::Drained;
+use super::pool::{Pool, PoolLaw};
+use crate::registry::Environment;
+use crate::server::{
+    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
+    SessionSlot, Signals, Verdict,
+};
+use crate::sync::Arc;
+use crate::units::{Credits, Nanos, Priority, Time};
+
+/// The server's halves: `environment.cores` fast ones around one pool.
+pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
+    let pool = Arc::new(Pool::new(config.min_pool.into()));
+    ServerHalves {
+        cores: (0..environment.cores)
+            .map(|_| Box::new(Core::new(config, environment, Arc::clone(&pool))) as Box<dyn Admission>)
+            .collect(),
+        control: Box::new(Control { period: config.period, law: PoolLaw::new(config), pool }),
+    }
+}
+
+/// The fast half of one core.
+pub struct Core {
+    pool: Arc<Pool>,
+    drained: Drained,
+    credits: bool,
+    demand: Demand,
+    /// `Nanos::MAX` when AQM is off: no delay reaches it.
+    aqm_threshold: Nanos,
+    max_window: i64,
+    cores: i64,
+}
+
+impl Core {
+    pub(crate) fn new(config: &Config, environment: &Environment, pool: Arc<Pool>) -> Self {
+        Core {
+            pool,
+            drained: Drained::new(config.waking),
+            credits: config.credits,
+            demand: config.demand,
+            aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
+            max_window: config.max_window.into(),
+            cores: environment.cores.into(),
+        }
+    }
+
+    /// Sets a session's window and keeps `c_issued` the sum of all windows.
+    fn set_window(&self, session: &mut Session, window: i64) {
+        self.pool.issue(window - i64::from(session.window.0));
+        session.window = Credits(window as u32);
+    }
+
+    /// The window as the message that carries it.
+    fn feedback(&self, session: &Session) -> Feedback {
+        Feedback { window: session.window, threshold: Priority::LOWEST, custom: 0 }
+    }
+
+    /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
+    /// (Breakwater §4, eq. 5 and 6, with the additions of the published code in its order).
+    fn distribute(&self, session: &mut Session, cause: Cause) {
+        let total = self.pool.total();
+        let issued = self.pool.issued();
+        let overcommit = self.pool.overcommit();
+        let held = i64::from(session.window.0);
+        let pending = i64::from(session.pending);
+        let known = pending + i64::from(session.demand);
+
+        let mut window = held;
+        if issued < total {
+            window = (known + overcommit).min(held + total - issued);
+        } else if issued > total {
+            window = held - 1;
+        }
+        if cause == Cause::Wake || self.pool.sessions() <= self.cores {
+            window = window.max(overcommit);
+        }
+        // Stay with the clients that are being served: their responses carry the credit for free.
+        if held > 0 && window == 0 && cause != Cause::Drop && self.demand == Demand::Speculation {
+            window = overcommit;
+        }
+        window = window.max(pending).min(self.max_window - 1);
+        window = window.min(match self.demand {
+            Demand::Speculation => known + overcommit,
+            Demand::Synchronization => known,
+        });
+        self.set_window(session, window);
+    }
+
+    /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
+    /// message.
+    fn shrink_to_demand(&self, session: &mut Session) {
+        let known = i64::from(session.pending) + i64::from(session.demand);
+        if i64::from(session.window.0) > known {
+            self.set_window(session, known);
+        }
+    }
+
+    /// Puts a session without credit and without anything outstanding on the list. With synchronized demand only those
+    /// that want something: the others will tell.
+    fn note_if_drained(&mut self, session: &Session) {
+        let wants = self.demand == Demand::Speculation || session.demand > 0;
+        if session.window.0 == 0 && session.pending == 0 && wants {
+            self.drained.insert(session.slot);
+        }
+    }
+}
+
+/// What a window update rides on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Response,
+    Drop,
+    Wake,
+    Demand,
+}
+
+impl Admission for Core {
+    fn open(&mut self, session: &mut Session, event: &Opened) {
+        self.pool.session_opened();
+        self.drained.reserve(session.slot);
+        session.demand = event.demand;
+        if self.credits {
+            self.note_if_drained(session);
+        }
+    }
+
+    fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
+        if self.credits {
+            self.drained.remove(session.slot);
+            self.shrink_to_demand(session);
+        }
+        if event.delay >= self.aqm_threshold { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+    }
+
+    fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
+        if !self.credits {
+            return Feedback::NONE;
+        }
+        let cause = match event.outcome {
+            Outcome::Completed => Cause::Response,
+            Outcome::Dropped => Cause::Drop,
+        };
+        self.distribute(session, cause);
+        self.note_if_drained(session);
+        self.feedback(session)
+    }
+
+    fn demand(&mut self, session: &mut Session, _: Time) -> Option<Feedback> {
+        if !self.credits {
+            return None;
+        }
+        self.shrink_to_demand(session);
+        if session.demand == 0 {
+            self.drained.remove(session.slot);
+            return None;
+        }
+        // With requests pending, their responses will carry the credit.
+        if session.pending > 0 {
+            return None;
+        }
+        let before = session.window;
+        self.distribute(session, Cause::Demand);
+        if session.window.0 > 0 {
+            self.drained.remove(session.slot);
+        } else {
+            self.note_if_drained(session);
+        }
+        (session.window > before).then(|| self.feedback(session))
+    }
+
+    fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
+        if self.drained.is_empty() || !self.pool.take_one() {
+            return None;
+        }
+        self.drained.take(random)
+    }
+
+    fn wake(&mut self, session: &mut Session, _: Time) -> Feedback {
+        // `next_to_wake` has counted one credit for this session.
+        session.window = Credits(1);
+        self.distribute(session, Cause::Wake);
+        self.feedback(session)
+    }
+
+    fn close(&mut self, session: &mut Session, _: Time) {
+        self.drained.remove(session.slot);
+        self.set_window(session, 0);
+        self.pool.session_closed();
+    }
+}
+
+/// The slow half.
+pub struct Control {
+    period: Nanos,
+    law: PoolLaw,
+    pool: Arc<Pool>,
+}
+
+impl ControlLoop for Control {
+    fn period(&self) -> Nanos {
+        self.period
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        self.law.step(&self.pool, signals.delay());
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            credit_pool: Some(self.pool.total()),
+            credits_issued: Some(self.pool.issued()),
+            sessions: Some(self.pool.sessions()),
+            ..Gauges::default()
+        }
+    }
+}

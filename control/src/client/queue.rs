@@ -1,0 +1,66 @@
+//! A first-in first-out queue of fixed capacity whose entries remember when they came.
+
+use std::collections::VecDeque;
+
+use crate::units::{Nanos, Time};
+
+/// Holds up to its capacity; when full, the oldest makes room (the published client's behaviour: the newest request has
+/// the best chance to be in time).
+#[derive(Debug)]
+pub struct BoundedQueue<T> {
+    entries: VecDeque<(Time, T)>,
+    capacity: usize,
+}
+
+impl<T> BoundedQueue<T> {
+    /// A queue for `capacity` entries (at least one). Memory is taken when it is first used.
+    pub fn new(capacity: usize) -> Self {
+        BoundedQueue { entries: VecDeque::new(), capacity: capacity.max(1) }
+    }
+
+    /// Appends `entry`; gives back the oldest, and how long it waited, if there was no room.
+    pub fn push(&mut self, now: Time, entry: T) -> Option<(T, Nanos)> {
+        let displaced = if self.entries.len() >= self.capacity { self.pop(now) } else { None };
+        if self.entries.capacity() == 0 {
+            self.entries.reserve_exact(self.capacity);
+        }
+        self.entries.push_back((now, entry));
+        displaced
+    }
+
+    /// Takes the oldest and how long it waited.
+    pub fn pop(&mut self, now: Time) -> Option<(T, Nanos)> {
+        self.entries.pop_front().map(|(since, entry)| (entry, now.since(since)))
+    }
+
+    /// When the oldest came.
+    pub fn oldest(&self) -> Option<Time> {
+        self.entries.front().map(|(since, _)| *since)
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_makes_room() {
+        let mut queue = BoundedQueue::new(2);
+        assert_eq!(queue.push(Time(1), 'a'), None);
+        assert_eq!(queue.push(Time(2), 'b'), None);
+        assert_eq!(queue.push(Time(5), 'c'), Some(('a', Nanos(4))));
+        assert_eq!(queue.oldest(), Some(Time(2)));
+        assert_eq!(queue.pop(Time(6)), Some(('b', Nanos(4))));
+        assert_eq!(queue.len(), 1);
+    }
+}

@@ -1,0 +1,258 @@
+//! The client around a [`ClientHalf`]: queue, expiry, demand, and the promise that each request ends exactly once.
+//! Never here: what may leave and when, which is the half's decision.
+
+use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, Gate, Local, Reply, Submit};
+use crate::server::{Feedback, Outcome};
+use crate::units::{Nanos, Priority, Time};
+
+/// What a request carries to the server besides its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Requests that wait behind it.
+    pub demand: u32,
+    /// How important it is.
+    pub priority: Priority,
+}
+
+/// Why a request ended at the client without being sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LocalReason {
+    /// It waited longer than the configured client delay.
+    Expired,
+    /// The queue was full and it was the oldest.
+    Overflow,
+    /// The algorithm expects the server to drop it.
+    Throttled,
+}
+
+/// A request's end at the client: the reason, and how long it waited there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalEnd {
+    /// Why.
+    pub reason: LocalReason,
+    /// Time since the application issued it.
+    pub waited: Nanos,
+}
+
+/// Where a client's decisions go: a socket, or a virtual wire.
+pub trait Outlet<T> {
+    /// Send this request now.
+    fn send(&mut self, request: T, header: Header);
+    /// This request ends here.
+    fn end(&mut self, request: T, end: LocalEnd);
+    /// Tell the server the current demand in a message of its own.
+    fn send_demand(&mut self, demand: u32);
+}
+
+struct Waiting<T> {
+    request: T,
+    priority: Priority,
+}
+
+/// One session's client: what an application puts in leaves through the [`Outlet`] exactly once, as `send` or as `end`.
+/// `T` is whatever the plant needs to know a request again.
+pub struct Client<T> {
+    half: Box<dyn ClientHalf>,
+    config: ClientConfig,
+    queue: BoundedQueue<Waiting<T>>,
+    outstanding: u32,
+    announced: u32,
+}
+
+impl<T> Client<T> {
+    /// A client with nothing queued and nothing sent.
+    pub fn new(parts: ClientParts) -> Self {
+        Client {
+            half: parts.half,
+            queue: BoundedQueue::new(parts.config.queue),
+            config: parts.config,
+            outstanding: 0,
+            announced: 0,
+        }
+    }
+
+    /// The application issues a request.
+    pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl Outlet<T>) {
+        self.expire(now, out);
+        if self.half.submit(&Submit { now, priority, random }) == Local::Drop {
+            out.end(request, LocalEnd { reason: LocalReason::Throttled, waited: Nanos::ZERO });
+        } else if self.queue.is_empty() && self.gate(now) == Gate::Open {
+            self.send(now, Waiting { request, priority }, out);
+        } else if let Some((oldest, waited)) = self.queue.push(now, Waiting { request, priority }) {
+            out.end(oldest.request, LocalEnd { reason: LocalReason::Overflow, waited });
+        }
+        self.announce(out);
+    }
+
+    /// A response or a drop came back; `round_trip` counts from when the request left.
+    pub fn on_reply(
+        &mut self,
+        now: Time,
+        outcome: Outcome,
+        round_trip: Nanos,
+        feedback: &Feedback,
+        out: &mut impl Outlet<T>,
+    ) {
+        debug_assert!(self.outstanding > 0, "a reply to nothing");
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.half.reply(&Reply { now, outcome, round_trip, feedback: *feedback });
+        self.drain(now, out);
+    }
+
+    /// An explicit credit message came.
+    pub fn on_credit(&mut self, now: Time, feedback: &Feedback, out: &mut impl Outlet<T>) {
+        self.half.credit(now, feedback);
+        self.drain(now, out);
+    }
+
+    /// Time has passed. A spurious call does nothing.
+    pub fn on_timer(&mut self, now: Time, out: &mut impl Outlet<T>) {
+        self.drain(now, out);
+    }
+
+    /// When [`Client::on_timer`] wants to be called next: the oldest request's expiry, or the gate's opening. `None`
+    /// while nothing waits.
+    pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
+        let expiry = self.queue.oldest()? + self.config.max_delay;
+        let opening = match self.gate(now) {
+            Gate::OpensAt(at) => at,
+            Gate::Open => now,
+            Gate::Closed => Time::NEVER,
+        };
+        let next = expiry.min(opening);
+        (next != Time::NEVER).then_some(next)
+    }
+
+    /// The connection is gone: everything queued ends. What had been sent is the plant's to end.
+    pub fn close(&mut self, now: Time, mut end: impl FnMut(T, Nanos)) {
+        while let Some((waiting, waited)) = self.queue.pop(now) {
+            end(waiting.request, waited);
+        }
+    }
+
+    /// Requests that wait here.
+    pub fn demand(&self) -> u32 {
+        self.queue.len() as u32
+    }
+
+    /// Requests sent and not answered.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    fn gate(&mut self, now: Time) -> Gate {
+        if self.outstanding >= self.config.max_outstanding {
+            return Gate::Closed;
+        }
+        self.half.gate(now, self.outstanding)
+    }
+
+    fn drain(&mut self, now: Time, out: &mut impl Outlet<T>) {
+        self.expire(now, out);
+        while !self.queue.is_empty() && self.gate(now) == Gate::Open {
+            if let Some((waiting, _)) = self.queue.pop(now) {
+                self.send(now, waiting, out);
+            }
+        }
+        self.announce(out);
+    }
+
+    fn expire(&mut self, now: Time, out: &mut impl Outlet<T>) {
+        while self.queue.oldest().is_some_and(|since| now.since(since) >= self.config.max_delay) {
+            if let Some((waiting, waited)) = self.queue.pop(now) {
+                out.end(waiting.request, LocalEnd { reason: LocalReason::Expired, waited });
+            }
+        }
+    }
+
+    fn send(&mut self, now: Time, waiting: Waiting<T>, out: &mut impl Outlet<T>) {
+        self.outstanding += 1;
+        self.half.sent(now);
+        self.announced = self.demand();
+        out.send(waiting.request, Header { demand: self.announced, priority: waiting.priority });
+    }
+
+    /// Tells of a demand that no request has carried, if the algorithm wants that.
+    fn announce(&mut self, out: &mut impl Outlet<T>) {
+        let demand = self.demand();
+        if demand != self.announced && self.half.announces_demand() {
+            self.announced = demand;
+            out.send_demand(demand);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Opens for as many requests as it has been given credit.
+    struct Credit(u32);
+
+    impl ClientHalf for Credit {
+        fn gate(&mut self, _: Time, outstanding: u32) -> Gate {
+            if outstanding < self.0 { Gate::Open } else { Gate::Closed }
+        }
+        fn credit(&mut self, _: Time, feedback: &Feedback) {
+            self.0 = feedback.window.0;
+        }
+        fn announces_demand(&self) -> bool {
+            true
+        }
+    }
+
+    #[derive(Default)]
+    struct Log(Vec<String>);
+
+    impl Outlet<u32> for Log {
+        fn send(&mut self, request: u32, header: Header) {
+            self.0.push(format!("send {request} demand {}", header.demand));
+        }
+        fn end(&mut self, request: u32, end: LocalEnd) {
+            self.0.push(format!("end {request} {:?} after {}", end.reason, end.waited));
+        }
+        fn send_demand(&mut self, demand: u32) {
+            self.0.push(format!("demand {demand}"));
+        }
+    }
+
+    fn client(window: u32, queue: usize, max_delay: Nanos) -> Client<u32> {
+        let config = ClientConfig { queue, max_delay, ..ClientConfig::default() };
+        Client::new(ClientParts { half: Box::new(Credit(window)), config })
+    }
+
+    #[test]
+    fn requests_leave_as_credit_allows_and_end_once() {
+        let mut client = client(1, 2, Nanos(100));
+        let mut log = Log::default();
+        for request in 1..=4 {
+            client.submit(Time(0), request, Priority::HIGHEST, 0, &mut log);
+        }
+        client.on_credit(Time(50), &Feedback { window: crate::units::Credits(2), ..Feedback::NONE }, &mut log);
+        client.on_timer(Time(99), &mut log);
+        client.on_timer(Time(100), &mut log);
+        assert_eq!(
+            log.0,
+            [
+                "send 1 demand 0",
+                "demand 1",
+                "demand 2",
+                "end 2 Overflow after 0ns",
+                "send 3 demand 1",
+                "end 4 Expired after 100ns",
+                "demand 0",
+            ]
+        );
+        assert_eq!(client.outstanding(), 2);
+    }
+
+    #[test]
+    fn the_next_timeout_is_the_oldest_expiry() {
+        let mut client = client(0, 16, Nanos(100));
+        assert_eq!(client.next_timeout(Time(0)), None);
+        client.submit(Time(5), 1, Priority::HIGHEST, 0, &mut Log::default());
+        client.submit(Time(9), 2, Priority::HIGHEST, 0, &mut Log::default());
+        assert_eq!(client.next_timeout(Time(10)), Some(Time(105)));
+    }
+}

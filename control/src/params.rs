@@ -1,0 +1,295 @@
+//! Typed parameters. Every algorithm declares its own ([`ParamSpec`]); scenario files, flags and user interfaces read
+//! them through one strict reader, so that a wrong key, unit or range is an error that says what is accepted.
+
+use crate::units::{Nanos, UnitError, parse_duration, parse_number};
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A span, `min..=max`.
+    Duration {
+        /// Smallest accepted.
+        min: Nanos,
+        /// Largest accepted.
+        max: Nanos,
+    },
+    /// A number or a percentage, `min..=max`.
+    Number {
+        /// Smallest accepted.
+        min: f64,
+        /// Largest accepted.
+        max: f64,
+    },
+    /// A whole number, `min..=max`.
+    Count {
+        /// Smallest accepted.
+        min: u64,
+        /// Largest accepted.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Kind {
+    /// A switch: `on` or `off`.
+    pub const SWITCH: Kind = Kind::Choice(&["on", "off"]);
+
+    /// Any positive span up to an hour.
+    pub const SPAN: Kind = Kind::Duration { min: Nanos(1), max: Nanos(3_600_000_000_000) };
+
+    /// Any number from 0 up.
+    pub const POSITIVE: Kind = Kind::Number { min: 0.0, max: 1e12 };
+
+    fn accepted(&self) -> String {
+        match self {
+            Kind::Duration { min, max } => format!("a duration from {min} to {max}, such as `80us`"),
+            Kind::Number { min, max } => format!("a number from {min} to {max}, such as `0.02` or `2%`"),
+            Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Choice(words) => format!("one of {}", list(words)),
+        }
+    }
+}
+
+/// One parameter of an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// Its key in scenario files.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+    /// The default, in words (it may follow from the SLO).
+    pub default: &'static str,
+    /// What it does, in one line.
+    pub doc: &'static str,
+    /// Values worth trying when `leeward tune` searches; empty for what is no tuning knob.
+    pub tune: &'static [&'static str],
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A span.
+    Duration(Nanos),
+    /// A number.
+    Number(f64),
+    /// A whole number.
+    Count(u64),
+    /// A word.
+    Choice(String),
+}
+
+/// A value as it stands in a file or on a command line, before its kind is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Raw {
+    /// `"80us"`, `"fifo"`, `"2%"`.
+    Text(String),
+    /// `0.02`.
+    Number(f64),
+    /// `64`.
+    Integer(i64),
+    /// `true`: the same as `on`.
+    Switch(bool),
+}
+
+impl std::fmt::Display for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Raw::Text(text) => text.chars().take(40).collect::<String>().fmt(f),
+            Raw::Number(number) => number.fmt(f),
+            Raw::Integer(number) => number.fmt(f),
+            Raw::Switch(on) => on.fmt(f),
+        }
+    }
+}
+
+/// A parameter that can't be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParamError {
+    /// No such parameter.
+    #[error("unknown parameter `{name}`; accepted: {accepted}")]
+    Unknown {
+        /// What was written.
+        name: String,
+        /// The algorithm's parameters.
+        accepted: String,
+    },
+    /// Written twice.
+    #[error("parameter `{name}` is set twice")]
+    Twice {
+        /// Which.
+        name: String,
+    },
+    /// Wrong kind, unit or range.
+    #[error("`{name}` can't be `{written}`; accepted: {accepted}")]
+    Value {
+        /// Which parameter.
+        name: String,
+        /// What was written.
+        written: String,
+        /// What would do.
+        accepted: String,
+    },
+    /// Values that can't stand together.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+/// An algorithm's parameters: what was set, checked; everything else takes its default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    set: Vec<(&'static str, Value)>,
+}
+
+impl Params {
+    /// Checks `pairs` against what an algorithm declares.
+    ///
+    /// # Errors
+    /// The first parameter that is unknown, set twice, of the wrong kind or out of range.
+    pub fn read(specs: &[ParamSpec], pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+        let mut params = Params::default();
+        for (name, raw) in pairs {
+            let spec = specs.iter().find(|spec| spec.name == *name).ok_or_else(|| ParamError::Unknown {
+                name: (*name).chars().take(40).collect(),
+                accepted: list(&specs.iter().map(|spec| spec.name).collect::<Vec<_>>()),
+            })?;
+            if params.get(spec.name).is_some() {
+                return Err(ParamError::Twice { name: spec.name.into() });
+            }
+            params.set.push((spec.name, read_value(spec, raw)?));
+        }
+        Ok(params)
+    }
+
+    /// The span called `name`, or `default` if it was not set.
+    pub fn duration(&self, name: &str, default: Nanos) -> Nanos {
+        match self.get(name) {
+            Some(Value::Duration(span)) => *span,
+            _ => default,
+        }
+    }
+
+    /// The number called `name`, or `default`.
+    pub fn number(&self, name: &str, default: f64) -> f64 {
+        match self.get(name) {
+            Some(Value::Number(number)) => *number,
+            _ => default,
+        }
+    }
+
+    /// The whole number called `name`, or `default`.
+    pub fn count(&self, name: &str, default: u64) -> u64 {
+        match self.get(name) {
+            Some(Value::Count(count)) => *count,
+            _ => default,
+        }
+    }
+
+    /// The word called `name`, or `default`.
+    pub fn choice<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        match self.get(name) {
+            Some(Value::Choice(word)) => word,
+            _ => default,
+        }
+    }
+
+    /// Whether `name` was set.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.set.iter().find(|(set, _)| *set == name).map(|(_, value)| value)
+    }
+}
+
+fn read_value(spec: &ParamSpec, raw: &Raw) -> Result<Value, ParamError> {
+    let value = match (spec.kind, raw) {
+        (Kind::Duration { min, max }, Raw::Text(text)) => {
+            in_range(parse_duration(text), min, max).map(Value::Duration)
+        }
+        (Kind::Number { min, max }, Raw::Text(text)) => in_range(parse_number(text), min, max).map(Value::Number),
+        (Kind::Number { min, max }, Raw::Number(number)) => in_range(Ok(*number), min, max).map(Value::Number),
+        (Kind::Number { min, max }, Raw::Integer(number)) => {
+            in_range(Ok(*number as f64), min, max).map(Value::Number)
+        }
+        (Kind::Count { min, max }, Raw::Integer(count)) => {
+            u64::try_from(*count).ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
+        }
+        (Kind::Count { min, max }, Raw::Text(text)) => {
+            text.parse().ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
+        }
+        (Kind::Choice(words), Raw::Text(text)) => {
+            words.contains(&text.as_str()).then(|| Value::Choice(text.clone()))
+        }
+        (Kind::Choice(words), Raw::Switch(on)) => {
+            let word = if *on { "on" } else { "off" };
+            words.contains(&word).then(|| Value::Choice(word.into()))
+        }
+        _ => None,
+    };
+    value.ok_or_else(|| ParamError::Value {
+        name: spec.name.into(),
+        written: raw.to_string(),
+        accepted: spec.kind.accepted(),
+    })
+}
+
+fn in_range<T: PartialOrd>(value: Result<T, UnitError>, min: T, max: T) -> Option<T> {
+    value.ok().filter(|value| *value >= min && *value <= max)
+}
+
+fn list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: &[ParamSpec] = &[
+        ParamSpec {
+            name: "target",
+            kind: Kind::Duration { min: Nanos(1), max: Nanos::from_secs(1) },
+            default: "40 % of the SLO",
+            doc: "",
+            tune: &[],
+        },
+        ParamSpec {
+            name: "beta",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            default: "2 %",
+            doc: "",
+            tune: &[],
+        },
+        ParamSpec { name: "aqm", kind: Kind::SWITCH, default: "on", doc: "", tune: &[] },
+    ];
+
+    fn check(name: &str, raw: Raw, expected: Result<Value, &str>) {
+        let read = Params::read(SPECS, &[(name, raw)]);
+        match expected {
+            Ok(value) => assert_eq!(read.unwrap().get(name), Some(&value)),
+            Err(part) => {
+                let message = read.unwrap_err().to_string();
+                assert!(message.contains(part), "{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_read_strictly() {
+        let text = |text: &str| Raw::Text(text.into());
+        check("target", text("80us"), Ok(Value::Duration(Nanos::from_micros(80))));
+        check("target", text("80"), Err("a duration from 1ns to 1s"));
+        check("target", Raw::Integer(80), Err("such as `80us`"));
+        check("target", text("2s"), Err("from 1ns to 1s"));
+        check("beta", text("2%"), Ok(Value::Number(0.02)));
+        check("beta", Raw::Number(f64::NAN), Err("from 0 to 1"));
+        check("beta", Raw::Number(-0.1), Err("from 0 to 1"));
+        check("aqm", Raw::Switch(false), Ok(Value::Choice("off".into())));
+        check("aqm", text("maybe"), Err("one of `on`, `off`"));
+        check("betta", text("2%"), Err("accepted: `target`, `beta`, `aqm`"));
+    }
+}

@@ -1,0 +1,186 @@
+//! The algorithms by name. Adding one to this crate takes a file and a line in [`Registry::builtin`]; another crate
+//! adds its own to a registry of its own making.
+//!
+//! # Plugging in your own
+//! A controller that admits every second request, written outside this crate:
+//! ```
+//! use leeward_control::{
+//!     client::{ClientConfig, ClientHalf, ClientParts, Gate},
+//!     registry::{Algorithm, Environment, Registry},
+//!     server::{Admission, Arrival, ControlLoop, RejectReason, ServerHalves, Session, Signals, Verdict},
+//!     units::{Nanos, Time},
+//! };
+//!
+//! struct EverySecond { seen: u64 }
+//!
+//! impl Admission for EverySecond {
+//!     fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
+//!         self.seen += 1;
+//!         if self.seen % 2 == 0 { Verdict::Admit } else { Verdict::Reject(RejectReason::Concurrency) }
+//!     }
+//! }
+//!
+//! struct Nothing;
+//! impl ControlLoop for Nothing {
+//!     fn period(&self) -> Nanos { Nanos::from_millis(1) }
+//!     fn tick(&mut self, _: &Signals) {}
+//! }
+//! impl ClientHalf for Nothing {
+//!     fn gate(&mut self, _: Time, _: u32) -> Gate { Gate::Open }
+//! }
+//!
+//! let mut registry = Registry::builtin();
+//! registry.add(Algorithm {
+//!     name: "every-second",
+//!     summary: "admits every second request",
+//!     source: "an example",
+//!     params: &[],
+//!     build_server: |_, environment| Ok(ServerHalves {
+//!         cores: (0..environment.cores).map(|_| Box::new(EverySecond { seen: 0 }) as Box<dyn Admission>).collect(),
+//!         control: Box::new(Nothing),
+//!     }),
+//!     build_client: |_, _| Ok(ClientParts { half: Box::new(Nothing), config: ClientConfig::default() }),
+//! }).unwrap();
+//! assert!(registry.find("every-second").is_ok());
+//! ```
+
+use crate::algorithms;
+use crate::client::{Client, ClientParts};
+use crate::params::{ParamError, ParamSpec, Params, Raw};
+use crate::server::ServerHalves;
+use crate::units::Nanos;
+
+/// What the surroundings decide and an algorithm must know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Environment {
+    /// Cores the server may use.
+    pub cores: u32,
+    /// Network round trip between client and server, without queueing.
+    pub rtt: Nanos,
+    /// The latency objective of a request, from its issue to its response.
+    pub slo: Nanos,
+}
+
+impl Environment {
+    /// `cores` is at least one.
+    pub fn new(cores: u32, rtt: Nanos, slo: Nanos) -> Self {
+        Environment { cores: cores.max(1), rtt, slo }
+    }
+}
+
+/// An algorithm: its name, what it may be told, and how its halves are made.
+#[derive(Clone, Debug)]
+pub struct Algorithm {
+    /// The name in scenario files and on command lines.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+    /// The parameters it takes.
+    pub params: &'static [ParamSpec],
+    /// Makes the server's side.
+    pub build_server: fn(&Params, &Environment) -> Result<ServerHalves, ParamError>,
+    /// Makes one client's side.
+    pub build_client: fn(&Params, &Environment) -> Result<ClientParts, ParamError>,
+}
+
+impl Algorithm {
+    /// Reads parameters for this algorithm.
+    ///
+    /// # Errors
+    /// The first that is unknown, of the wrong kind or out of range.
+    pub fn params(&self, pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
+        Params::read(self.params, pairs)
+    }
+
+    /// The server's side.
+    ///
+    /// # Errors
+    /// Parameters that can't stand together.
+    pub fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
+        (self.build_server)(params, environment)
+    }
+
+    /// One session's client.
+    ///
+    /// # Errors
+    /// Parameters that can't stand together.
+    pub fn client<T>(&self, params: &Params, environment: &Environment) -> Result<Client<T>, ParamError> {
+        (self.build_client)(params, environment).map(Client::new)
+    }
+}
+
+/// A name that is not, or already, in the registry.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// No algorithm of that name.
+    #[error("unknown controller `{name}`; accepted: {accepted}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        accepted: String,
+    },
+    /// The name is taken.
+    #[error("there is a controller `{0}` already")]
+    Taken(&'static str),
+}
+
+/// Algorithms by name.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    algorithms: Vec<Algorithm>,
+}
+
+impl Registry {
+    /// The algorithms of this crate.
+    pub fn builtin() -> Self {
+        Registry {
+            algorithms: vec![
+                algorithms::none::ALGORITHM,
+                algorithms::breakwater::ALGORITHM,
+                algorithms::dagor::ALGORITHM,
+                algorithms::seda::ALGORITHM,
+                algorithms::codel::ALGORITHM,
+                algorithms::window::ALGORITHM,
+                algorithms::throttle::ALGORITHM,
+                algorithms::gradient::ALGORITHM,
+            ],
+        }
+    }
+
+    /// Adds an algorithm.
+    ///
+    /// # Errors
+    /// [`RegistryError::Taken`] if the name is in use.
+    pub fn add(&mut self, algorithm: Algorithm) -> Result<(), RegistryError> {
+        if self.algorithms.iter().any(|known| known.name == algorithm.name) {
+            return Err(RegistryError::Taken(algorithm.name));
+        }
+        self.algorithms.push(algorithm);
+        Ok(())
+    }
+
+    /// The algorithm called `name`.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unknown`], naming all there are.
+    pub fn find(&self, name: &str) -> Result<&Algorithm, RegistryError> {
+        self.algorithms.iter().find(|known| known.name == name).ok_or_else(|| RegistryError::Unknown {
+            name: name.chars().take(40).collect(),
+            accepted: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// All names, in order of registration.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.algorithms.iter().map(|algorithm| algorithm.name)
+    }
+
+    /// All algorithms, in order of registration.
+    pub fn algorithms(&self) -> impl Iterator<Item = &Algorithm> {
+        self.algorithms.iter()
+    }
+}

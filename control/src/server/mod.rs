@@ -1,0 +1,217 @@
+//! What a server asks of a controller, in two halves.
+//!
+//! The *fast half* ([`Admission`]) exists once per core and is `&mut` there: it admits or rejects requests and fills in
+//! what a response carries back. Halves of one server share only a few relaxed atomics. Nothing in it allocates per
+//! request or walks over clients.
+//!
+//! The *slow half* ([`ControlLoop`]) exists once per server and runs every [`ControlLoop::period`].
+//!
+//! A *session* is one client's registered connection. The plant owns the [`Session`] records (each belongs to one core)
+//! and hands them in, so that no map is looked up.
+
+mod session;
+
+pub use session::{CoreId, Session, SessionSlot};
+
+use crate::units::{Credits, Nanos, Priority, Time};
+
+/// A client has registered (or connected, where the protocol has no registration).
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// Now.
+    pub now: Time,
+    /// Requests that wait at the client.
+    pub demand: u32,
+}
+
+/// A request has been received and parsed.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Now.
+    pub now: Time,
+    /// Requests that still wait at the client, from the header.
+    pub demand: u32,
+    /// How important the request is.
+    pub priority: Priority,
+    /// The current queueing delay `d_m`: the age of the oldest waiting packet plus that of the oldest waiting task, each
+    /// the maximum over all cores (Breakwater §4).
+    pub delay: Nanos,
+    /// 64 random bits.
+    pub random: u64,
+}
+
+/// What to do with a request that has just been parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Queue it for execution.
+    Admit,
+    /// Answer with a drop at once; never drop silently.
+    Reject(RejectReason),
+}
+
+/// Why a server rejected a request. Goes back to the client with the drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RejectReason {
+    /// The queueing delay is over the controller's threshold.
+    Delay,
+    /// The request's priority is below the server's threshold.
+    Priority,
+    /// The server's concurrency limit is reached.
+    Concurrency,
+}
+
+/// How a request ended at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was executed and its response is about to leave.
+    Completed,
+    /// It was rejected and a drop is about to leave.
+    Dropped,
+}
+
+/// A response or a drop is about to leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure {
+    /// Now.
+    pub now: Time,
+    /// Whether it was served.
+    pub outcome: Outcome,
+    /// Time since the request's packet arrived at this server.
+    pub sojourn: Nanos,
+}
+
+/// What a server tells a client with every response and every credit message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// The session's window, absolute: a smaller number than before is the papers' negative credit.
+    pub window: Credits,
+    /// Requests less important than this need not be sent (DAGOR).
+    pub threshold: Priority,
+    /// For algorithms of other crates: carried as it is.
+    pub custom: u64,
+}
+
+impl Feedback {
+    /// What an algorithm says that tells its clients nothing.
+    pub const NONE: Feedback = Feedback { window: Credits(0), threshold: Priority::LOWEST, custom: 0 };
+}
+
+/// The fast half: what every core asks about its own sessions. One value per core.
+///
+/// The plant keeps [`Session::pending`] and [`Session::demand`] up to date by calling [`Session::arrived`] and
+/// [`Session::departing`] just before [`Admission::request`] and [`Admission::reply`]; implementations only read them.
+pub trait Admission: Send {
+    /// A session registers on this core.
+    fn open(&mut self, session: &mut Session, event: &Opened) {
+        let _ = (session, event);
+    }
+
+    /// Decides on a request right after it was parsed.
+    fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict;
+
+    /// A response or drop is about to leave: what goes back with it.
+    fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
+        let _ = (session, event);
+        Feedback::NONE
+    }
+
+    /// An explicit demand message arrived; `Some` is sent back at once in a credit message.
+    fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
+        let _ = (session, now);
+        None
+    }
+
+    /// Takes the next session of this core that should get an explicit credit message, if there is one and a credit to
+    /// give. The plant asks after each control tick until `None`, a bounded number of times, and follows each `Some` by
+    /// [`Admission::wake`] on that session before it asks again.
+    fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
+        let _ = random;
+        None
+    }
+
+    /// The explicit credit message for a session that [`Admission::next_to_wake`] named.
+    fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
+        let _ = (session, now);
+        Feedback::NONE
+    }
+
+    /// A session has deregistered or its connection is gone, at whatever moment.
+    fn close(&mut self, session: &mut Session, now: Time) {
+        let _ = (session, now);
+    }
+}
+
+/// What the slow half is told: the state of the plant now, and what happened since the last tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Signals {
+    /// Now.
+    pub now: Time,
+    /// Age of the oldest packet waiting on any core.
+    pub packet_delay: Nanos,
+    /// Age of the oldest task waiting on any core.
+    pub run_delay: Nanos,
+    /// Requests received since the last tick.
+    pub arrivals: u64,
+    /// Requests answered with a result since the last tick.
+    pub completions: u64,
+    /// Requests rejected since the last tick.
+    pub drops: u64,
+}
+
+impl Signals {
+    /// Nothing queued, nothing happened.
+    pub fn idle(now: Time) -> Self {
+        Signals {
+            now,
+            packet_delay: Nanos::ZERO,
+            run_delay: Nanos::ZERO,
+            arrivals: 0,
+            completions: 0,
+            drops: 0,
+        }
+    }
+
+    /// The queueing delay `d_m` (Breakwater §3.1).
+    pub fn delay(&self) -> Nanos {
+        self.packet_delay + self.run_delay
+    }
+}
+
+/// The slow half: adapts what the fast halves read. One value per server.
+pub trait ControlLoop: Send {
+    /// How often [`ControlLoop::tick`] wants to be called. A late or spurious call does no harm.
+    fn period(&self) -> Nanos;
+
+    /// Adapts to the current signals.
+    fn tick(&mut self, signals: &Signals);
+
+    /// The controller's state, for time series, the live view and the tests of invariants.
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+/// A controller's state in the field's terms; `None` where an algorithm has no such thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// `c_total`: the credit pool.
+    pub credit_pool: Option<i64>,
+    /// `c_issued`: the sum of all windows.
+    pub credits_issued: Option<i64>,
+    /// `n_c`: registered sessions.
+    pub sessions: Option<i64>,
+    /// Requests less important than this are dropped.
+    pub priority_threshold: Option<f64>,
+    /// Requests that may be in the server at once.
+    pub concurrency_limit: Option<f64>,
+}
+
+/// A controller's server side: one fast half per core and the slow half.
+pub struct ServerHalves {
+    /// One per core, in the order of [`CoreId`].
+    pub cores: Vec<Box<dyn Admission>>,
+    /// Called once per period.
+    pub control: Box<dyn ControlLoop>,
+}

@@ -1,0 +1,54 @@
+//! Time, credits, rates, priorities: the quantities of this field as types, so that a delay can't be added to a window.
+//! Also how people write them (`80us`, `850k`, `1.4x`, `0.1%`).
+
+mod parse;
+mod time;
+
+pub use parse::{UnitError, parse_duration, parse_number, parse_ratio, parse_scaled};
+pub use time::{Nanos, Time};
+
+/// Requests that a session may have outstanding, those pending at the server included (the *window*).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Credits(pub u32);
+
+/// Importance of a request, 1 (served first) to 128 (dropped first), as in DAGOR (SoCC'18 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// The most important: never dropped by a priority threshold.
+    pub const HIGHEST: Priority = Priority(1);
+    /// The least important.
+    pub const LOWEST: Priority = Priority(128);
+
+    /// Clamps `level` into 1..=128.
+    pub fn new(level: u8) -> Self {
+        Priority(level.clamp(Self::HIGHEST.0, Self::LOWEST.0))
+    }
+
+    /// One of the 128 priorities, evenly, from 64 random bits.
+    pub fn from_random(bits: u64) -> Self {
+        Priority((bits >> 57) as u8 + 1)
+    }
+
+    /// The level as a number, 1..=128.
+    pub fn level(self) -> u8 {
+        self.0
+    }
+}
+
+/// Events per second.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Rate(pub f64);
+
+impl Rate {
+    /// How many events a span holds on average.
+    pub fn events_in(self, span: Nanos) -> f64 {
+        self.0 * span.as_secs_f64()
+    }
+
+    /// The mean gap between events; `Nanos::MAX` for a rate of zero or less.
+    pub fn gap(self) -> Nanos {
+        if self.0 > 0.0 { Nanos::from_secs_f64(1.0 / self.0) } else { Nanos::MAX }
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads quantities the way people write them. Strict: a bare number is not a duration, a duration is not a rate, and
+//! whatever does not fit is an error that says what would.
+
+use super::Nanos;
+
+/// A quantity that could not be read: what was written and what is accepted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("`{written}` is not {expected}")]
+pub struct UnitError {
+    /// The text as it was written.
+    pub written: String,
+    /// What is accepted, in words.
+    pub expected: &'static str,
+}
+
+fn error(written: &str, expected: &'static str) -> UnitError {
+    // A hostile or mistaken megabyte should not fill the terminal.
+    let shown: String = written.chars().take(40).collect();
+    UnitError { written: shown, expected }
+}
+
+/// Splits `"12.5us"` into `12.5` and `"us"`. Only plain decimals: no sign, no exponent, no `inf`.
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    number.is_finite().then_some((number, text[end..].trim_start()))
+}
+
+/// A span with its unit: `500ns`, `80us`, `80µs`, `1.1ms`, `2s`.
+///
+/// # Errors
+/// A missing or unknown unit, a sign, anything that is no number, or more than 10⁹ s.
+pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
+    const EXPECTED: &str = "a duration such as `500ns`, `80us`, `1.1ms` or `2s`";
+    let (number, unit) = split_number(text.trim()).ok_or_else(|| error(text, EXPECTED))?;
+    let size = match unit {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(error(text, EXPECTED)),
+    };
+    let nanos = number * size;
+    if nanos > 1e18 {
+        return Err(error(text, EXPECTED));
+    }
+    Ok(Nanos((nanos + 0.5) as u64))
+}
+
+/// A plain number or a percentage: `0.02`, `2%`.
+///
+/// # Errors
+/// Anything else, a sign or an exponent included.
+pub fn parse_number(text: &str) -> Result<f64, UnitError> {
+    const EXPECTED: &str = "a number such as `0.02`, `40` or `2%`";
+    match split_number(text.trim()) {
+        Some((number, "")) => Ok(number),
+        Some((number, "%")) => Ok(number / 100.0),
+        _ => Err(error(text, EXPECTED)),
+    }
+}
+
+/// A number with an optional scale: `400`, `850k`, `1.2M`.
+///
+/// # Errors
+/// Anything else, a sign or an exponent included.
+pub fn parse_scaled(text: &str) -> Result<f64, UnitError> {
+    const EXPECTED: &str = "a rate such as `400`, `850k` or `1.2M` (per second)";
+    match split_number(text.trim()) {
+        Some((number, "")) => Ok(number),
+        Some((number, "k")) => Ok(number * 1e3),
+        Some((number, "M")) => Ok(number * 1e6),
+        _ => Err(error(text, EXPECTED)),
+    }
+}
+
+/// A multiple: `1.4x`.
+///
+/// # Errors
+/// Anything without the `x`.
+pub fn parse_ratio(text: &str) -> Result<f64, UnitError> {
+    const EXPECTED: &str = "a multiple such as `1.4x`";
+    match split_number(text.trim()) {
+        Some((number, "x")) => Ok(number),
+        _ => Err(error(text, EXPECTED)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse_duration("80us"), Ok(Nanos::from_micros(80)));
+        assert_eq!(parse_duration(" 1.1 ms "), Ok(Nanos::from_micros(1100)));
+        assert_eq!(parse_duration("2s"), Ok(Nanos::from_secs(2)));
+        assert_eq!(parse_number("0.1%"), Ok(0.001));
+        assert_eq!(parse_scaled("850k"), Ok(850_000.0));
+        assert_eq!(parse_scaled("1.2M"), Ok(1_200_000.0));
+        assert_eq!(parse_ratio("1.4x"), Ok(1.4));
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        for text in ["", "80", "us", "-1us", "1e3us", "80 years", "nanus", "infs", "1.2.3us", "9999999999999s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        for text in ["", "k", "-4k", "4kk", "4 x", "x"] {
+            assert!(parse_scaled(text).is_err(), "{text}");
+        }
+        assert!(parse_ratio("1.4").is_err());
+        assert!(parse_number("1us").is_err());
+    }
+}

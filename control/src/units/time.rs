@@ -1,0 +1,162 @@
+//! Points in time and spans, in whole nanoseconds. The zero point belongs to the plant: simulated time starts at 0, the
+//! real server's at its start.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+/// A point in time: nanoseconds since the plant started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// A span of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Time {
+    /// When the plant started.
+    pub const ZERO: Time = Time(0);
+    /// Later than anything that happens.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// How long ago `earlier` was; zero if it is in the future (clocks of two cores may differ by a little).
+    pub fn since(self, earlier: Time) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Nanos = Nanos(0);
+    /// Longer than anything lasts.
+    pub const MAX: Nanos = Nanos(u64::MAX);
+
+    /// From whole microseconds.
+    pub const fn from_micros(us: u64) -> Self {
+        Nanos(us * 1_000)
+    }
+
+    /// From whole milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// From whole seconds.
+    pub const fn from_secs(s: u64) -> Self {
+        Nanos(s * 1_000_000_000)
+    }
+
+    /// From seconds, rounded to the nearest nanosecond; negative and NaN give zero, too large gives [`Nanos::MAX`].
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Nanos((seconds * 1e9 + 0.5) as u64)
+    }
+
+    /// In seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// In microseconds.
+    pub fn as_micros_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// Scaled by `factor` (≥ 0), rounded to the nearest nanosecond.
+    pub fn scale(self, factor: f64) -> Self {
+        Nanos((self.0 as f64 * factor + 0.5) as u64)
+    }
+
+    /// This span less `other`, never below zero.
+    pub fn saturating_sub(self, other: Nanos) -> Self {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add<Nanos> for Time {
+    type Output = Time;
+    fn add(self, span: Nanos) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Nanos> for Time {
+    fn add_assign(&mut self, span: Nanos) {
+        *self = *self + span;
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Nanos {
+    fn sub_assign(&mut self, other: Nanos) {
+        *self = *self - other;
+    }
+}
+
+impl Mul<u64> for Nanos {
+    type Output = Nanos;
+    fn mul(self, times: u64) -> Nanos {
+        Nanos(self.0 * times)
+    }
+}
+
+impl Div<u64> for Nanos {
+    type Output = Nanos;
+    fn div(self, parts: u64) -> Nanos {
+        Nanos(self.0 / parts)
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest unit that needs no more than three decimals: `80us`, `1.1ms`, `2s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, size) = match self.0 {
+            0..1_000 => ("ns", 1),
+            1_000..1_000_000 => ("us", 1_000),
+            1_000_000..1_000_000_000 => ("ms", 1_000_000),
+            _ => ("s", 1_000_000_000),
+        };
+        let rounded = (self.0 as f64 / size as f64 * 1e3).round() / 1e3;
+        write!(f, "{rounded}{unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_print_in_the_unit_people_use() {
+        for (span, text) in [
+            (Nanos(0), "0ns"),
+            (Nanos(999), "999ns"),
+            (Nanos::from_micros(80), "80us"),
+            (Nanos::from_micros(1_100), "1.1ms"),
+            (Nanos::from_secs(2), "2s"),
+        ] {
+            assert_eq!(span.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_runs_backwards_gives_zero() {
+        assert_eq!(Time(5).since(Time(9)), Nanos::ZERO);
+    }
+}

@@ -1,0 +1,217 @@
+//! The results of an experiment: what `leeward run --json` prints, what lies in a results folder, what the report draws.
+//! The schema is documented in `docs/results.md` and stable: fields are added, never renamed.
+
+use serde::{Deserialize, Serialize};
+
+/// One experiment's results.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Version of this schema.
+    pub schema: u32,
+    /// The scenario's id.
+    pub scenario: String,
+    /// Its title.
+    pub title: String,
+    /// The paper and figure it redraws.
+    pub source: String,
+    /// `sim` or `real`.
+    pub plant: String,
+    /// The base seed; each point carries its own.
+    pub seed: u64,
+    /// Whether this was a `--quick` run.
+    pub quick: bool,
+    /// `--set` overrides, as given.
+    pub overrides: Vec<String>,
+    /// The plots the scenario asks for.
+    pub plots: Vec<Plot>,
+    /// One per controller variant, demand, client count, service and seed.
+    pub points: Vec<Point>,
+    /// Time series, for scenarios that ask for them.
+    pub windows: Vec<Window>,
+    /// What each shift of demand did, for scenarios with shifting demand.
+    pub shifts: Vec<Shift>,
+    /// The papers' claims and what we measured.
+    pub claims: Vec<Claim>,
+}
+
+/// A plot of the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plot {
+    /// Heading.
+    pub title: String,
+    /// `points` or `windows`.
+    pub table: String,
+    /// A numeric field of the table, or `label` for one group of bars per variant.
+    pub x: String,
+    /// A numeric field of the table.
+    pub y: String,
+    /// One curve per distinct value of this field.
+    pub series: String,
+    /// `field=value` filters, all of which must hold.
+    pub only: Vec<String>,
+    /// `linear` or `log`.
+    pub x_scale: String,
+    /// `linear` or `log`.
+    pub y_scale: String,
+    /// `line`, `bars` or `scatter`.
+    pub kind: String,
+}
+
+/// One run's outcome: a steady state under one controller variant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The algorithm.
+    pub controller: String,
+    /// The variant: the algorithm's name unless the scenario says otherwise.
+    pub label: String,
+    /// Total demand, requests per second (for shifting demand: its mean over the measured part).
+    pub demand_rps: f64,
+    /// Demand over the plant's capacity.
+    pub demand_ratio: f64,
+    /// Clients.
+    pub clients: u32,
+    /// The distribution of service times, as written in the scenario.
+    pub service: String,
+    /// Mean service time, µs.
+    pub service_mean_us: f64,
+    /// Capacity of the plant without control, requests per second.
+    pub capacity_rps: f64,
+    /// The latency objective, µs.
+    pub slo_us: f64,
+    /// The run's seed.
+    pub seed: u64,
+    /// Responses per second.
+    pub throughput_rps: f64,
+    /// Responses per second within the SLO, counted from the request's issue.
+    pub goodput_rps: f64,
+    /// Median latency of responses, µs.
+    pub p50_us: f64,
+    /// 99th percentile, µs.
+    pub p99_us: f64,
+    /// 99.9th percentile, µs.
+    pub p999_us: f64,
+    /// Mean, µs.
+    pub mean_us: f64,
+    /// Requests rejected by the server over requests received by it.
+    pub drop_rate: f64,
+    /// Requests expired or displaced at clients over requests issued.
+    pub expiry_rate: f64,
+    /// Requests that the client's half dropped by itself over requests issued.
+    pub throttle_rate: f64,
+    /// Mean time from a request's departure to its drop's arrival, µs; 0 without drops.
+    pub reject_delay_mean_us: f64,
+    /// CPU time spent over CPU time available.
+    pub cpu_utilization: f64,
+    /// Messages received by the server per response.
+    pub rx_per_request: f64,
+    /// Messages sent by the server per response.
+    pub tx_per_request: f64,
+    /// Messages received by the server per second.
+    pub rx_mps: f64,
+    /// Messages sent by the server per second.
+    pub tx_mps: f64,
+    /// Requests issued in the measured part.
+    pub offered: u64,
+    /// Requests still under way at the run's end.
+    pub unfinished: u64,
+}
+
+/// A window of a time series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The algorithm.
+    pub controller: String,
+    /// The variant.
+    pub label: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Start, seconds from the run's begin.
+    pub start_s: f64,
+    /// Length, ms.
+    pub length_ms: f64,
+    /// Demand, requests per second.
+    pub demand_rps: f64,
+    /// Responses per second.
+    pub throughput_rps: f64,
+    /// Responses per second within the SLO.
+    pub goodput_rps: f64,
+    /// 99th percentile latency of the responses in it, µs; 0 without any.
+    pub p99_us: f64,
+    /// Drops received per second.
+    pub drops_rps: f64,
+    /// Mean reject delay, µs; 0 without drops.
+    pub reject_delay_mean_us: f64,
+    /// Queueing delay at its end, µs.
+    pub delay_us: f64,
+    /// The credit pool at its end, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit_pool: Option<f64>,
+    /// Credits issued at its end, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits_issued: Option<f64>,
+}
+
+/// What one shift of demand did to one controller variant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shift {
+    /// The algorithm.
+    pub controller: String,
+    /// The variant.
+    pub label: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// When demand changed, seconds from the run's begin.
+    pub at_s: f64,
+    /// Demand before, requests per second.
+    pub from_rps: f64,
+    /// Demand after.
+    pub to_rps: f64,
+    /// Goodput it settles at: the median over the second half of the time to the next shift.
+    pub settled_goodput_rps: f64,
+    /// Time until goodput stays at 95 % of that or more (mean over the 20 ms that follow), ms. The time to the next
+    /// shift if it never does.
+    pub recovery_ms: f64,
+    /// Whether it did recover before the next shift.
+    pub recovered: bool,
+    /// Lowest 20 ms goodput over the settled one.
+    pub goodput_dip_ratio: f64,
+    /// Highest 20 ms p99, µs.
+    pub p99_peak_us: f64,
+    /// Highest 20 ms mean reject delay, µs.
+    pub reject_delay_peak_us: f64,
+}
+
+/// A claim of a paper, and what we measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Short id, unique in its scenario.
+    pub id: String,
+    /// The claim in words.
+    pub text: String,
+    /// What the paper measured, in its words or numbers.
+    pub paper: String,
+    /// What we measured, with unit; min–max over seeds where there are several.
+    pub measured: String,
+    /// The measured number itself; absent when it could not be computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// What is accepted as reproduced, in words, such as `at least 1.04`.
+    pub accepted: String,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Why not, or what differs, as found.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// Whether a claim holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Measured within what is accepted.
+    Reproduced,
+    /// Measured outside of it.
+    NotReproduced,
+    /// This run did not measure it (another plant, or a point left out by `--quick`).
+    NotApplicable,
+}

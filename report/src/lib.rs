@@ -1,0 +1,2 @@
+//! Results as one self-contained HTML page.
+#![forbid(unsafe_code)]

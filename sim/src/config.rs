@@ -1,0 +1,141 @@
+//! What a simulation is told: the server, the network, the clients and what is measured. Plain data; the defaults are
+//! the testbed of the Breakwater paper.
+
+use crate::service::Service;
+use leeward_control::units::{Nanos, Rate};
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimConfig {
+    /// The server.
+    pub server: ServerModel,
+    /// The network.
+    pub network: NetworkModel,
+    /// The clients and what they ask.
+    pub workload: Workload,
+    /// A response later than this, counted from the request's issue, is no goodput.
+    pub slo: Nanos,
+    /// Nothing is measured before this.
+    pub warmup: Nanos,
+    /// The run ends here (simulated time, `warmup` included).
+    pub duration: Nanos,
+    /// Width of the time series' windows; `None` for no time series.
+    pub window: Option<Nanos>,
+    /// Draws everything random.
+    pub seed: u64,
+}
+
+/// The simulated server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerModel {
+    /// Cores that run packets and requests.
+    pub cores: u32,
+    /// CPU costs besides the service itself.
+    pub costs: Costs,
+    /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
+    pub batch: u32,
+}
+
+/// CPU time per message. The sum for a served request is what the paper's capacity implies: 10 cores at 10 µs give
+/// 850 k/s, so 11.765 µs in all (Breakwater §5.2). How it divides is our assumption, the same for every controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Receive and parse one message of any kind.
+    pub receive: Nanos,
+    /// Create the task of an admitted request.
+    pub spawn: Nanos,
+    /// Send one message of any kind; responses of one session that are ready together share it.
+    pub send: Nanos,
+    /// Build a drop, besides sending it.
+    pub reject: Nanos,
+    /// Take work from another core.
+    pub steal: Nanos,
+}
+
+impl Costs {
+    /// No CPU time but the service: for comparison with queueing theory.
+    pub const FREE: Costs =
+        Costs { receive: Nanos(0), spawn: Nanos(0), send: Nanos(0), reject: Nanos(0), steal: Nanos(0) };
+
+    /// What a served request costs besides its service.
+    pub fn per_request(&self) -> Nanos {
+        self.receive + self.spawn + self.send
+    }
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs { receive: Nanos(750), spawn: Nanos(250), send: Nanos(765), reject: Nanos(50), steal: Nanos(100) }
+    }
+}
+
+impl Default for ServerModel {
+    fn default() -> Self {
+        ServerModel { cores: 10, costs: Costs::default(), batch: 16 }
+    }
+}
+
+impl ServerModel {
+    /// Requests per second that the cores can serve when they do nothing else.
+    pub fn capacity(&self, service_mean: Nanos) -> Rate {
+        let busy = (service_mean + self.costs.per_request()).as_secs_f64();
+        Rate(f64::from(self.cores) / busy)
+    }
+}
+
+/// The simulated network: the same delay each way, in order within a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkModel {
+    /// Round trip without queueing.
+    pub rtt: Nanos,
+    /// Each message is delayed by up to this much more, evenly distributed.
+    pub jitter: Nanos,
+}
+
+impl Default for NetworkModel {
+    fn default() -> Self {
+        NetworkModel { rtt: Nanos::from_micros(10), jitter: Nanos::ZERO }
+    }
+}
+
+/// The clients and what they ask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// How many (≥ 1).
+    pub clients: u32,
+    /// How requests are spaced.
+    pub arrivals: Arrivals,
+    /// How the demand divides among clients.
+    pub shares: Shares,
+    /// Total demand over time: segments by start, the first at 0.
+    pub demand: Vec<Segment>,
+    /// How long a request takes on a core.
+    pub service: Service,
+}
+
+/// From `from` on, all clients together issue `rate`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Segment {
+    /// Start, from the beginning of the run.
+    pub from: Nanos,
+    /// Requests per second of all clients.
+    pub rate: Rate,
+}
+
+/// How each client spaces its requests (open loop: whatever the server does).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Exponential gaps.
+    Poisson,
+    /// Equal gaps, each client with a phase of its own.
+    Constant,
+}
+
+/// How the demand divides among clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Shares {
+    /// Evenly.
+    Equal,
+    /// Client k of 1, 2, … gets a share proportional to k^−s.
+    Zipf(f64),
+}

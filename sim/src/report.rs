@@ -1,0 +1,112 @@
+//! What a simulation tells: counts, latencies, messages and the time series. Plain data, in raw units.
+
+use leeward_control::server::Gauges;
+use leeward_control::units::{Nanos, Time};
+
+/// One run's results. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimReport {
+    /// Length of the measured part.
+    pub measured: Nanos,
+    /// How requests ended in the measured part.
+    pub counts: Counts,
+    /// The same over the whole run, warm-up included, and what was still under way at its end.
+    pub totals: Totals,
+    /// Latency of completed requests, from issue to response.
+    pub latency: Percentiles,
+    /// Time from a request's departure to its drop's arrival at the client.
+    pub reject_delay: Percentiles,
+    /// Time that completed requests waited at the server: sojourn less service and message costs is not subtracted; this
+    /// is the time from the packet's arrival to the start of its execution.
+    pub waiting: Percentiles,
+    /// CPU time spent over CPU time available, 0..=1.
+    pub cpu_utilization: f64,
+    /// Mean number of requests in the server (queued or executing), for Little's law.
+    pub mean_in_server: f64,
+    /// Mean time of a request in the server, for Little's law.
+    pub mean_sojourn: Nanos,
+    /// Time series, if asked for; covers the whole run.
+    pub windows: Vec<WindowReport>,
+    /// The controller's state at the end.
+    pub gauges: Gauges,
+    /// Events processed, whole run.
+    pub events: u64,
+}
+
+/// How requests ended, and messages, in the measured part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Issued by applications.
+    pub offered: u64,
+    /// Responses received by clients.
+    pub completed: u64,
+    /// Responses received within the SLO.
+    pub good: u64,
+    /// Drops received by clients.
+    pub dropped: u64,
+    /// Expired while waiting at a client.
+    pub expired: u64,
+    /// Displaced from a full client queue.
+    pub overflowed: u64,
+    /// Ended at the client because the algorithm expected a drop.
+    pub throttled: u64,
+    /// Requests received by the server.
+    pub received: u64,
+    /// Requests rejected by the server.
+    pub rejected: u64,
+    /// Messages received by the server, of any kind.
+    pub rx_messages: u64,
+    /// Messages sent by the server, of any kind.
+    pub tx_messages: u64,
+}
+
+/// Conservation over the whole run: `offered` = the sum of all the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Issued by applications.
+    pub offered: u64,
+    /// Ended as a response.
+    pub completed: u64,
+    /// Ended as a drop.
+    pub dropped: u64,
+    /// Ended at the client, for whatever reason.
+    pub ended_at_client: u64,
+    /// Waiting at clients, on the wire or in the server when the run ended.
+    pub unfinished: u64,
+}
+
+/// A distribution's percentiles, with the histogram's resolution of three digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Percentiles {
+    /// Samples.
+    pub count: u64,
+    /// Mean.
+    pub mean: Nanos,
+    /// Median.
+    pub p50: Nanos,
+    /// 99th percentile.
+    pub p99: Nanos,
+    /// 99.9th percentile.
+    pub p999: Nanos,
+    /// Largest.
+    pub max: Nanos,
+}
+
+/// One window of the time series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowReport {
+    /// Start of the window.
+    pub start: Time,
+    /// Its length.
+    pub length: Nanos,
+    /// What happened in it. Completions count when the response arrives at the client.
+    pub counts: Counts,
+    /// Latency of the requests completed in it.
+    pub latency: Percentiles,
+    /// Delay of the drops received in it.
+    pub reject_delay: Percentiles,
+    /// The controller's state at its end.
+    pub gauges: Gauges,
+    /// Queueing delay at its end.
+    pub delay: Nanos,
+}
