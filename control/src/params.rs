@@ -206,23 +206,17 @@ impl Params {
 
 fn read_value(spec: &ParamSpec, raw: &Raw) -> Result<Value, ParamError> {
     let value = match (spec.kind, raw) {
-        (Kind::Duration { min, max }, Raw::Text(text)) => {
-            in_range(parse_duration(text), min, max).map(Value::Duration)
-        }
+        (Kind::Duration { min, max }, Raw::Text(text)) => in_range(parse_duration(text), min, max).map(Value::Duration),
         (Kind::Number { min, max }, Raw::Text(text)) => in_range(parse_number(text), min, max).map(Value::Number),
         (Kind::Number { min, max }, Raw::Number(number)) => in_range(Ok(*number), min, max).map(Value::Number),
-        (Kind::Number { min, max }, Raw::Integer(number)) => {
-            in_range(Ok(*number as f64), min, max).map(Value::Number)
-        }
+        (Kind::Number { min, max }, Raw::Integer(number)) => in_range(Ok(*number as f64), min, max).map(Value::Number),
         (Kind::Count { min, max }, Raw::Integer(count)) => {
             u64::try_from(*count).ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
         }
         (Kind::Count { min, max }, Raw::Text(text)) => {
             text.parse().ok().filter(|count| (min..=max).contains(count)).map(Value::Count)
         }
-        (Kind::Choice(words), Raw::Text(text)) => {
-            words.contains(&text.as_str()).then(|| Value::Choice(text.clone()))
-        }
+        (Kind::Choice(words), Raw::Text(text)) => words.contains(&text.as_str()).then(|| Value::Choice(text.clone())),
         (Kind::Choice(words), Raw::Switch(on)) => {
             let word = if *on { "on" } else { "off" };
             words.contains(&word).then(|| Value::Choice(word.into()))
@@ -257,13 +251,7 @@ mod tests {
             doc: "",
             tune: &[],
         },
-        ParamSpec {
-            name: "beta",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
-            default: "2 %",
-            doc: "",
-            tune: &[],
-        },
+        ParamSpec { name: "beta", kind: Kind::Number { min: 0.0, max: 1.0 }, default: "2 %", doc: "", tune: &[] },
         ParamSpec { name: "aqm", kind: Kind::SWITCH, default: "on", doc: "", tune: &[] },
     ];
 

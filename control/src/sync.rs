@@ -4,12 +4,12 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 /// A value alone on its cache lines, so that cores writing one counter don't slow down readers of another.

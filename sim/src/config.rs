@@ -21,6 +21,8 @@ pub struct SimConfig {
     pub duration: Nanos,
     /// Width of the time series' windows; `None` for no time series.
     pub window: Option<Nanos>,
+    /// Width of the fine time series (completions and goodput only); `None` for none.
+    pub fine_window: Option<Nanos>,
     /// Draws everything random.
     pub seed: u64,
 }

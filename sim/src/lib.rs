@@ -8,4 +8,32 @@
 
 pub mod config;
 pub mod report;
+mod rng;
 pub mod service;
+
+pub use config::SimConfig;
+pub use report::SimReport;
+
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::Algorithm;
+
+/// A run that can't be made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The configuration is impossible.
+    #[error("{0}")]
+    Config(String),
+    /// The algorithm refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+}
+
+/// Runs one simulation.
+///
+/// # Errors
+/// An impossible configuration or parameters that can't stand together.
+pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<SimReport, SimError> {
+    let _ = (config, algorithm, params);
+    Err(SimError::Config("the engine is still being written".into()))
+}

@@ -27,6 +27,8 @@ pub struct SimReport {
     pub mean_sojourn: Nanos,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowReport>,
+    /// Fine time series, if asked for; covers the whole run.
+    pub fine: Vec<FineWindow>,
     /// The controller's state at the end.
     pub gauges: Gauges,
     /// Events processed, whole run.
@@ -109,4 +111,15 @@ pub struct WindowReport {
     pub gauges: Gauges,
     /// Queueing delay at its end.
     pub delay: Nanos,
+}
+
+/// One window of the fine time series: enough to see how fast goodput comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FineWindow {
+    /// Start of the window.
+    pub start: Time,
+    /// Responses received by clients.
+    pub completed: u64,
+    /// Those within the SLO.
+    pub good: u64,
 }

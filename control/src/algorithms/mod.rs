@@ -7,7 +7,7 @@ pub mod codel;
 pub mod dagor;
 pub mod gradient;
 pub mod none;
-mod shared;
 pub mod seda;
+mod shared;
 pub mod throttle;
 pub mod window;

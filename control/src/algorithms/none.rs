@@ -14,7 +14,5 @@ pub const ALGORITHM: Algorithm = Algorithm {
     source: "the baseline of Breakwater §5.2, Fig. 9",
     params: &[CLIENT_QUEUE, CLIENT_DELAY, MAX_OUTSTANDING],
     build_server: |_, environment| Ok(uncontrolled_server(environment.cores)),
-    build_client: |params, _| {
-        Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) })
-    },
+    build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
 };

@@ -163,14 +163,7 @@ pub struct Signals {
 impl Signals {
     /// Nothing queued, nothing happened.
     pub fn idle(now: Time) -> Self {
-        Signals {
-            now,
-            packet_delay: Nanos::ZERO,
-            run_delay: Nanos::ZERO,
-            arrivals: 0,
-            completions: 0,
-            drops: 0,
-        }
+        Signals { now, packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO, arrivals: 0, completions: 0, drops: 0 }
     }
 
     /// The queueing delay `d_m` (Breakwater §3.1).

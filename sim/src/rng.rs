@@ -1,0 +1,65 @@
+//! Random numbers: one generator per purpose, so that two controllers under the same seed meet the same arrivals and
+//! services. Only integer operations and `libm`, so that every machine draws the same bits.
+
+use rand_core::{Rng as _, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What a stream of random numbers is for. Streams of one seed are independent of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// When requests are issued, and by whom.
+    Arrivals,
+    /// How long they take.
+    Service,
+    /// Their priorities, and what client halves draw.
+    Clients,
+    /// What server halves and stealing cores draw.
+    Server,
+    /// Jitter of the network.
+    Network,
+}
+
+/// A stream of random numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(Xoshiro256PlusPlus);
+
+impl Rng {
+    /// The stream of `seed` for `purpose`.
+    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
+        // An odd multiplier keeps distinct (seed, purpose) pairs distinct; seeding mixes the bits (SplitMix64).
+        Rng(Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose as u64))
+    }
+
+    /// 64 random bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Evenly in [0, 1).
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Exponential with mean 1.
+    pub(crate) fn exponential(&mut self) -> f64 {
+        // 1 − unit is in (0, 1], so the logarithm is finite.
+        -libm::log(1.0 - self.unit())
+    }
+
+    /// Standard normal, by the polar method: no trigonometry.
+    pub(crate) fn normal(&mut self) -> f64 {
+        loop {
+            let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let square = x * x + y * y;
+            if square < 1.0 && square > 0.0 {
+                return x * libm::sqrt(-2.0 * libm::log(square) / square);
+            }
+        }
+    }
+
+    /// Evenly in 0..n.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        // The high bits scaled: the bias is below n / 2⁶⁴.
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+}
