@@ -36,6 +36,18 @@ pub struct ServerModel {
     pub costs: Costs,
     /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
     pub batch: u32,
+    /// What a free core looks at first.
+    pub order: Order,
+}
+
+/// What a free core looks at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Its run queue; packets wait until that is empty (Shenango's scheduler, on which the papers were measured).
+    #[default]
+    TasksFirst,
+    /// Its packets, so that a rejection never waits behind work.
+    PacketsFirst,
 }
 
 /// CPU time per message. The sum for a served request is what the paper's capacity implies: 10 cores at 10 µs give
@@ -73,7 +85,7 @@ impl Default for Costs {
 
 impl Default for ServerModel {
     fn default() -> Self {
-        ServerModel { cores: 10, costs: Costs::default(), batch: 16 }
+        ServerModel { cores: 10, costs: Costs::default(), batch: 16, order: Order::TasksFirst }
     }
 }
 

@@ -6,10 +6,21 @@
 
 #![forbid(unsafe_code)]
 
+mod agenda;
+mod arrivals;
+mod check;
+mod clients;
 pub mod config;
+mod heap;
 pub mod report;
+mod requests;
 mod rng;
+mod run;
+mod server;
+mod server_queues;
 pub mod service;
+mod stats;
+mod wire;
 
 pub use config::SimConfig;
 pub use report::SimReport;
@@ -29,11 +40,11 @@ pub enum SimError {
     Params(#[from] ParamError),
 }
 
-/// Runs one simulation.
+/// Runs one simulation, single-threaded: the same arguments give the same report on any machine.
 ///
 /// # Errors
 /// An impossible configuration or parameters that can't stand together.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<SimReport, SimError> {
-    let _ = (config, algorithm, params);
-    Err(SimError::Config("the engine is still being written".into()))
+    check::check(config).map_err(SimError::Config)?;
+    Ok(run::Run::new(config, algorithm, params)?.finish())
 }

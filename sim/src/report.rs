@@ -16,15 +16,19 @@ pub struct SimReport {
     pub latency: Percentiles,
     /// Time from a request's departure to its drop's arrival at the client.
     pub reject_delay: Percentiles,
-    /// Time that completed requests waited at the server: sojourn less service and message costs is not subtracted; this
-    /// is the time from the packet's arrival to the start of its execution.
+    /// Time from a request's arrival at the server to the start of its execution, of those that began to execute.
     pub waiting: Percentiles,
     /// CPU time spent over CPU time available, 0..=1.
     pub cpu_utilization: f64,
-    /// Mean number of requests in the server (queued or executing), for Little's law.
+    /// Mean number of requests in the server, queued or executing.
     pub mean_in_server: f64,
-    /// Mean time of a request in the server, for Little's law.
-    pub mean_sojourn: Nanos,
+    /// Mean time in the server of the requests that left it, ns.
+    pub mean_sojourn_ns: f64,
+    /// Whether the area under the number of requests in the server is the sum of their times there, to the nanosecond
+    /// and over the whole run. False would be a defect of the simulator.
+    pub littles_law_holds: bool,
+    /// Events after which a core was idle though something was queued. Anything but zero would be a defect.
+    pub idle_while_queued: u64,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowReport>,
     /// Fine time series, if asked for; covers the whole run.
@@ -62,6 +66,25 @@ pub struct Counts {
     pub tx_messages: u64,
 }
 
+impl Counts {
+    /// What has been counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Counts) -> Counts {
+        Counts {
+            offered: self.offered - earlier.offered,
+            completed: self.completed - earlier.completed,
+            good: self.good - earlier.good,
+            dropped: self.dropped - earlier.dropped,
+            expired: self.expired - earlier.expired,
+            overflowed: self.overflowed - earlier.overflowed,
+            throttled: self.throttled - earlier.throttled,
+            received: self.received - earlier.received,
+            rejected: self.rejected - earlier.rejected,
+            rx_messages: self.rx_messages - earlier.rx_messages,
+            tx_messages: self.tx_messages - earlier.tx_messages,
+        }
+    }
+}
+
 /// Conservation over the whole run: `offered` = the sum of all the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -77,13 +100,20 @@ pub struct Totals {
     pub unfinished: u64,
 }
 
+impl Totals {
+    /// Whether every request has exactly one end, or is still under way.
+    pub fn balance(&self) -> bool {
+        self.offered == self.completed + self.dropped + self.ended_at_client + self.unfinished
+    }
+}
+
 /// A distribution's percentiles, with the histogram's resolution of three digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     /// Samples.
     pub count: u64,
-    /// Mean.
-    pub mean: Nanos,
+    /// Mean, ns; exact, not the histogram's.
+    pub mean_ns: f64,
     /// Median.
     pub p50: Nanos,
     /// 99th percentile.

@@ -1,0 +1,39 @@
+//! Refuses what can't be simulated, before anything runs.
+
+use crate::config::{Shares, SimConfig};
+use leeward_control::units::Nanos;
+
+/// The first thing about `config` that is impossible, in words.
+pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
+    let workload = &config.workload;
+    let rates_are_possible = workload.demand.iter().all(|segment| (0.0..=1e12).contains(&segment.rate.0));
+    let in_order = workload.demand.windows(2).all(|pair| pair[0].from < pair[1].from);
+    let exponent_is_possible = match workload.shares {
+        Shares::Equal => true,
+        Shares::Zipf(exponent) => (0.0..=10.0).contains(&exponent),
+    };
+    let hour = Nanos::from_secs(3_600);
+    let rules = [
+        (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
+        (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
+        (config.server.batch >= 1, "a core must take at least one packet at a time"),
+        (!workload.demand.is_empty(), "there is no demand"),
+        (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
+        (in_order, "the demand's segments must be in order of time"),
+        (rates_are_possible, "a demand must be 0 to 10^12 requests per second"),
+        (exponent_is_possible, "a Zipf exponent must be 0 to 10"),
+        (config.warmup < config.duration, "the run must last longer than its warm-up"),
+        (config.duration <= hour, "a run lasts an hour at most"),
+        (config.network.rtt <= hour && config.network.jitter <= hour, "a round trip lasts an hour at most"),
+        (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
+        (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),
+    ];
+    match rules.iter().find(|(holds, _)| !holds) {
+        Some((_, rule)) => Err((*rule).into()),
+        None => Ok(()),
+    }
+}
+
+fn windows_are_possible(window: Option<Nanos>, config: &SimConfig) -> bool {
+    window.is_none_or(|window| window > Nanos::ZERO && config.duration.0 / window.0 < 1_000_000)
+}

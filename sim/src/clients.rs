@@ -1,0 +1,83 @@
+//! The clients: `leeward-control`'s client shells, and a timer for each.
+
+use crate::requests::RequestId;
+use crate::wire::Outlet;
+use leeward_control::client::Client;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::server::{Feedback, Outcome};
+use leeward_control::units::{Nanos, Priority, Time};
+
+/// All clients of a run.
+pub(crate) struct Clients {
+    clients: Vec<Client<RequestId>>,
+    /// When each client's timer goes off; `NEVER` when it is not set.
+    timers: Vec<Time>,
+}
+
+impl Clients {
+    pub(crate) fn new(
+        count: u32,
+        algorithm: &Algorithm,
+        params: &Params,
+        environment: &Environment,
+    ) -> Result<Self, ParamError> {
+        let clients = (0..count).map(|_| algorithm.client(params, environment)).collect::<Result<_, _>>()?;
+        Ok(Clients { clients, timers: vec![Time::NEVER; count as usize] })
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        client: u32,
+        now: Time,
+        request: RequestId,
+        priority: Priority,
+        random: u64,
+        outlet: &mut Outlet<'_>,
+    ) {
+        self.clients[client as usize].submit(now, request, priority, random, outlet);
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        client: u32,
+        now: Time,
+        outcome: Outcome,
+        round_trip: Nanos,
+        feedback: &Feedback,
+        outlet: &mut Outlet<'_>,
+    ) {
+        self.clients[client as usize].on_reply(now, outcome, round_trip, feedback, outlet);
+    }
+
+    pub(crate) fn credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut Outlet<'_>) {
+        self.clients[client as usize].on_credit(now, feedback, outlet);
+    }
+
+    pub(crate) fn timer(&mut self, client: u32, now: Time, outlet: &mut Outlet<'_>) {
+        self.clients[client as usize].on_timer(now, outlet);
+    }
+
+    /// Whether the timer that has just gone off is the one that is set. A timer is never taken back: it goes off in vain.
+    pub(crate) fn timer_is_due(&mut self, client: u32, now: Time) -> bool {
+        let timer = &mut self.timers[client as usize];
+        let due = *timer == now;
+        if due {
+            *timer = Time::NEVER;
+        }
+        due
+    }
+
+    /// When this client's timer must be set anew; `None` if it need not be. A timer that is set too early stays: it
+    /// goes off, does nothing, and is set anew then.
+    pub(crate) fn rearm(&mut self, client: u32, now: Time) -> Option<Time> {
+        let wanted = self.clients[client as usize].next_timeout(now)?.max(Time(now.0 + 1));
+        let timer = &mut self.timers[client as usize];
+        if wanted < *timer {
+            *timer = wanted;
+            Some(wanted)
+        } else {
+            None
+        }
+    }
+}

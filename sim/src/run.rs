@@ -1,0 +1,367 @@
+//! One run: the clients, the wire and the server put together, and the loop over their events.
+
+use crate::agenda::{Agenda, Lane};
+use crate::arrivals::ArrivalStream;
+use crate::clients::Clients;
+use crate::config::SimConfig;
+use crate::report::SimReport;
+use crate::requests::{Request, RequestId, Requests};
+use crate::rng::{Purpose, Rng};
+use crate::server::{Activity, Outgoing, Packet, Server};
+use crate::server_queues::Task;
+use crate::stats::Stats;
+use crate::wire::Wire;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::server::{
+    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_control::units::{Nanos, Priority, Time};
+
+/// Explicit credit messages that one control tick may cause. Far above what any controller asks for in a round trip,
+/// far below what would stall the run.
+const WAKES_PER_TICK: usize = 256;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// This client issues a request.
+    Issue(u32),
+    /// A message reaches the server.
+    ToServer(Packet),
+    /// A response or drop reaches its client.
+    Reply(RequestId, Outcome, Feedback),
+    /// An explicit credit message reaches its client.
+    Credit(u32, Feedback),
+    /// A core has finished what it was busy with.
+    Core(u32),
+    /// A client's timer.
+    Timer(u32),
+    /// The controller's slow half is due.
+    Tick,
+    /// The measured part begins.
+    WarmedUp,
+    /// A window of the time series ends.
+    Window,
+}
+
+/// Everything of one run.
+pub(crate) struct Run<'a> {
+    config: &'a SimConfig,
+    now: Time,
+    agenda: Agenda<Event>,
+    arrivals: ArrivalStream,
+    requests: Requests,
+    clients: Clients,
+    wire: Wire,
+    server: Server,
+    sessions: Vec<Session>,
+    halves: ServerHalves,
+    period: Nanos,
+    first_woken: usize,
+    since_tick: Signals,
+    stats: Stats,
+    service_rng: Rng,
+    client_rng: Rng,
+    server_rng: Rng,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(config: &'a SimConfig, algorithm: &Algorithm, params: &Params) -> Result<Self, ParamError> {
+        let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
+        let mut halves = algorithm.server(params, &environment)?;
+        let cores = config.server.cores;
+        let mut sessions: Vec<Session> = (0..config.workload.clients)
+            .map(|client| Session::new(SessionSlot(client / cores), CoreId(client % cores)))
+            .collect();
+        for session in &mut sessions {
+            halves.cores[session.core.0 as usize].open(session, &Opened { now: Time::ZERO, demand: 0 });
+        }
+        Ok(Run {
+            now: Time::ZERO,
+            agenda: Agenda::new(),
+            arrivals: ArrivalStream::new(&config.workload, config.seed),
+            requests: Requests::new(),
+            clients: Clients::new(config.workload.clients, algorithm, params, &environment)?,
+            wire: Wire::new(config),
+            server: Server::new(&config.server),
+            sessions,
+            period: halves.control.period().max(Nanos(1)),
+            halves,
+            first_woken: 0,
+            since_tick: Signals::idle(Time::ZERO),
+            stats: Stats::new(config),
+            service_rng: Rng::new(config.seed, Purpose::Service),
+            client_rng: Rng::new(config.seed, Purpose::Clients),
+            server_rng: Rng::new(config.seed, Purpose::Server),
+            config,
+        })
+    }
+
+    /// Runs to the end.
+    pub(crate) fn finish(mut self) -> SimReport {
+        self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
+        if let Some(window) = self.config.window {
+            self.agenda.schedule(Time::ZERO + window, Event::Window);
+        }
+        self.agenda.schedule(Time::ZERO + self.period, Event::Tick);
+        self.schedule_issue();
+        let end = Time::ZERO + self.config.duration;
+        let mut events = 0;
+        while let Some((now, event)) = self.agenda.pop(end) {
+            self.now = now;
+            events += 1;
+            self.handle(event);
+            if self.server.idles_beside_work() {
+                self.stats.idle_while_queued();
+            }
+        }
+        let gauges = self.halves.control.gauges();
+        self.stats.report(self.config.server.cores, self.requests.len() as u64, gauges, events)
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Issue(client) => self.issue(client),
+            Event::ToServer(packet) => self.packet_arrives(packet),
+            Event::Reply(request, outcome, feedback) => self.reply_arrives(request, outcome, feedback),
+            Event::Credit(client, feedback) => self.with_client(client, |clients, now, wire| {
+                clients.credit(client, now, &feedback, wire);
+            }),
+            Event::Timer(client) => {
+                let now = self.now;
+                if self.clients.timer_is_due(client, now) {
+                    self.with_client(client, |clients, now, wire| clients.timer(client, now, wire));
+                }
+            }
+            Event::Core(core) => self.core_is_done(core as usize),
+            Event::Tick => self.tick(),
+            Event::WarmedUp => self.stats.warmed_up(self.now),
+            Event::Window => {
+                let delay = self.delay();
+                self.stats.window_ends(self.now, self.halves.control.gauges(), delay);
+                if let Some(window) = self.config.window {
+                    self.agenda.schedule(self.now + window, Event::Window);
+                }
+            }
+        }
+    }
+
+    // ---- clients ----
+
+    fn schedule_issue(&mut self) {
+        if let Some((at, client)) = self.arrivals.next() {
+            self.agenda.schedule_on(Lane::Arrivals, at, Event::Issue(client));
+        }
+    }
+
+    fn issue(&mut self, client: u32) {
+        self.stats.issued();
+        let request = self.requests.insert(Request {
+            issued: self.now,
+            sent: self.now,
+            arrived: self.now,
+            service: self.config.workload.service.draw(&mut self.service_rng),
+            session: client,
+            demand: 0,
+            priority: Priority::from_random(self.client_rng.bits()),
+        });
+        let priority = self.requests[request].priority;
+        let random = self.client_rng.bits();
+        self.with_client(client, |clients, now, wire| clients.submit(client, now, request, priority, random, wire));
+        self.schedule_issue();
+    }
+
+    fn reply_arrives(&mut self, request: RequestId, outcome: Outcome, feedback: Feedback) {
+        let record = self.requests.remove(request);
+        match outcome {
+            Outcome::Completed => self.stats.completed(self.now, &record),
+            Outcome::Dropped => self.stats.dropped(self.now, &record),
+        }
+        let round_trip = self.now.since(record.sent);
+        self.with_client(record.session, |clients, now, wire| {
+            clients.reply(record.session, now, outcome, round_trip, &feedback, wire);
+        });
+    }
+
+    /// Lets `act` talk to the clients, then sets this client's timer.
+    fn with_client(&mut self, client: u32, act: impl FnOnce(&mut Clients, Time, &mut crate::wire::Outlet<'_>)) {
+        let mut outlet = self.wire.outlet(client, self.now, &mut self.agenda, &mut self.requests, &mut self.stats);
+        act(&mut self.clients, self.now, &mut outlet);
+        if let Some(at) = self.clients.rearm(client, self.now) {
+            self.agenda.schedule_on(Lane::Timers, at, Event::Timer(client));
+        }
+    }
+
+    // ---- server ----
+
+    fn packet_arrives(&mut self, packet: Packet) {
+        let session = match packet {
+            Packet::Request(request) => {
+                self.requests[request].arrived = self.now;
+                self.stats.entered(self.now);
+                self.requests[request].session
+            }
+            Packet::Demand { session, .. } => session,
+        };
+        let home = self.home(session);
+        self.server.queues.push_packet(home, self.now, packet);
+        if let Some(core) = self.server.idle_core(home) {
+            self.begin(core, Nanos::ZERO);
+        }
+    }
+
+    fn core_is_done(&mut self, core: usize) {
+        let activity = std::mem::replace(&mut self.server.cores[core].activity, Activity::Idle);
+        let owed = match activity {
+            Activity::Idle | Activity::Settling => Nanos::ZERO,
+            Activity::Receiving(packet) => self.received(core, packet),
+            Activity::Executing(task) => {
+                self.respond(task.request, Outcome::Completed);
+                self.stats.sent_messages(1);
+                Nanos::ZERO
+            }
+            Activity::Sending(count, messages) => {
+                self.stats.sent_messages(messages);
+                for _ in 0..count {
+                    self.send_outgoing(core);
+                }
+                Nanos::ZERO
+            }
+        };
+        self.begin(core, owed);
+        // What this core has queued and can't do itself yet is for those that idle.
+        while self.server.queues.waiting() > 0 {
+            match self.server.idle_core(core) {
+                Some(idle) => self.begin(idle, Nanos::ZERO),
+                None => break,
+            }
+        }
+    }
+
+    /// A message has been received and parsed by `core`. Returns what that core has still to do for it.
+    fn received(&mut self, core: usize, packet: Packet) -> Nanos {
+        match packet {
+            Packet::Request(request) => {
+                self.stats.received(true);
+                self.since_tick.arrivals += 1;
+                let record = self.requests[request];
+                let arrival = Arrival {
+                    now: self.now,
+                    demand: record.demand,
+                    priority: record.priority,
+                    delay: self.delay(),
+                    random: self.server_rng.bits(),
+                };
+                let home = self.home(record.session);
+                let session = &mut self.sessions[record.session as usize];
+                match session.request(self.halves.cores[home].as_mut(), &arrival) {
+                    Verdict::Admit => {
+                        self.server.queues.push_task(core, self.now, Task { request });
+                        self.server.cost_of_admission()
+                    }
+                    Verdict::Reject(_) => {
+                        self.stats.rejected();
+                        self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, request));
+                        self.server.cost_of_rejection()
+                    }
+                }
+            }
+            Packet::Demand { session, demand } => {
+                self.stats.received(false);
+                let home = self.home(session);
+                let record = &mut self.sessions[session as usize];
+                record.demand = demand;
+                if let Some(feedback) = self.halves.cores[home].demand(record, self.now) {
+                    self.server.cores[core].outgoing.push_back(Outgoing::Credit(session, feedback));
+                }
+                Nanos::ZERO
+            }
+        }
+    }
+
+    /// `core` begins what comes next for it.
+    fn begin(&mut self, core: usize, owed: Nanos) {
+        let requests = &self.requests;
+        let Some(begun) = self.server.begin(core, self.now, owed, |request| requests[request].service) else {
+            return;
+        };
+        if let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from) {
+            self.stats.started(from, &self.requests[task.request]);
+        }
+        self.stats.busy(self.now, begun.until);
+        self.agenda.schedule(begun.until, Event::Core(core as u32));
+    }
+
+    fn send_outgoing(&mut self, core: usize) {
+        match self.server.cores[core].outgoing.pop_front() {
+            Some(Outgoing::Drop(_, request)) => self.respond(request, Outcome::Dropped),
+            Some(Outgoing::Credit(session, feedback)) => {
+                let at = self.wire.to_client(session, self.now);
+                self.agenda.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
+            }
+            None => {}
+        }
+    }
+
+    /// A response or drop leaves.
+    fn respond(&mut self, request: RequestId, outcome: Outcome) {
+        let record = self.requests[request];
+        self.stats.left(self.now, &record);
+        match outcome {
+            Outcome::Completed => self.since_tick.completions += 1,
+            Outcome::Dropped => self.since_tick.drops += 1,
+        }
+        let departure = Departure { now: self.now, outcome, sojourn: self.now.since(record.arrived) };
+        let home = self.home(record.session);
+        let session = &mut self.sessions[record.session as usize];
+        let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);
+        let at = self.wire.to_client(record.session, self.now);
+        self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
+    }
+
+    fn tick(&mut self) {
+        let signals = Signals {
+            now: self.now,
+            packet_delay: self.server.queues.packet_delay(self.now),
+            run_delay: self.server.queues.run_delay(self.now),
+            ..self.since_tick
+        };
+        self.halves.control.tick(&signals);
+        self.since_tick = Signals::idle(self.now);
+        self.wake_sessions();
+        self.agenda.schedule(self.now + self.period, Event::Tick);
+    }
+
+    /// Sends explicit credits as long as the controller names sessions, beginning with another core each time.
+    fn wake_sessions(&mut self) {
+        let cores = self.halves.cores.len();
+        let mut left = WAKES_PER_TICK;
+        for step in 0..cores {
+            let core = (self.first_woken + step) % cores;
+            while left > 0 {
+                let random = self.server_rng.bits();
+                let Some(slot) = self.halves.cores[core].next_to_wake(random) else { break };
+                left -= 1;
+                let session = slot.0 * cores as u32 + core as u32;
+                let feedback = self.halves.cores[core].wake(&mut self.sessions[session as usize], self.now);
+                self.server.cores[core].outgoing.push_back(Outgoing::Credit(session, feedback));
+            }
+            if let (Activity::Idle, false) =
+                (self.server.cores[core].activity, self.server.cores[core].outgoing.is_empty())
+            {
+                self.begin(core, Nanos::ZERO);
+            }
+        }
+        self.first_woken = (self.first_woken + 1) % cores;
+    }
+
+    fn home(&self, session: u32) -> usize {
+        self.sessions[session as usize].core.0 as usize
+    }
+
+    /// d_m (Breakwater §4).
+    fn delay(&self) -> Nanos {
+        self.server.queues.packet_delay(self.now) + self.server.queues.run_delay(self.now)
+    }
+}

@@ -1,0 +1,207 @@
+//! The server: cores with a packet queue and a run queue each, run to completion, stealing. What a core does next and
+//! what it costs; never what is admitted (that is the controller's fast half).
+
+use crate::config::{Costs, Order, ServerModel};
+use crate::requests::RequestId;
+use crate::server_queues::{Queues, Task};
+use leeward_control::server::Feedback;
+use leeward_control::units::{Nanos, Time};
+use std::collections::VecDeque;
+
+/// A message that has reached the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Packet {
+    /// A request.
+    Request(RequestId),
+    /// A session's demand in a message of its own.
+    Demand {
+        /// Which session.
+        session: u32,
+        /// Requests that wait there.
+        demand: u32,
+    },
+}
+
+/// A message that a core has yet to send besides responses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outgoing {
+    /// An explicit credit message.
+    Credit(u32, Feedback),
+    /// A rejected request's drop.
+    Drop(u32, RequestId),
+}
+
+impl Outgoing {
+    fn session(&self) -> u32 {
+        match self {
+            Outgoing::Credit(session, _) | Outgoing::Drop(session, _) => *session,
+        }
+    }
+}
+
+/// What a core is busy with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Activity {
+    /// Nothing: it would take anything.
+    Idle,
+    /// Receiving and parsing a message.
+    Receiving(Packet),
+    /// Executing a request and sending its response.
+    Executing(Task),
+    /// Sending the first so many of what is outgoing, in so many messages.
+    Sending(usize, u64),
+    /// Finishing what an earlier step has cost.
+    Settling,
+}
+
+/// One core.
+pub(crate) struct Core {
+    pub(crate) activity: Activity,
+    /// Credits and drops that wait to be sent.
+    pub(crate) outgoing: VecDeque<Outgoing>,
+    /// Messages that it may still take before it turns to its tasks.
+    batch_left: u32,
+}
+
+/// What a core has begun: when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    /// The end of the new activity.
+    pub(crate) until: Time,
+    /// The beginning of the execution, if that is what it is.
+    pub(crate) executes_from: Option<Time>,
+}
+
+/// All cores and their queues.
+pub(crate) struct Server {
+    pub(crate) cores: Vec<Core>,
+    pub(crate) queues: Queues,
+    costs: Costs,
+    batch: u32,
+    order: Order,
+    idle: u128,
+}
+
+impl Server {
+    pub(crate) fn new(model: &ServerModel) -> Self {
+        let cores = (0..model.cores)
+            .map(|_| Core { activity: Activity::Idle, outgoing: VecDeque::new(), batch_left: 0 })
+            .collect();
+        Server {
+            cores,
+            queues: Queues::new(model.cores as usize),
+            costs: model.costs,
+            batch: model.batch,
+            order: model.order,
+            idle: u128::MAX >> (128 - model.cores),
+        }
+    }
+
+    /// The core that should look after work that has just been queued on `home`: itself if idle, else any idle one.
+    pub(crate) fn idle_core(&self, home: usize) -> Option<usize> {
+        if self.idle == 0 {
+            None
+        } else if self.idle >> home & 1 == 1 {
+            Some(home)
+        } else {
+            Some(self.idle.trailing_zeros() as usize)
+        }
+    }
+
+    /// Whether a core idles though something waits that it could do.
+    pub(crate) fn idles_beside_work(&self) -> bool {
+        self.idle != 0 && self.queues.waiting() > 0
+    }
+
+    /// What receiving a message leads to costs the receiver this.
+    pub(crate) fn cost_of_admission(&self) -> Nanos {
+        self.costs.spawn
+    }
+
+    /// What building a drop costs besides sending it.
+    pub(crate) fn cost_of_rejection(&self) -> Nanos {
+        self.costs.reject
+    }
+
+    /// A free core begins its next activity at `now` after `owed`, what its last step has still to cost. `services`
+    /// tells a request's service time. `None` if there is nothing to do: the core idles.
+    pub(crate) fn begin(
+        &mut self,
+        core: usize,
+        now: Time,
+        owed: Nanos,
+        service: impl Fn(RequestId) -> Nanos,
+    ) -> Option<Begun> {
+        let start = now + owed;
+        let (activity, until) = self.choose(core, now, start, &service);
+        self.cores[core].activity = activity;
+        let bit = 1u128 << core;
+        if let Activity::Idle = activity {
+            self.idle |= bit;
+            return None;
+        }
+        self.idle &= !bit;
+        let executes_from = match activity {
+            Activity::Executing(task) => Some(Time(until.0 - (service(task.request) + self.costs.send).0)),
+            _ => None,
+        };
+        Some(Begun { until, executes_from })
+    }
+
+    fn choose(
+        &mut self,
+        core: usize,
+        now: Time,
+        start: Time,
+        service: &impl Fn(RequestId) -> Nanos,
+    ) -> (Activity, Time) {
+        let costs = self.costs;
+        let execute = |task: Task, from: Time| (Activity::Executing(task), from + service(task.request) + costs.send);
+        // A batch of messages, once begun, is finished; its drops leave together.
+        if self.cores[core].batch_left > 0 {
+            if let Some(packet) = self.queues.pop_packet(core) {
+                self.cores[core].batch_left -= 1;
+                return (Activity::Receiving(packet), start + costs.receive);
+            }
+            self.cores[core].batch_left = 0;
+        }
+        let outgoing = self.cores[core].outgoing.len().min(self.batch as usize);
+        if outgoing > 0 {
+            let messages = self.coalesced(core, outgoing);
+            return (Activity::Sending(outgoing, messages), start + costs.send * messages);
+        }
+        if self.order == Order::TasksFirst {
+            if let Some(task) = self.queues.pop_task(core) {
+                return execute(task, start);
+            }
+        }
+        if let Some(packet) = self.queues.pop_packet(core) {
+            self.cores[core].batch_left = self.batch - 1;
+            return (Activity::Receiving(packet), start + costs.receive);
+        }
+        if let Some(task) = self.queues.pop_task(core) {
+            return execute(task, start);
+        }
+        if let Some(victim) = self.queues.core_with_task(core) {
+            if let Some(task) = self.queues.pop_task(victim) {
+                return execute(task, start + costs.steal);
+            }
+        }
+        if let Some(victim) = self.queues.core_with_packet(core) {
+            if let Some(packet) = self.queues.pop_packet(victim) {
+                return (Activity::Receiving(packet), start + costs.steal + costs.receive);
+            }
+        }
+        if start > now { (Activity::Settling, start) } else { (Activity::Idle, now) }
+    }
+
+    /// Messages that the first `count` outgoing take: those of one session share one.
+    fn coalesced(&self, core: usize, count: usize) -> u64 {
+        let outgoing = &self.cores[core].outgoing;
+        let first_of_its_session = |index: &usize| {
+            let session = outgoing[*index].session();
+            !outgoing.iter().take(*index).any(|earlier| earlier.session() == session)
+        };
+        (0..count).filter(first_of_its_session).count() as u64
+    }
+}

@@ -1,0 +1,109 @@
+//! The network: when a message sent now arrives. The same delay each way, in order within a session.
+
+use crate::agenda::{Agenda, Lane};
+use crate::config::SimConfig;
+use crate::requests::{RequestId, Requests};
+use crate::rng::{Purpose, Rng};
+use crate::run::Event;
+use crate::server::Packet;
+use crate::stats::Stats;
+use leeward_control::client::{Header, LocalEnd};
+use leeward_control::units::{Nanos, Time};
+
+/// Both directions of every session.
+pub(crate) struct Wire {
+    there: Nanos,
+    back: Nanos,
+    jitter: Option<Jitter>,
+}
+
+/// Random extra delay that never lets one message of a session overtake another.
+struct Jitter {
+    rng: Rng,
+    up_to: Nanos,
+    last_there: Vec<Time>,
+    last_back: Vec<Time>,
+}
+
+impl Wire {
+    pub(crate) fn new(config: &SimConfig) -> Self {
+        let clients = config.workload.clients as usize;
+        let there = config.network.rtt / 2;
+        Wire {
+            there,
+            back: config.network.rtt - there,
+            jitter: (config.network.jitter > Nanos::ZERO).then(|| Jitter {
+                rng: Rng::new(config.seed, Purpose::Network),
+                up_to: config.network.jitter,
+                last_there: vec![Time::ZERO; clients],
+                last_back: vec![Time::ZERO; clients],
+            }),
+        }
+    }
+
+    fn to_server(&mut self, session: u32, now: Time) -> Time {
+        let earliest = now + self.there;
+        match &mut self.jitter {
+            None => earliest,
+            Some(jitter) => delayed(&mut jitter.rng, jitter.up_to, &mut jitter.last_there[session as usize], earliest),
+        }
+    }
+
+    /// When a message that leaves the server now is at its client.
+    pub(crate) fn to_client(&mut self, session: u32, now: Time) -> Time {
+        let earliest = now + self.back;
+        match &mut self.jitter {
+            None => earliest,
+            Some(jitter) => delayed(&mut jitter.rng, jitter.up_to, &mut jitter.last_back[session as usize], earliest),
+        }
+    }
+
+    /// Where `session`'s client puts its decisions.
+    pub(crate) fn outlet<'a>(
+        &'a mut self,
+        session: u32,
+        now: Time,
+        agenda: &'a mut Agenda<Event>,
+        requests: &'a mut Requests,
+        stats: &'a mut Stats,
+    ) -> Outlet<'a> {
+        Outlet { wire: self, session, now, agenda, requests, stats }
+    }
+}
+
+fn delayed(rng: &mut Rng, up_to: Nanos, last: &mut Time, earliest: Time) -> Time {
+    let at = (earliest + Nanos(rng.below(up_to.0 + 1))).max(*last);
+    *last = at;
+    at
+}
+
+/// What one client's decisions do to the rest of the simulation.
+pub(crate) struct Outlet<'a> {
+    wire: &'a mut Wire,
+    session: u32,
+    now: Time,
+    agenda: &'a mut Agenda<Event>,
+    requests: &'a mut Requests,
+    stats: &'a mut Stats,
+}
+
+impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
+    fn send(&mut self, request: RequestId, header: Header) {
+        let record = &mut self.requests[request];
+        record.sent = self.now;
+        record.demand = header.demand;
+        let at = self.wire.to_server(self.session, self.now);
+        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(Packet::Request(request)));
+    }
+
+    fn end(&mut self, request: RequestId, end: LocalEnd) {
+        self.requests.remove(request);
+        self.stats.ended_at_client(end.reason);
+    }
+
+    fn send_demand(&mut self, demand: u32) {
+        let at = self.wire.to_server(self.session, self.now);
+        let packet = Packet::Demand { session: self.session, demand };
+        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(packet));
+    }
+}
