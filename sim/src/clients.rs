@@ -58,6 +58,13 @@ impl Clients {
         self.clients[client as usize].on_timer(now, outlet);
     }
 
+    /// Requests that wait at clients, and requests that have left and are unanswered.
+    pub(crate) fn waiting_and_outstanding(&self) -> (u64, u64) {
+        self.clients.iter().fold((0, 0), |(waiting, outstanding), client| {
+            (waiting + u64::from(client.demand()), outstanding + u64::from(client.outstanding()))
+        })
+    }
+
     /// Whether the timer that has just gone off is the one that is set. A timer is never taken back: it goes off in vain.
     pub(crate) fn timer_is_due(&mut self, client: u32, now: Time) -> bool {
         let timer = &mut self.timers[client as usize];

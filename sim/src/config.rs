@@ -25,6 +25,37 @@ pub struct SimConfig {
     pub fine_window: Option<Nanos>,
     /// Draws everything random.
     pub seed: u64,
+    /// Check the controller's and the plant's books after every control period: see [`crate::SimReport::violations`].
+    /// Looks at every session each time, so it is for tests.
+    pub audit: bool,
+}
+
+impl SimConfig {
+    /// The testbed of Breakwater §5.1: 10 cores, 10 µs round trip, 1,000 clients of equal share, Poisson arrivals, an
+    /// objective of ten times mean service and round trip, measured from 2 s to 4 s. `demand` is a multiple of
+    /// [`ServerModel::capacity`].
+    pub fn testbed(service: Service, demand: f64) -> Self {
+        let (server, network) = (ServerModel::default(), NetworkModel::default());
+        let rate = Rate(server.capacity(service.mean()).0 * demand);
+        SimConfig {
+            slo: (service.mean() + network.rtt) * 10,
+            server,
+            network,
+            workload: Workload {
+                clients: 1_000,
+                arrivals: Arrivals::Poisson,
+                shares: Shares::Equal,
+                demand: vec![Segment { from: Nanos::ZERO, rate }],
+                service,
+            },
+            warmup: Nanos::from_secs(2),
+            duration: Nanos::from_secs(4),
+            window: None,
+            fine_window: None,
+            seed: 1,
+            audit: false,
+        }
+    }
 }
 
 /// The simulated server.

@@ -2,12 +2,32 @@
 //! which the controllers of `leeward-control` run at the papers' scale. One run is single-threaded and a pure function
 //! of its [`SimConfig`]: the same bytes on any machine.
 //!
+//! ```
+//! use leeward_control::{registry::Registry, units::Nanos};
+//! use leeward_sim::{SimConfig, service::Service, simulate};
+//!
+//! // A tenth of a second of the papers' testbed at 1.4 times its capacity.
+//! let service = Service::Exponential(Nanos::from_micros(10));
+//! let config = SimConfig {
+//!     warmup: Nanos::from_millis(50),
+//!     duration: Nanos::from_millis(100),
+//!     ..SimConfig::testbed(service, 1.4)
+//! };
+//! let breakwater = Registry::builtin().find("breakwater")?.clone();
+//! let params = breakwater.params(&[])?;
+//! let report = simulate(&config, &breakwater, &params)?;
+//! assert!(report.latency.p99 < config.slo);
+//! assert!(report.counts.good * 10 > report.counts.completed * 9);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! No algorithm lives here; what a core, a queue, a wire and a client *are* lives here.
 
 #![forbid(unsafe_code)]
 
 mod agenda;
 mod arrivals;
+mod audit;
 mod check;
 mod clients;
 pub mod config;

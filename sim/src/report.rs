@@ -24,11 +24,12 @@ pub struct SimReport {
     pub mean_in_server: f64,
     /// Mean time in the server of the requests that left it, ns.
     pub mean_sojourn_ns: f64,
-    /// Whether the area under the number of requests in the server is the sum of their times there, to the nanosecond
-    /// and over the whole run. False would be a defect of the simulator.
-    pub littles_law_holds: bool,
-    /// Events after which a core was idle though something was queued. Anything but zero would be a defect.
-    pub idle_while_queued: u64,
+    /// Books that did not balance, the first few, in words; empty unless the simulator or a controller has a defect.
+    /// Checked on every run: each request has exactly one end; no core idles while something is queued; Little's law
+    /// as an identity (the area under the number of requests in the server is the sum of their times there, to the
+    /// nanosecond). With [`crate::SimConfig::audit`] also, each control period: a controller's issued credits are the
+    /// sum of its sessions' windows; every request is where the books say.
+    pub violations: Vec<String>,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowReport>,
     /// Fine time series, if asked for; covers the whole run.

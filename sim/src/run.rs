@@ -2,6 +2,7 @@
 
 use crate::agenda::{Agenda, Lane};
 use crate::arrivals::ArrivalStream;
+use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
 use crate::report::SimReport;
@@ -61,6 +62,7 @@ pub(crate) struct Run<'a> {
     first_woken: usize,
     since_tick: Signals,
     stats: Stats,
+    audit: Audit,
     service_rng: Rng,
     client_rng: Rng,
     server_rng: Rng,
@@ -91,6 +93,7 @@ impl<'a> Run<'a> {
             first_woken: 0,
             since_tick: Signals::idle(Time::ZERO),
             stats: Stats::new(config),
+            audit: Audit::default(),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),
@@ -112,12 +115,26 @@ impl<'a> Run<'a> {
             self.now = now;
             events += 1;
             self.handle(event);
-            if self.server.idles_beside_work() {
-                self.stats.idle_while_queued();
-            }
+            self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
         }
+        self.audit_books();
+        self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let gauges = self.halves.control.gauges();
-        self.stats.report(self.config.server.cores, self.requests.len() as u64, gauges, events)
+        let unfinished = self.requests.len() as u64;
+        let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, events);
+        self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
+        report.violations = self.audit.into_found();
+        report
+    }
+
+    /// Compares what the parts of this run say of the same things.
+    fn audit_books(&mut self) {
+        self.audit.credits(self.now, &self.halves.control.gauges(), &self.sessions);
+        let (waiting, outstanding) = self.clients.waiting_and_outstanding();
+        let known = self.requests.len() as u64;
+        self.audit.check(known == waiting + outstanding, self.now, || {
+            format!("{known} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
+        });
     }
 
     fn handle(&mut self, event: Event) {
@@ -297,7 +314,7 @@ impl<'a> Run<'a> {
         match self.server.cores[core].outgoing.pop_front() {
             Some(Outgoing::Drop(_, request)) => self.respond(request, Outcome::Dropped),
             Some(Outgoing::Credit(session, feedback)) => {
-                let at = self.wire.to_client(session, self.now);
+                let at = self.wire.arrival_at_client(session, self.now);
                 self.agenda.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
             }
             None => {}
@@ -316,7 +333,7 @@ impl<'a> Run<'a> {
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);
-        let at = self.wire.to_client(record.session, self.now);
+        let at = self.wire.arrival_at_client(record.session, self.now);
         self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
     }
 
@@ -330,6 +347,9 @@ impl<'a> Run<'a> {
         self.halves.control.tick(&signals);
         self.since_tick = Signals::idle(self.now);
         self.wake_sessions();
+        if self.config.audit {
+            self.audit_books();
+        }
         self.agenda.schedule(self.now + self.period, Event::Tick);
     }
 

@@ -170,10 +170,10 @@ impl Server {
             let messages = self.coalesced(core, outgoing);
             return (Activity::Sending(outgoing, messages), start + costs.send * messages);
         }
-        if self.order == Order::TasksFirst {
-            if let Some(task) = self.queues.pop_task(core) {
-                return execute(task, start);
-            }
+        if self.order == Order::TasksFirst
+            && let Some(task) = self.queues.pop_task(core)
+        {
+            return execute(task, start);
         }
         if let Some(packet) = self.queues.pop_packet(core) {
             self.cores[core].batch_left = self.batch - 1;
@@ -182,15 +182,11 @@ impl Server {
         if let Some(task) = self.queues.pop_task(core) {
             return execute(task, start);
         }
-        if let Some(victim) = self.queues.core_with_task(core) {
-            if let Some(task) = self.queues.pop_task(victim) {
-                return execute(task, start + costs.steal);
-            }
+        if let Some(task) = self.queues.steal_task(core) {
+            return execute(task, start + costs.steal);
         }
-        if let Some(victim) = self.queues.core_with_packet(core) {
-            if let Some(packet) = self.queues.pop_packet(victim) {
-                return (Activity::Receiving(packet), start + costs.steal + costs.receive);
-            }
+        if let Some(packet) = self.queues.steal_packet(core) {
+            return (Activity::Receiving(packet), start + costs.steal + costs.receive);
         }
         if start > now { (Activity::Settling, start) } else { (Activity::Idle, now) }
     }

@@ -84,12 +84,12 @@ impl Queues {
         self.tasks.pop(core)
     }
 
-    pub(crate) fn core_with_task(&self, thief: usize) -> Option<usize> {
-        self.tasks.victim(thief)
+    pub(crate) fn steal_task(&mut self, thief: usize) -> Option<Task> {
+        self.tasks.victim(thief).and_then(|core| self.tasks.pop(core))
     }
 
-    pub(crate) fn core_with_packet(&self, thief: usize) -> Option<usize> {
-        self.packets.victim(thief)
+    pub(crate) fn steal_packet(&mut self, thief: usize) -> Option<Packet> {
+        self.packets.victim(thief).and_then(|core| self.packets.pop(core))
     }
 
     /// Entries of both kinds on all cores.

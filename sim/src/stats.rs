@@ -110,7 +110,6 @@ pub(crate) struct Stats {
     occupancy: Occupancy,
     occupancy_at_warmup: Occupancy,
     busy: u128,
-    idle_while_queued: u64,
 }
 
 struct WindowSeries {
@@ -143,7 +142,6 @@ impl Stats {
             occupancy: Occupancy::default(),
             occupancy_at_warmup: Occupancy::default(),
             busy: 0,
-            idle_while_queued: 0,
         }
     }
 
@@ -239,11 +237,6 @@ impl Stats {
         }
     }
 
-    /// A core was idle though something was queued: the scheduler is wrong.
-    pub(crate) fn idle_while_queued(&mut self) {
-        self.idle_while_queued += 1;
-    }
-
     /// A window of the time series ends.
     pub(crate) fn window_ends(&mut self, now: Time, gauges: Gauges, delay: Nanos) {
         let counts = self.counts.since(&self.at_window);
@@ -260,6 +253,11 @@ impl Stats {
             });
             series.start = now;
         }
+    }
+
+    /// Whether Little's law has held so far.
+    pub(crate) fn littles_law_holds(&self) -> bool {
+        self.occupancy.holds(self.occupancy.since)
     }
 
     pub(crate) fn report(mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> SimReport {
@@ -289,8 +287,7 @@ impl Stats {
             } else {
                 (self.occupancy.left - before.left) as f64 / departures as f64
             },
-            littles_law_holds: self.occupancy.holds(self.end),
-            idle_while_queued: self.idle_while_queued,
+            violations: Vec::new(),
             windows: self.window.map(|series| series.done).unwrap_or_default(),
             fine: self.fine,
             gauges,

@@ -41,7 +41,7 @@ impl Wire {
         }
     }
 
-    fn to_server(&mut self, session: u32, now: Time) -> Time {
+    fn arrival_at_server(&mut self, session: u32, now: Time) -> Time {
         let earliest = now + self.there;
         match &mut self.jitter {
             None => earliest,
@@ -50,7 +50,7 @@ impl Wire {
     }
 
     /// When a message that leaves the server now is at its client.
-    pub(crate) fn to_client(&mut self, session: u32, now: Time) -> Time {
+    pub(crate) fn arrival_at_client(&mut self, session: u32, now: Time) -> Time {
         let earliest = now + self.back;
         match &mut self.jitter {
             None => earliest,
@@ -92,7 +92,7 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
         let record = &mut self.requests[request];
         record.sent = self.now;
         record.demand = header.demand;
-        let at = self.wire.to_server(self.session, self.now);
+        let at = self.wire.arrival_at_server(self.session, self.now);
         self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(Packet::Request(request)));
     }
 
@@ -102,7 +102,7 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
     }
 
     fn send_demand(&mut self, demand: u32) {
-        let at = self.wire.to_server(self.session, self.now);
+        let at = self.wire.arrival_at_server(self.session, self.now);
         let packet = Packet::Demand { session: self.session, demand };
         self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(packet));
     }

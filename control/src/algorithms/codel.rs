@@ -1,17 +1,231 @@
-//! Stand-in while the crate is being put together.
+//! CoDel as admission control: a server drops requests on arrival while its queueing delay has been over a target for a
+//! whole interval (Nichols and Jacobson, RFC 8289; as a baseline: Breakwater §7, thesis §2.6). Clients send at will, so
+//! that every reject is real work for both sides. Never here: a limit that a client knows of.
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
-use super::shared::{SendAll, uncontrolled_server};
+use super::shared::{NoLoop, SendAll};
 use crate::client::ClientParts;
-use crate::registry::Algorithm;
-use crate::units::Nanos;
+use crate::params::{Kind, ParamSpec, Params};
+use crate::registry::{Algorithm, Environment};
+use crate::server::{Admission, Arrival, RejectReason, ServerHalves, Session, Verdict};
+use crate::units::{Nanos, Time};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
     name: "codel",
-    summary: "",
-    source: "",
-    params: &[CLIENT_QUEUE, CLIENT_DELAY, MAX_OUTSTANDING],
-    build_server: |_, environment| Ok(uncontrolled_server(environment.cores)),
+    summary: "server-side drops while the queueing delay stays over a target",
+    source: "Nichols and Jacobson, RFC 8289",
+    params: &[
+        ParamSpec {
+            name: "law",
+            kind: Kind::Choice(&["threshold", "sqrt"]),
+            default: "threshold",
+            doc: "drop everything while congested, or at intervals that shrink with the square root of the drops",
+            tune: &[],
+        },
+        ParamSpec {
+            name: "target",
+            kind: Kind::SPAN,
+            default: "40 % of the SLO",
+            doc: "queueing delay that may stand",
+            tune: &["40us", "60us", "80us", "120us", "160us", "500us"],
+        },
+        ParamSpec {
+            name: "interval",
+            kind: Kind::SPAN,
+            default: "the SLO, at most 1ms",
+            doc: "how long the delay has to exceed the target before drops begin",
+            tune: &["10us", "50us", "200us", "1ms"],
+        },
+        CLIENT_QUEUE,
+        ParamSpec { default: "none", ..CLIENT_DELAY },
+        MAX_OUTSTANDING,
+    ],
+    build_server: |params, environment| Ok(halves(params, environment)),
     build_client: |params, _| Ok(ClientParts { half: Box::new(SendAll), config: client_config(params, Nanos::MAX) }),
 };
+
+fn halves(params: &Params, environment: &Environment) -> ServerHalves {
+    ServerHalves {
+        cores: (0..environment.cores).map(|_| Box::new(Core::new(params, environment)) as Box<dyn Admission>).collect(),
+        control: Box::new(NoLoop),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Law {
+    Threshold,
+    Sqrt,
+}
+
+/// The state of one core: cores share the delay they measure, not the decisions.
+struct Core {
+    law: Law,
+    target: Nanos,
+    interval: Nanos,
+    /// Since when every request has met a delay of at least the target.
+    above_since: Option<Time>,
+    last_seen: Time,
+    drops: SqrtDrops,
+}
+
+impl Core {
+    fn new(params: &Params, environment: &Environment) -> Self {
+        Core {
+            law: if params.choice("law", "threshold") == "sqrt" { Law::Sqrt } else { Law::Threshold },
+            target: params.duration("target", environment.slo.scale(0.4)),
+            interval: params.duration("interval", environment.slo.clamp(Nanos(1), Nanos::from_millis(1))),
+            above_since: None,
+            last_seen: Time::ZERO,
+            drops: SqrtDrops::default(),
+        }
+    }
+
+    /// Whether the delay has stood above the target for an interval.
+    fn congested(&mut self, now: Time, delay: Nanos) -> bool {
+        // A core that saw no request for an interval does not know what the delay was in between: it starts over.
+        let silent = now.since(self.last_seen) > self.interval;
+        self.last_seen = now;
+        if delay < self.target {
+            self.above_since = None;
+            return false;
+        }
+        if silent {
+            self.above_since = None;
+        }
+        now.since(*self.above_since.get_or_insert(now)) >= self.interval
+    }
+}
+
+impl Admission for Core {
+    fn request(&mut self, _: &mut Session, event: &Arrival) -> Verdict {
+        let congested = self.congested(event.now, event.delay);
+        let drop = match self.law {
+            Law::Threshold => congested,
+            Law::Sqrt => self.drops.decide(event.now, self.interval, self.above_since.is_some(), congested),
+        };
+        if drop { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+    }
+}
+
+/// The control law of RFC 8289 §5: once congested, one drop per interval / √drops.
+#[derive(Default)]
+struct SqrtDrops {
+    dropping: bool,
+    next: Time,
+    count: u32,
+    /// `count` when the last dropping state began.
+    count_at_start: u32,
+}
+
+impl SqrtDrops {
+    fn decide(&mut self, now: Time, interval: Nanos, above: bool, congested: bool) -> bool {
+        if self.dropping {
+            if !above {
+                self.dropping = false;
+                return false;
+            }
+            if now < self.next {
+                return false;
+            }
+            self.count = self.count.saturating_add(1);
+            self.next += self.gap(interval);
+            return true;
+        }
+        if !congested {
+            return false;
+        }
+        // RFC 8289 §5.4: a state left a short while ago resumes near the rate of drops that had controlled the queue.
+        let since_start = self.count - self.count_at_start;
+        let recent = now.since(self.next) < Nanos(interval.0.saturating_mul(16));
+        self.count = if since_start > 1 && recent { since_start } else { 1 };
+        self.count_at_start = self.count;
+        self.dropping = true;
+        self.next = now + self.gap(interval);
+        true
+    }
+
+    fn gap(&self, interval: Nanos) -> Nanos {
+        interval.scale(1.0 / f64::from(self.count).sqrt())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::params::Raw;
+    use crate::server::{CoreId, SessionSlot};
+    use crate::units::Priority;
+
+    const TARGET_US: u64 = 80;
+    const INTERVAL_US: u64 = 200;
+
+    fn core(law: &str) -> Core {
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        let params = Params::read(ALGORITHM.params, &[("law", Raw::Text(law.into()))]).unwrap();
+        Core::new(&params, &environment)
+    }
+
+    /// One request each 10 µs for `us` at this delay; counts the rejected.
+    fn run(core: &mut Core, from_us: u64, us: u64, delay_us: u64) -> usize {
+        (0..us / 10).filter(|step| !admits(core, from_us + step * 10, delay_us)).count()
+    }
+
+    fn admits(core: &mut Core, at_us: u64, delay_us: u64) -> bool {
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let arrival = Arrival {
+            now: Time::ZERO + Nanos::from_micros(at_us),
+            demand: 0,
+            priority: Priority::HIGHEST,
+            delay: Nanos::from_micros(delay_us),
+            random: 0,
+        };
+        session.request(core, &arrival) == Verdict::Admit
+    }
+
+    #[test]
+    fn drops_begin_after_an_interval_and_end_at_once() {
+        let mut core = core("threshold");
+        assert_eq!(run(&mut core, 0, INTERVAL_US, TARGET_US), 0);
+        assert_eq!(run(&mut core, INTERVAL_US, 1_000, TARGET_US), 100);
+        assert!(admits(&mut core, 1_200, TARGET_US - 1));
+        assert!(admits(&mut core, 1_210, TARGET_US));
+    }
+
+    #[test]
+    fn a_short_burst_is_let_through() {
+        for law in ["threshold", "sqrt"] {
+            let mut core = core(law);
+            for burst in 0..50 {
+                assert_eq!(run(&mut core, burst * 300, 190, 500), 0);
+                assert_eq!(run(&mut core, burst * 300 + 190, 110, 10), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn silence_starts_over() {
+        let mut core = core("threshold");
+        assert!(admits(&mut core, 0, 500));
+        assert!(admits(&mut core, 5_000, 500), "nothing is known about the time between");
+    }
+
+    #[test]
+    fn square_root_law_drops_ever_faster() {
+        let mut core = core("sqrt");
+        run(&mut core, 0, INTERVAL_US, 500);
+        let first = run(&mut core, 200, 2_000, 500);
+        let later = run(&mut core, 20_200, 2_000, 500);
+        assert!((15..=45).contains(&first), "{first} drops at first");
+        assert!(later > first, "{later} drops later, {first} at first");
+    }
+
+    #[test]
+    fn recovers_after_heavy_overload() {
+        for law in ["threshold", "sqrt"] {
+            let mut core = core(law);
+            assert!(run(&mut core, 0, 1_000_000, 50_000) > 1_000);
+            assert_eq!(run(&mut core, 1_000_000, 1_000_000, 20), 0, "{law}");
+        }
+    }
+}

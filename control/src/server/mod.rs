@@ -199,6 +199,8 @@ pub struct Gauges {
     pub priority_threshold: Option<f64>,
     /// Requests that may be in the server at once.
     pub concurrency_limit: Option<f64>,
+    /// Requests admitted and not yet answered, where a limit counts them.
+    pub in_flight: Option<i64>,
 }
 
 /// A controller's server side: one fast half per core and the slow half.

@@ -25,7 +25,7 @@ pub struct Session {
     pub pending: u32,
     /// Requests that waited at the client when it last told; written by the plant only.
     pub demand: u32,
-    /// For algorithms of other crates: two words of their own.
+    /// Two words of the algorithm's own.
     pub custom: [u64; 2],
 }
 

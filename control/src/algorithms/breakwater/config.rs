@@ -145,7 +145,7 @@ pub const PARAMS: &[ParamSpec] = &[
         tune: &[],
     },
     CLIENT_QUEUE,
-    CLIENT_DELAY,
+    ParamSpec { default: "the SLO less target", ..CLIENT_DELAY },
     MAX_OUTSTANDING,
 ];
 

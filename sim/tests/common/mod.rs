@@ -1,0 +1,5 @@
+//! What several test programs share.
+
+#![allow(dead_code)] // every test program uses another part of it
+
+pub(crate) mod queueing;

@@ -1,0 +1,66 @@
+//! The simulator without message costs, and the closed forms it is held against.
+
+use leeward_control::registry::Registry;
+use leeward_control::units::{Nanos, Rate};
+use leeward_sim::config::{Costs, NetworkModel, Segment, ServerModel, SimConfig, Workload};
+use leeward_sim::service::Service;
+use leeward_sim::{SimReport, simulate};
+
+/// A queue of theory: Poisson arrivals, nothing costs but the service.
+pub(crate) struct Queue {
+    /// Servers.
+    pub(crate) cores: u32,
+    /// Service times.
+    pub(crate) service: Service,
+    /// Utilisation, below 1.
+    pub(crate) load: f64,
+    /// How many requests to measure.
+    pub(crate) requests: f64,
+    /// Draws everything.
+    pub(crate) seed: u64,
+}
+
+impl Queue {
+    /// Runs it without control and checks what must hold on every run.
+    pub(crate) fn run(&self) -> SimReport {
+        let rate = self.load * f64::from(self.cores) / self.service.mean().as_secs_f64();
+        let length = Nanos::from_secs_f64(self.requests / rate);
+        let warmup = length.scale(0.02);
+        let testbed = SimConfig::testbed(self.service.clone(), 1.0);
+        let config = SimConfig {
+            server: ServerModel { cores: self.cores, costs: Costs::FREE, ..ServerModel::default() },
+            network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
+            workload: Workload {
+                demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
+                ..testbed.workload.clone()
+            },
+            warmup,
+            duration: warmup + length,
+            seed: self.seed,
+            ..testbed
+        };
+        let none = Registry::builtin().find("none").unwrap().clone();
+        let report = simulate(&config, &none, &none.params(&[]).unwrap()).unwrap();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        report
+    }
+}
+
+/// Mean wait of M/G/1: `mean` and the result in the same unit, `scv` the squared coefficient of variation.
+pub(crate) fn pollaczek_khinchine(load: f64, mean: f64, scv: f64) -> f64 {
+    load * mean * (1.0 + scv) / (2.0 * (1.0 - load))
+}
+
+/// Probability of waiting in M/M/c with `offered` = arrival rate × mean service (Erlang's C formula).
+pub(crate) fn erlang_c(cores: u32, offered: f64) -> f64 {
+    let cores_f = f64::from(cores);
+    // Terms offered^k / k!, built up one by one.
+    let mut term = 1.0;
+    let mut sum = 1.0;
+    for k in 1..cores {
+        term *= offered / f64::from(k);
+        sum += term;
+    }
+    let last = term * offered / cores_f * cores_f / (cores_f - offered);
+    last / (sum + last)
+}
