@@ -1,0 +1,37 @@
+//! What must hold of any run, whatever the controller and the scenario.
+
+use super::scenario::Scenario;
+use leeward_sim::{SimReport, simulate};
+
+/// Runs `scenario` and looks for what must never be.
+pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
+    let report =
+        simulate(&scenario.config, &scenario.algorithm, &scenario.params).map_err(|error| error.to_string())?;
+    let counts = &report.counts;
+    let config = &scenario.config;
+    // What was under way when the measured part began may end in it: responses can exceed what was issued meanwhile.
+    let carried = report.totals.offered - counts.offered;
+    let rules = [
+        (report.violations.is_empty(), format!("{:?}", report.violations)),
+        (report.cpu_utilization <= 1.0 + 1e-9, format!("CPU used {}", report.cpu_utilization)),
+        (counts.good <= counts.completed, format!("more good responses than responses: {counts:?}")),
+        (counts.rejected <= counts.received, format!("more rejected than received: {counts:?}")),
+        (counts.completed + counts.dropped <= counts.offered + carried, format!("more ends than requests: {counts:?}")),
+        (
+            report.latency.count == 0 || report.latency.mean_ns >= config.network.rtt.0 as f64,
+            format!("faster than the network: {:?}", report.latency),
+        ),
+        (
+            report.windows.iter().map(|window| window.counts.offered).sum::<u64>() <= report.totals.offered,
+            "the windows hold more than the run".into(),
+        ),
+        (
+            report.fine.iter().map(|window| window.completed).sum::<u64>() == report.totals.completed,
+            "the fine windows don't add up".into(),
+        ),
+    ];
+    match rules.into_iter().find(|(holds, _)| !holds) {
+        Some((_, violation)) => Err(violation),
+        None => Ok(report),
+    }
+}

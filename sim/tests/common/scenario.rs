@@ -1,0 +1,108 @@
+//! Random scenarios: one seed draws the whole of one, so that a failure can be run again from its number.
+
+use leeward_control::params::{Params, Raw};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::units::{Nanos, Rate};
+use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, Segment, ServerModel, Shares, SimConfig, Workload};
+use leeward_sim::service::Service;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Everything one run needs.
+pub(crate) struct Scenario {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) params: Params,
+    pub(crate) config: SimConfig,
+    /// For messages.
+    pub(crate) words: String,
+}
+
+/// The random choices of one scenario.
+struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
+    }
+
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+}
+
+/// The scenario that `seed` draws, audited after every control period.
+pub(crate) fn draw(seed: u64, registry: &Registry) -> Scenario {
+    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(seed));
+    let algorithms: Vec<Algorithm> = registry.algorithms().cloned().collect();
+    let algorithm = dice.one_of(&algorithms);
+    let pairs = if algorithm.name == "breakwater" { breakwater_switches(&mut dice) } else { Vec::new() };
+    let params = algorithm.params(&pairs).expect("drawn parameters are valid");
+    let config = draw_config(&mut dice, seed);
+    let words = format!("{} {pairs:?} {config:?}", algorithm.name);
+    Scenario { algorithm, params, config, words }
+}
+
+fn breakwater_switches(dice: &mut Dice) -> Vec<(&'static str, Raw)> {
+    let word = |word: &str| Raw::Text(word.into());
+    let mut pairs = vec![
+        ("credits", Raw::Switch(dice.below(4) > 0)),
+        ("aqm", Raw::Switch(dice.below(3) > 0)),
+        ("additive", word(dice.one_of(&["carried", "at_least_one"]))),
+        ("waking", word(dice.one_of(&["fifo", "random"]))),
+        ("demand", word(dice.one_of(&["speculation", "synchronization"]))),
+    ];
+    if dice.below(2) == 0 {
+        pairs.push(("client_delay", word(dice.one_of(&["5us", "10us", "100us", "1ms"]))));
+    }
+    pairs
+}
+
+fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
+    let mean = dice.one_of(&[Nanos(1_000), Nanos(10_000), Nanos(100_000)]);
+    let service = match dice.below(4) {
+        0 => Service::Exponential(mean),
+        1 => Service::Constant(mean),
+        2 => Service::Bimodal(mean),
+        _ => Service::Lognormal { mean, sigma: 1.0 },
+    };
+    let server = ServerModel {
+        cores: dice.between(1, 16) as u32,
+        costs: dice.one_of(&[Costs::default(), Costs::FREE]),
+        batch: dice.between(1, 32) as u32,
+        order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+    };
+    let capacity = server.capacity(mean).0;
+    // About 20,000 requests at capacity: enough for every queue to fill and drain, few enough for hundreds of scenarios.
+    let duration = Nanos::from_secs_f64(20_000.0 / capacity);
+    let segments = dice.between(1, 4);
+    let demand = (0..segments)
+        .map(|segment| Segment {
+            from: duration * segment / segments,
+            rate: Rate(capacity * dice.between(0, 250) as f64 / 100.0),
+        })
+        .collect();
+    let network =
+        NetworkModel { rtt: Nanos(dice.between(0, 60_000)), jitter: Nanos(dice.one_of(&[0, 0, 5_000, 50_000])) };
+    SimConfig {
+        slo: (mean + network.rtt) * 10,
+        server,
+        network,
+        workload: Workload {
+            clients: dice.one_of(&[1, 3, 10, 100, 500]),
+            arrivals: dice.one_of(&[Arrivals::Poisson, Arrivals::Constant]),
+            shares: dice.one_of(&[Shares::Equal, Shares::Zipf(1.0)]),
+            demand,
+            service,
+        },
+        warmup: duration / 4,
+        duration,
+        window: Some(duration / 10),
+        fine_window: Some(duration / 100),
+        seed,
+        audit: true,
+    }
+}

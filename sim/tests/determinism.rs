@@ -1,0 +1,60 @@
+//! One seed, one outcome: to the last bit, whatever ran before.
+
+use leeward_control::registry::Registry;
+use leeward_control::units::Nanos;
+use leeward_sim::{SimConfig, SimError, SimReport, service::Service, simulate};
+
+fn run(controller: &str, seed: u64) -> SimReport {
+    let algorithm = Registry::builtin().find(controller).unwrap().clone();
+    let config = SimConfig {
+        warmup: Nanos::from_millis(20),
+        duration: Nanos::from_millis(60),
+        window: Some(Nanos::from_millis(10)),
+        seed,
+        ..SimConfig::testbed(Service::Lognormal { mean: Nanos::from_micros(10), sigma: 1.0 }, 1.3)
+    };
+    simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for algorithm in Registry::builtin().algorithms() {
+        let (first, again, other) = (run(algorithm.name, 5), run(algorithm.name, 5), run(algorithm.name, 6));
+        assert_eq!(first, again, "{}", algorithm.name);
+        assert_ne!(first.counts, other.counts, "{}: the seed must matter", algorithm.name);
+    }
+}
+
+#[test]
+fn every_controller_meets_the_same_requests() {
+    let offered = run("none", 5).totals.offered;
+    for algorithm in Registry::builtin().algorithms() {
+        assert_eq!(run(algorithm.name, 5).totals.offered, offered, "{}", algorithm.name);
+    }
+}
+
+/// Pinned counts: a different number on another machine, or after a change meant to alter nothing, is a defect.
+#[test]
+fn the_run_of_a_seed_never_changes() {
+    let report = run("none", 5);
+    let totals = report.totals;
+    let pinned = (totals.offered, totals.completed, totals.ended_at_client, report.events);
+    assert_eq!(pinned, (66_363, 51_060, 0, 286_072));
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let algorithm = Registry::builtin().find("none").unwrap().clone();
+    let good = SimConfig::testbed(Service::Constant(Nanos(1_000)), 0.5);
+    let no_clients =
+        SimConfig { workload: leeward_sim::config::Workload { clients: 0, ..good.workload.clone() }, ..good.clone() };
+    let no_cores =
+        SimConfig { server: leeward_sim::config::ServerModel { cores: 0, ..good.server.clone() }, ..good.clone() };
+    let only_warmup = SimConfig { warmup: good.duration, ..good.clone() };
+    let nan = SimConfig::testbed(Service::Constant(Nanos(1_000)), f64::NAN);
+    let tiny_windows = SimConfig { window: Some(Nanos(1)), ..good };
+    for config in [no_clients, no_cores, only_warmup, nan, tiny_windows] {
+        let refused = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap());
+        assert!(matches!(refused, Err(SimError::Config(_))), "{config:?}");
+    }
+}

@@ -1,0 +1,32 @@
+//! Memory stays bounded by clients, not by time or load: 10,000 of them at twice the capacity take less than 500 MB.
+
+#![cfg(target_os = "linux")]
+
+use leeward_control::registry::Registry;
+use leeward_control::units::Nanos;
+use leeward_sim::config::Workload;
+use leeward_sim::{SimConfig, service::Service, simulate};
+
+/// The most memory that this process has had so far, MB.
+fn peak_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn ten_thousand_clients_fit() {
+    for algorithm in Registry::builtin().algorithms() {
+        let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 2.0);
+        let config = SimConfig {
+            workload: Workload { clients: 10_000, ..testbed.workload.clone() },
+            warmup: Nanos::from_millis(500),
+            // Long enough for no control to fill every connection: 256 requests of each client.
+            duration: Nanos::from_secs(if algorithm.name == "none" { 4 } else { 1 }),
+            ..testbed
+        };
+        let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        println!("{}: {} MB, {} unfinished", algorithm.name, peak_mb(), report.totals.unfinished);
+        assert!(peak_mb() < 500, "{} needed {} MB", algorithm.name, peak_mb());
+    }
+}
