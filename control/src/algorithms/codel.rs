@@ -1,6 +1,6 @@
 //! CoDel as admission control: a server drops requests on arrival while its queueing delay has been over a target for a
-//! whole interval (Nichols and Jacobson, RFC 8289; as a baseline: Breakwater §7, thesis §2.6). Clients send at will, so
-//! that every reject is real work for both sides. Never here: a limit that a client knows of.
+//! whole interval (Nichols and Jacobson, RFC 8289; as a baseline: Breakwater §2.2). Clients send at will, so that every
+//! reject is real work for both sides. Never here: a limit that a client knows of.
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
 use super::shared::{NoLoop, SendAll};

@@ -318,3 +318,28 @@ mod tests {
         assert_eq!(submit(&mut client, 102, 64), Local::Accept);
     }
 }
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::*;
+
+    /// A core reads the old threshold or the new one, never anything else, and never the old one after the new.
+    #[test]
+    fn the_threshold_is_read_whole_and_in_order() {
+        loom::model(|| {
+            let level = Arc::new(Level::new(INITIAL));
+            let writer = Arc::clone(&level);
+            let thread = thread::spawn(move || {
+                writer.store(30.4);
+                writer.store(28.88);
+            });
+            let seen = [level.load(), level.load()].map(Priority::level);
+            thread.join().unwrap();
+            assert!(seen.iter().all(|level| [32, 30, 28].contains(level)), "{seen:?}");
+            assert!(seen[0] >= seen[1], "{seen:?}");
+            assert_eq!(level.load(), Priority::new(28));
+        });
+    }
+}

@@ -82,7 +82,7 @@ impl Client {
     /// The book's equation for the probability of a local reject.
     fn reject_probability(&self) -> f64 {
         let Counts { requests, accepts } = self.history.total;
-        ((f64::from(requests) - self.k * f64::from(accepts)) / (f64::from(requests) + 1.0)).max(0.0)
+        ((requests as f64 - self.k * accepts as f64) / (requests as f64 + 1.0)).max(0.0)
     }
 }
 
@@ -118,8 +118,8 @@ const BUCKETS: usize = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    requests: u32,
-    accepts: u32,
+    requests: u64,
+    accepts: u64,
 }
 
 /// Counts of the last window, in a ring of buckets.

@@ -74,7 +74,8 @@ impl<T> Client<T> {
 
     /// The application issues a request.
     pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl Outlet<T>) {
-        self.expire(now, out);
+        // A timer may be late: what has expired or may leave by now goes before the new request, not into an overflow.
+        self.release(now, out);
         if self.half.submit(&Submit { now, priority, random }) == Local::Drop {
             out.end(request, LocalEnd { reason: LocalReason::Throttled, waited: Nanos::ZERO });
         } else if self.queue.is_empty() && self.gate(now) == Gate::Open {
@@ -149,13 +150,18 @@ impl<T> Client<T> {
     }
 
     fn drain(&mut self, now: Time, out: &mut impl Outlet<T>) {
+        self.release(now, out);
+        self.announce(out);
+    }
+
+    /// Ends what has waited too long and sends what may leave.
+    fn release(&mut self, now: Time, out: &mut impl Outlet<T>) {
         self.expire(now, out);
         while !self.queue.is_empty() && self.gate(now) == Gate::Open {
             if let Some((waiting, _)) = self.queue.pop(now) {
                 self.send(now, waiting, out);
             }
         }
-        self.announce(out);
     }
 
     fn expire(&mut self, now: Time, out: &mut impl Outlet<T>) {
@@ -245,6 +251,26 @@ mod tests {
             ]
         );
         assert_eq!(client.outstanding(), 2);
+    }
+
+    /// Opens at time 10.
+    struct OpensAtTen;
+
+    impl ClientHalf for OpensAtTen {
+        fn gate(&mut self, now: Time, _: u32) -> Gate {
+            if now < Time(10) { Gate::OpensAt(Time(10)) } else { Gate::Open }
+        }
+    }
+
+    #[test]
+    fn a_late_timer_costs_no_request() {
+        let config = ClientConfig { queue: 1, ..ClientConfig::default() };
+        let mut client = Client::new(ClientParts { half: Box::new(OpensAtTen), config });
+        let mut log = Log::default();
+        client.submit(Time(0), 1, Priority::HIGHEST, 0, &mut log);
+        assert_eq!(client.next_timeout(Time(0)), Some(Time(10)));
+        client.submit(Time(11), 2, Priority::HIGHEST, 0, &mut log);
+        assert_eq!(log.0, ["send 1 demand 0", "send 2 demand 0"]);
     }
 
     #[test]

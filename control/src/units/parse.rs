@@ -63,15 +63,17 @@ pub fn parse_number(text: &str) -> Result<f64, UnitError> {
 /// A number with an optional scale: `400`, `850k`, `1.2M`.
 ///
 /// # Errors
-/// Anything else, a sign or an exponent included.
+/// Anything else, a sign or an exponent included, and what is too large for a number.
 pub fn parse_scaled(text: &str) -> Result<f64, UnitError> {
     const EXPECTED: &str = "a rate such as `400`, `850k` or `1.2M` (per second)";
-    match split_number(text.trim()) {
-        Some((number, "")) => Ok(number),
-        Some((number, "k")) => Ok(number * 1e3),
-        Some((number, "M")) => Ok(number * 1e6),
-        _ => Err(error(text, EXPECTED)),
-    }
+    let scaled = match split_number(text.trim()) {
+        Some((number, "")) => number,
+        Some((number, "k")) => number * 1e3,
+        Some((number, "M")) => number * 1e6,
+        _ => return Err(error(text, EXPECTED)),
+    };
+    // 300 digits are a number, but times a million they are none.
+    if scaled.is_finite() { Ok(scaled) } else { Err(error(text, EXPECTED)) }
 }
 
 /// A multiple: `1.4x`.

@@ -127,10 +127,11 @@ impl Div<u64> for Nanos {
 impl fmt::Display for Nanos {
     /// The largest unit that needs no more than three decimals: `80us`, `1.1ms`, `2s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What would round up to a thousand is one of the next unit.
         let (unit, size) = match self.0 {
             0..1_000 => ("ns", 1),
             1_000..1_000_000 => ("us", 1_000),
-            1_000_000..1_000_000_000 => ("ms", 1_000_000),
+            1_000_000..999_999_500 => ("ms", 1_000_000),
             _ => ("s", 1_000_000_000),
         };
         let rounded = (self.0 as f64 / size as f64 * 1e3).round() / 1e3;
@@ -149,6 +150,9 @@ mod tests {
             (Nanos(999), "999ns"),
             (Nanos::from_micros(80), "80us"),
             (Nanos::from_micros(1_100), "1.1ms"),
+            (Nanos(999_999_499), "999.999ms"),
+            (Nanos(999_999_500), "1s"),
+            (Nanos(999_999), "999.999us"),
             (Nanos::from_secs(2), "2s"),
         ] {
             assert_eq!(span.to_string(), text);

@@ -3,12 +3,14 @@
 //! - [`config`]: parameters and where their defaults come from; each ablation of the paper is a switch.
 //! - [`pool`]: the credits that all cores share, and the laws by which the pool grows and shrinks.
 //! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one step per RTT).
-//! - [`drained`]: sessions that hold no credit and wait for an explicit one.
+//! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - [`client`]: sends while the window allows.
 
 pub mod client;
 pub mod config;
 mod drained;
+#[cfg(all(test, loom))]
+mod model;
 pub mod pool;
 pub mod server;
 

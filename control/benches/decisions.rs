@@ -1,0 +1,113 @@
+//! Nanoseconds per decision of every algorithm: one request and its reply at the server, one submit and its reply at the
+//! client, one tick of the control loop. Compare within one run only; what a nanosecond is differs between machines.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use leeward_control::client::{Client, Header, LocalEnd, Outlet};
+use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::server::{
+    Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_control::units::{Credits, Nanos, Priority, Time};
+
+/// Sessions per core: enough that they don't all sit in the first-level cache.
+const SESSIONS: u32 = 1_000;
+
+fn environment() -> Environment {
+    Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200))
+}
+
+fn each_algorithm(
+    criterion: &mut Criterion,
+    group: &str,
+    mut run: impl FnMut(&mut criterion::Bencher<'_>, &Algorithm),
+) {
+    let mut group = criterion.benchmark_group(group);
+    for algorithm in Registry::builtin().algorithms() {
+        group.bench_function(algorithm.name, |bencher| run(bencher, algorithm));
+    }
+    group.finish();
+}
+
+fn server(criterion: &mut Criterion) {
+    each_algorithm(criterion, "server: request and reply", |bencher, algorithm| {
+        let params = algorithm.params(&[]).expect("defaults");
+        let mut server = algorithm.server(&params, &environment()).expect("defaults");
+        let core = server.cores[0].as_mut();
+        let mut sessions: Vec<Session> = (0..SESSIONS)
+            .map(|slot| {
+                let mut session = Session::new(SessionSlot(slot), CoreId(0));
+                core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+                session
+            })
+            .collect();
+        let (mut now, mut next) = (Time::ZERO, 0);
+        bencher.iter(|| {
+            now += Nanos(1_000);
+            next = (next + 1) % sessions.len();
+            let session = &mut sessions[next];
+            let arrival = Arrival { now, demand: 1, priority: Priority::new(20), delay: Nanos(30_000), random: now.0 };
+            let outcome = match session.request(core, &arrival) {
+                Verdict::Admit => Outcome::Completed,
+                Verdict::Reject(_) => Outcome::Dropped,
+            };
+            black_box(session.reply(core, &Departure { now, outcome, sojourn: Nanos(40_000) }))
+        });
+    });
+}
+
+fn tick(criterion: &mut Criterion) {
+    each_algorithm(criterion, "server: tick", |bencher, algorithm| {
+        let params = algorithm.params(&[]).expect("defaults");
+        let mut server = algorithm.server(&params, &environment()).expect("defaults");
+        let mut now = Time::ZERO;
+        bencher.iter(|| {
+            now += Nanos(10_000);
+            let signals = Signals { packet_delay: Nanos(30_000), arrivals: 8, completions: 8, ..Signals::idle(now) };
+            server.control.tick(black_box(&signals));
+        });
+    });
+}
+
+/// Counts what leaves.
+struct Wire(u64);
+
+impl Outlet<u64> for Wire {
+    fn send(&mut self, _: u64, _: Header) {
+        self.0 += 1;
+    }
+    fn end(&mut self, _: u64, _: LocalEnd) {}
+    fn send_demand(&mut self, _: u32) {}
+}
+
+fn client(criterion: &mut Criterion) {
+    each_algorithm(criterion, "client: submit and reply", |bencher, algorithm| {
+        let params = algorithm.params(&[]).expect("defaults");
+        let mut client: Client<u64> = algorithm.client(&params, &environment()).expect("defaults");
+        let feedback = Feedback { window: Credits(2), threshold: Priority::new(64), custom: 0 };
+        let (mut now, mut wire) = (Time::ZERO, Wire(0));
+        client.on_credit(now, &feedback, &mut wire);
+        bencher.iter(|| {
+            now += Nanos(1_000_000);
+            client.submit(now, now.0, Priority::new(20), now.0, &mut wire);
+            if client.outstanding() > 0 {
+                client.on_reply(now, Outcome::Completed, Nanos(30_000), &feedback, &mut wire);
+            }
+        });
+        black_box(wire.0);
+    });
+}
+
+criterion_group! {
+    name = decisions;
+    // Quick enough to run at every change; the numbers are stable to a few per cent.
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .sample_size(30)
+        .without_plots();
+    targets = server, tick, client
+}
+criterion_main!(decisions);

@@ -1,0 +1,115 @@
+//! Model checking of the credit pool: every interleaving of two or three threads, under the memory model. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p leeward-control --lib --release`.
+
+use loom::thread;
+
+use super::config::{Config, PARAMS};
+use super::pool::{Pool, PoolLaw};
+use super::server::Core;
+use crate::params::Params;
+use crate::registry::Environment;
+use crate::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
+use crate::sync::Arc;
+use crate::units::{Nanos, Priority, Time};
+
+fn environment() -> Environment {
+    Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
+}
+
+fn config() -> Config {
+    Config::read(&Params::read(PARAMS, &[]).unwrap(), &environment()).unwrap()
+}
+
+#[test]
+fn two_cores_never_take_the_same_last_credit() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.take_one());
+        let here = pool.take_one();
+        let there = taken.join().unwrap();
+        assert!(here ^ there, "one of the two gets it");
+        assert_eq!(pool.issued(), 1);
+    });
+}
+
+/// The same with a check and an addition instead of one compare-and-swap. If this passed, the search would be blind.
+#[test]
+#[should_panic(expected = "only one of the two")]
+fn canary_a_check_before_an_addition_is_seen() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        let other = Arc::clone(&pool);
+        let take = |pool: &Pool| {
+            let open = pool.open() > 0;
+            pool.issue(i64::from(open));
+            open
+        };
+        let taken = thread::spawn(move || take(&other));
+        let here = take(&pool);
+        assert!(here ^ taken.join().unwrap(), "only one of the two may get it");
+    });
+}
+
+#[test]
+fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(2));
+        assert!(pool.take_one());
+        let (first, second) = (Arc::clone(&pool), Arc::clone(&pool));
+        let taken = thread::spawn(move || u8::from(first.take_one()) + u8::from(first.take_one()));
+        let returned = thread::spawn(move || second.issue(-1));
+        let taken = taken.join().unwrap();
+        returned.join().unwrap();
+        assert_eq!(pool.issued(), i64::from(taken));
+        assert!(pool.issued() <= pool.total());
+    });
+}
+
+/// One session's life on its own core, from its registration to the loss of its connection with a request pending.
+fn life(pool: Arc<Pool>, index: u32) {
+    let mut core = Core::new(&config(), &environment(), pool);
+    let mut session = Session::new(SessionSlot(0), CoreId(index));
+    core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
+    if core.next_to_wake(0).is_some() {
+        let _ = core.wake(&mut session, Time::ZERO);
+    }
+    let arrival = Arrival { now: Time::ZERO, demand: 1, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
+    let _ = session.request(&mut core, &arrival);
+    let departure = Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO };
+    let feedback = session.reply(&mut core, &departure);
+    assert!(feedback.window.0 < 64);
+    let _ = session.request(&mut core, &arrival);
+    core.close(&mut session, Time::ZERO);
+}
+
+fn check_lives(preemptions: usize, with_tick: bool) {
+    let mut model = loom::model::Builder::new();
+    // Most errors need two preemptions; unbounded, the search takes hours.
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let pool = Arc::new(Pool::new(2));
+        let (here, there) = (Arc::clone(&pool), Arc::clone(&pool));
+        let other = thread::spawn(move || life(there, 1));
+        if with_tick {
+            let mut law = PoolLaw::new(&config());
+            law.step(&pool, Nanos::from_micros(300));
+            law.step(&pool, Nanos::ZERO);
+            assert!((2..=2 * 64).contains(&pool.total()));
+        } else {
+            life(here, 0);
+        }
+        other.join().unwrap();
+        assert_eq!((pool.issued(), pool.sessions()), (0, 0), "nothing is left when the last session has gone");
+    });
+}
+
+#[test]
+fn two_sessions_come_and_go_at_once() {
+    check_lives(3, false);
+}
+
+#[test]
+fn a_session_comes_and_goes_while_the_pool_moves() {
+    check_lives(3, true);
+}

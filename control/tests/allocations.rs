@@ -1,0 +1,205 @@
+//! No allocation per request: a counting allocator watches every algorithm's hot path once it is warm, at the server
+//! (request, reply, tick, wake) and at the client (submit, reply, timer), under load that it admits and load that it
+//! rejects. Sessions may allocate when they open.
+
+#![cfg(not(loom))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use leeward_control::client::{Client, Header, LocalEnd, Outlet};
+use leeward_control::params::Raw;
+use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::server::{
+    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+};
+use leeward_control::units::{Nanos, Priority, Time};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with each thread's calls counted.
+struct Counting;
+
+#[allow(unsafe_code, reason = "the allocator's interface is unsafe")]
+// SAFETY: every call goes to `System` unchanged, which keeps `GlobalAlloc`'s contract. Counting allocates nothing: the
+// thread-local is const-initialised and needs no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises about `layout` are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this `layout`, as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: `pointer` came from `System` with this `layout`, and the caller promises a valid `size`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations_in(act: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.with(Cell::get);
+    act();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+const SESSIONS: usize = 32;
+
+/// Requests that a client has sent and the server has not seen.
+#[derive(Default)]
+struct Wire {
+    sent: Vec<Header>,
+    demand: Option<u32>,
+}
+
+impl Outlet<u64> for Wire {
+    fn send(&mut self, _: u64, header: Header) {
+        assert!(self.sent.len() < self.sent.capacity(), "the test's own buffer must not grow");
+        self.sent.push(header);
+    }
+    fn end(&mut self, _: u64, _: LocalEnd) {}
+    fn send_demand(&mut self, demand: u32) {
+        self.demand = Some(demand);
+    }
+}
+
+struct Peer {
+    session: Session,
+    client: Client<u64>,
+    wire: Wire,
+}
+
+struct Plant {
+    now: Time,
+    server: ServerHalves,
+    peers: Vec<Peer>,
+    random: u64,
+    completed: u64,
+    dropped: u64,
+}
+
+impl Plant {
+    fn new(algorithm: &Algorithm, pairs: &[(&str, Raw)]) -> Self {
+        let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
+        let params = algorithm.params(pairs).expect("declared");
+        let mut server = algorithm.server(&params, &environment).expect("valid");
+        let peers = (0..SESSIONS).map(|place| {
+            let core = place % 2;
+            let mut session = Session::new(SessionSlot((place / 2) as u32), CoreId(core as u32));
+            server.cores[core].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+            let client = algorithm.client(&params, &environment).expect("valid");
+            Peer { session, client, wire: Wire { sent: Vec::with_capacity(1_024), demand: None } }
+        });
+        let peers = peers.collect();
+        Plant { now: Time::ZERO, server, peers, random: 1, completed: 0, dropped: 0 }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random
+    }
+
+    /// 10 µs in which every client issues two requests, and everything sent is answered.
+    fn round(&mut self, delay: Nanos) {
+        self.now += Nanos::from_micros(10);
+        let now = self.now;
+        self.server.control.tick(&Signals { packet_delay: delay, arrivals: 10, completions: 10, ..Signals::idle(now) });
+        self.wake();
+        for place in 0..self.peers.len() {
+            let random = [self.random(), self.random()];
+            let peer = &mut self.peers[place];
+            let core = self.server.cores[place % 2].as_mut();
+            for random in random {
+                peer.client.submit(now, 0, Priority::from_random(random.rotate_left(7)), random, &mut peer.wire);
+            }
+            peer.client.on_timer(now, &mut peer.wire);
+            let _ = peer.client.next_timeout(now);
+            if let Some(demand) = peer.wire.demand.take() {
+                peer.session.demand = demand;
+                if let Some(feedback) = core.demand(&mut peer.session, now) {
+                    peer.client.on_credit(now, &feedback, &mut peer.wire);
+                }
+            }
+            // What an answer lets out is answered in the next round.
+            for _ in 0..peer.wire.sent.len() {
+                let header = peer.wire.sent.remove(0);
+                let arrival =
+                    Arrival { now, demand: header.demand, priority: header.priority, delay, random: random[0] };
+                let outcome = match peer.session.request(core, &arrival) {
+                    Verdict::Admit => Outcome::Completed,
+                    Verdict::Reject(_) => Outcome::Dropped,
+                };
+                match outcome {
+                    Outcome::Completed => self.completed += 1,
+                    Outcome::Dropped => self.dropped += 1,
+                }
+                let sojourn = delay + Nanos::from_micros(10);
+                let feedback = peer.session.reply(core, &Departure { now, outcome, sojourn });
+                peer.client.on_reply(now, outcome, sojourn, &feedback, &mut peer.wire);
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        let random = self.random();
+        for core in 0..2 {
+            while let Some(slot) = self.server.cores[core].next_to_wake(random) {
+                let peer = &mut self.peers[slot.0 as usize * 2 + core];
+                let feedback: Feedback = self.server.cores[core].wake(&mut peer.session, self.now);
+                peer.client.on_credit(self.now, &feedback, &mut peer.wire);
+            }
+        }
+    }
+}
+
+fn check(algorithm: &Algorithm, pairs: &[(&str, Raw)]) {
+    let mut plant = Plant::new(algorithm, pairs);
+    let quiet = Nanos::ZERO;
+    let overload = Nanos::from_micros(500);
+    let phases = [quiet, overload, Nanos::from_micros(60), quiet];
+    let mut run = |rounds: u32| {
+        for delay in phases {
+            (0..rounds).for_each(|_| plant.round(delay));
+        }
+    };
+    run(500); // queues and lists reach their size
+    let counted = allocations_in(|| run(500));
+    assert_eq!(counted, 0, "{} {pairs:?}", algorithm.name);
+    let rejects = ["breakwater", "dagor", "codel", "throttle"].contains(&algorithm.name);
+    assert!(plant.completed > 100, "{}: only {} served", algorithm.name, plant.completed);
+    assert!(plant.dropped > 0 || !rejects, "{}: nothing rejected", algorithm.name);
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations_in(|| drop(std::hint::black_box(Box::new(1)))), 1);
+}
+
+#[test]
+fn no_algorithm_allocates_per_request() {
+    for algorithm in Registry::builtin().algorithms() {
+        check(algorithm, &[]);
+    }
+}
+
+#[test]
+fn no_variant_allocates_per_request() {
+    let registry = Registry::builtin();
+    let text = |text: &str| Raw::Text(text.into());
+    let breakwater = registry.find("breakwater").expect("built in");
+    check(breakwater, &[("waking", text("random"))]);
+    check(breakwater, &[("demand", text("synchronization"))]);
+    check(breakwater, &[("credits", text("off"))]);
+    check(registry.find("codel").expect("built in"), &[("law", text("sqrt"))]);
+    check(registry.find("seda").expect("built in"), &[("initial_rate", text("100000"))]);
+}
