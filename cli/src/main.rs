@@ -1,2 +1,27 @@
-//! The `leeward` program.
-fn main() {}
+//! The `leeward` program: reads its arguments, runs a command, says what went wrong in one line. What the commands do
+//! lives in the libraries; how they talk lives in `commands`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod failure;
+mod interrupt;
+mod progress;
+mod scenario;
+mod stdout;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let outcome = match args::Args::try_parse() {
+        Ok(args) => commands::run(args.command),
+        Err(error) => args::explain(&error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

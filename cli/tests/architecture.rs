@@ -14,10 +14,8 @@ const MAY_USE: [(&str, &[&str]); 5] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 2] = [
-    ("control", &["thiserror", "loom"]),
-    ("sim", &["hdrhistogram", "libm", "rand_core", "rand_xoshiro", "thiserror"]),
-];
+const PURE: [(&str, &[&str]); 2] =
+    [("control", &["thiserror", "loom"]), ("sim", &["hdrhistogram", "libm", "rand_core", "rand_xoshiro", "thiserror"])];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()

@@ -1,0 +1,195 @@
+//! The command line: what can be written, and the help that teaches it.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Overload control, in simulation: run the experiments of the papers, compare controllers, read reports.
+#[derive(Debug, Parser)]
+#[command(name = "leeward", version, max_term_width = 100, after_help = START)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const START: &str = "\
+Start here:
+  leeward list                     what there is to run
+  leeward run bw-overall --quick   a first result, and a report to look at
+  leeward help run                 everything about running
+
+Exit codes: 0 done, 1 failed on the way, 2 wrong input, 130 interrupted.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(RunArgs),
+    List(ListArgs),
+    Report(ReportArgs),
+    Tune(TuneArgs),
+}
+
+/// Run an experiment; print its results and write them, with a report, to a folder
+///
+/// A scenario says which controllers meet which demand, what to draw and what the paper claims. The results are the same
+/// bytes for the same scenario, seed and version, on any number of threads. Nothing is written unless all of it succeeds.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RUN)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Where to run: `sim`, the simulated testbed
+    #[arg(long, default_value = "sim", value_parser = plant)]
+    pub(crate) plant: String,
+    /// Folder for result.json, results.jsonl and report.html; by default `results/` and the scenario's id
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the results as one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const RUN: &str = "\
+Examples:
+  leeward run bw-overall                              the whole figure
+  leeward run bw-overall --quick                      fewer and shorter runs
+  leeward run mine.toml --seed 7 --out /tmp/mine      a scenario of your own
+  leeward run bw-overall --set workload.clients=200   one value changed, by its key in the file
+  leeward run bw-overall --quick --json | jq '.claims[] | {id, verdict}'";
+
+/// List the scenarios and controllers that come with leeward
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIST)]
+pub(crate) struct ListArgs {
+    /// Show the parameters of each controller: name, default, what is accepted, what it does
+    #[arg(long)]
+    pub(crate) controllers: bool,
+}
+
+const LIST: &str = "\
+Examples:
+  leeward list
+  leeward list --controllers | less";
+
+/// Draw the report of an earlier run again
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPORT)]
+pub(crate) struct ReportArgs {
+    /// Folder of an earlier `leeward run`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// File to write; by default `report.html` in that folder
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const REPORT: &str = "\
+Examples:
+  leeward report results/bw-overall
+  leeward report results/bw-overall --out overall.html";
+
+/// Search the parameters under which a controller serves a scenario best
+///
+/// Tries the values that the controller names as worth trying (see `leeward list --controllers`) and prints what to paste
+/// into the scenario. The best is the highest goodput over the scenario's demands.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TUNE)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Label of the controller in the scenario
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) controller: String,
+    /// Print everything tried as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TUNE: &str = "\
+Examples:
+  leeward tune bw-overall --controller seda --quick
+  leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
+
+/// What to run, for all commands that run something.
+#[derive(Debug, clap::Args)]
+pub(crate) struct What {
+    /// A scenario's id (see `leeward list`) or the path of a .toml file
+    pub(crate) scenario: String,
+    /// Base seed: the n-th run of each point adds n
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    pub(crate) seed: u64,
+    /// Fewer and shorter points, as the scenario's `quick` section says
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Change one value of the scenario, such as run.seeds=5; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Threads to run on; by default one per CPU
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// Every JSON reader keeps integers up to here.
+const SEED_MAX: u64 = (1 << 53) - 1;
+
+fn plant(word: &str) -> Result<String, String> {
+    match word {
+        "sim" => Ok(word.into()),
+        "real" => Err("not yet available; accepted: sim".into()),
+        _ => Err("accepted: sim".into()),
+    }
+}
+
+/// Help and version go to stdout; what clap refuses becomes a failure of one line.
+pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
+    let text = error.render();
+    match error.kind() {
+        // With its colours where the terminal has them.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().or_else(stdout::forgive),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::Input(anyhow!("no command; `leeward --help` shows what there is")))
+        }
+        _ => Err(Failure::Input(anyhow!(first_paragraph(&text.to_string())))),
+    }
+}
+
+/// clap's message without its `error:`, usage and advice, but with its suggestion.
+fn first_paragraph(text: &str) -> String {
+    let mut paragraphs = text.split("\n\n");
+    let words = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut message = words(paragraphs.next().unwrap_or_default().trim_start_matches("error: "));
+    if let Some(tip) = paragraphs.find_map(|part| part.trim().strip_prefix("tip: ")) {
+        message += &format!("; {}", words(tip.lines().next().unwrap_or_default()));
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn refusals_fit_in_a_line() {
+        let check = |line: &str, expected: &str| {
+            let refused = Args::try_parse_from(line.split(' ')).unwrap_err();
+            let message = explain(&refused).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+        };
+        check("leeward reprot", "similar subcommand exists: 'report'");
+        check("leeward run", "not provided: <SCENARIO>");
+        check("leeward run x --plant real", "not yet available; accepted: sim");
+        check("leeward run x --seed -1", "--seed");
+        check("leeward run x --threads 0", "0 is not in 1..=1024");
+        check("leeward", "no command");
+    }
+}

@@ -1,0 +1,66 @@
+//! `leeward list`: the scenarios and the controllers there are.
+
+use leeward_control::params::{Kind, ParamSpec};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_experiment::{Scenario, builtin_scenarios};
+
+use crate::args::ListArgs;
+use crate::failure::Failure;
+use crate::stdout;
+use crate::table::{Align, Table, folded};
+
+/// Width of folded text.
+const WIDTH: usize = 100;
+
+/// The command.
+pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
+    let registry = Registry::builtin();
+    if args.controllers {
+        let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
+        return stdout::print(&parts.join("\n"));
+    }
+    let mut scenarios = Table::new(&[("", Align::Left); 3]);
+    for known in builtin_scenarios() {
+        let scenario = Scenario::builtin(known.id, &[], false)?;
+        scenarios.row(vec![format!("  {}", scenario.id), scenario.title, scenario.source]);
+    }
+    let mut controllers = Table::new(&[("", Align::Left); 3]);
+    for algorithm in registry.algorithms() {
+        controllers.row(vec![format!("  {}", algorithm.name), algorithm.summary.into(), algorithm.source.into()]);
+    }
+    stdout::print(&format!(
+        "Scenarios (leeward run <id>)\n{scenarios}\nControllers (leeward list --controllers shows their parameters)\n{controllers}"
+    ))
+}
+
+fn in_detail(algorithm: &Algorithm) -> String {
+    let mut text = format!("{}: {}\n", algorithm.name, algorithm.summary);
+    text += &folded(algorithm.source, 2, WIDTH);
+    if algorithm.params.is_empty() {
+        return text + "  no parameters\n";
+    }
+    for param in algorithm.params {
+        text += &format!("  {} = {}  ({})\n", param.name, param.default, accepted(&param.kind));
+        text += &folded(&doc(param), 6, WIDTH);
+    }
+    text
+}
+
+fn doc(param: &ParamSpec) -> String {
+    if param.tune.is_empty() {
+        return param.doc.into();
+    }
+    format!("{}; `leeward tune` tries {}", param.doc.trim_end_matches('.'), param.tune.join(", "))
+}
+
+fn accepted(kind: &Kind) -> String {
+    match kind {
+        kind if *kind == Kind::SPAN => "duration".into(),
+        kind if *kind == Kind::POSITIVE => "number, at least 0".into(),
+        Kind::Duration { min, max } => format!("duration, {min} to {max}"),
+        Kind::Number { min, max } => format!("number, {min} to {max}"),
+        Kind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
+        Kind::Count { min, max } => format!("whole number, {min} to {max}"),
+        Kind::Choice(words) => words.join(" or "),
+    }
+}

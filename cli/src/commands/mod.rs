@@ -1,0 +1,21 @@
+//! One file per command. A command reads its input, calls the libraries and says what came out.
+
+mod list;
+mod report;
+mod run;
+mod summary;
+mod target;
+mod tune;
+
+use crate::args::Command;
+use crate::failure::Failure;
+
+/// Runs a command.
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Run(args) => run::run(&args),
+        Command::List(args) => list::list(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Tune(args) => tune::tune(&args),
+    }
+}

@@ -1,0 +1,93 @@
+//! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
+
+use leeward_experiment::results::{Claim, Point, Verdict};
+
+use crate::table::{Align, Table, folded};
+
+/// Width of folded text.
+const WIDTH: usize = 100;
+
+/// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
+pub(crate) fn points(points: &[Point]) -> String {
+    let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
+    let services = varies(|a, b| a.service == b.service);
+    let clients = varies(|a, b| a.clients == b.clients);
+    let mut columns = vec![("variant", Align::Left)];
+    columns.extend(services.then_some(("service", Align::Left)));
+    columns.extend(clients.then_some(("clients", Align::Right)));
+    let numbers = ["demand k/s", "x capacity", "goodput k/s", "p99 us", "drops %"];
+    columns.extend(numbers.map(|name| (name, Align::Right)));
+    let mut table = Table::new(&columns);
+    for group in groups(points) {
+        let first = group[0];
+        let mut row = vec![first.label.clone()];
+        row.extend(services.then(|| first.service.clone()));
+        row.extend(clients.then(|| first.clients.to_string()));
+        row.push(format!("{:.0}", first.demand_rps / 1e3));
+        row.push(format!("{:.2}", first.demand_ratio));
+        row.push(format!("{:.1}", median(&group, |point| point.goodput_rps) / 1e3));
+        row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
+        row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
+        table.row(row);
+    }
+    table.to_string()
+}
+
+/// Points that differ by their seed only.
+fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
+    let mut groups: Vec<Vec<&Point>> = Vec::new();
+    let same = |a: &Point, b: &Point| {
+        let workload = |point: &Point| (point.clients, point.demand_rps.to_bits());
+        a.label == b.label && a.service == b.service && workload(a) == workload(b)
+    };
+    for point in points {
+        match groups.iter_mut().find(|group| same(group[0], point)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    groups
+}
+
+fn median(group: &[&Point], value: fn(&Point) -> f64) -> f64 {
+    let mut values: Vec<f64> = group.iter().map(|point| value(point)).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// Each claim: its verdict and words, then the paper's number beside ours.
+pub(crate) fn claims(claims: &[Claim]) -> String {
+    let mut text = String::new();
+    for claim in claims {
+        let verdict = match claim.verdict {
+            Verdict::Reproduced => "reproduced",
+            Verdict::NotReproduced => "NOT REPRODUCED",
+            Verdict::NotApplicable => "not measured",
+        };
+        text += &folded(&format!("{verdict}: {}", claim.text), 2, WIDTH);
+        let numbers = format!("paper: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
+        text += &folded(&numbers, 6, WIDTH);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_become_one_row_of_medians() {
+        let point = |seed: u64, goodput: f64| Point {
+            label: "seda".into(),
+            demand_rps: 850e3,
+            demand_ratio: 1.0,
+            goodput_rps: goodput,
+            seed,
+            ..Point::default()
+        };
+        let text = points(&[point(1, 700e3), point(2, 720e3), point(3, 710e3)]);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains("710.0") && !text.contains("clients"), "{text}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Where files go: looked at before a long run, so that it does not end in an error; written beside and renamed, so that
+//! a reader never sees half a file.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+
+use crate::failure::Failure;
+
+/// Whether results can be written into `folder`, which need not exist. Leaves nothing behind.
+pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
+    let mut nearest: PathBuf = folder.into();
+    while fs::symlink_metadata(&nearest).is_err() {
+        nearest = match nearest.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+            _ => ".".into(),
+        };
+    }
+    if !nearest.is_dir() {
+        return Err(Failure::Input(anyhow!(
+            "--out {}: {} is a file, not a folder",
+            folder.display(),
+            nearest.display()
+        )));
+    }
+    let probe = nearest.join(format!(".leeward-{}", std::process::id()));
+    File::create(&probe)
+        .and_then(|_| fs::remove_file(&probe))
+        .with_context(|| format!("--out {}: can't write in {}", folder.display(), nearest.display()))
+        .map_err(Failure::Runtime)
+}
+
+/// Writes `text` as `path`, all or nothing.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written.with_context(|| format!("writing {}", path.display())).map_err(Failure::Runtime)
+}

@@ -1,0 +1,60 @@
+//! From what was written on the command line to a checked scenario.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use leeward_experiment::run::Options;
+use leeward_experiment::{Scenario, builtin_scenarios};
+
+use crate::args::What;
+use crate::failure::Failure;
+
+/// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
+pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
+    let name = &what.scenario;
+    if builtin_scenarios().iter().any(|known| known.id == name) {
+        return Ok(Scenario::builtin(name, &what.overrides, what.quick)?);
+    }
+    let path = Path::new(name);
+    if name.ends_with(".toml") || name.contains(['/', '\\']) || path.is_file() {
+        return Ok(Scenario::load(path, &what.overrides, what.quick)?);
+    }
+    let ids: Vec<&str> = builtin_scenarios().iter().map(|known| known.id).collect();
+    let guess = nearest(name, &ids).map(|id| format!("; did you mean `{id}`?")).unwrap_or_default();
+    let name: String = name.chars().take(60).collect();
+    let known = ids.join(", ");
+    Err(Failure::Input(anyhow!(
+        "there is no scenario `{name}`{guess} (there are: {known}; or give the path of a .toml file)"
+    )))
+}
+
+/// How to run it.
+pub(crate) fn options(what: &What, plant: &str) -> Options {
+    Options {
+        seed: what.seed,
+        threads: what.threads.map(usize::from),
+        quick: what.quick,
+        plant: plant.into(),
+        overrides: what.overrides.clone(),
+    }
+}
+
+/// The name most like `name`, if any is much like it.
+fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
+    let best = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.8).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn near_names_are_suggested() {
+        let names = ["bw-overall", "bw-shift"];
+        assert_eq!(nearest("bw-ovrall", &names), Some("bw-overall"));
+        assert_eq!(nearest("bwshift", &names), Some("bw-shift"));
+        assert_eq!(nearest("zebra", &names), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! The built program, from outside: exit codes, what is on which stream, what is written.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A scenario of two controllers and two demands that runs in a moment.
+const TINY: &str = r#"
+id = "tiny"
+title = "A small test"
+
+[workload]
+service = "exp:10us"
+clients = 20
+demand = ["0.5x", "1.2x"]
+
+[run]
+warmup = "5ms"
+duration = "20ms"
+seeds = 2
+
+[[controller]]
+name = "none"
+
+[[controller]]
+name = "breakwater"
+
+[[plot]]
+title = "Goodput"
+x = "demand_rps"
+y = "goodput_rps"
+"#;
+
+fn leeward(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    str::from_utf8(&output.stderr).unwrap()
+}
+
+/// `output` is a refusal: exit code 2, nothing on stdout, one line on stderr that contains `parts`.
+fn check_refused(output: &Output, parts: &[&str]) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(stdout(output), "");
+    assert!(said.starts_with("error: ") && said.trim_end().lines().count() == 1, "{said}");
+    for part in parts {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+}
+
+/// Runs [`TINY`] with `old` replaced by `new`: refused, with nothing written.
+fn check_bad_file(old: &str, new: &str, parts: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(TINY.contains(old), "{old}");
+    std::fs::write(folder.path().join("bad.toml"), TINY.replace(old, new)).unwrap();
+    check_refused(&leeward(&["run", "bad.toml", "--out", "out"], folder.path()), parts);
+    assert!(!folder.path().join("out").exists() && !folder.path().join("results").exists());
+}
+
+#[test]
+fn bad_scenarios_are_refused_in_one_line() {
+    check_bad_file("\"breakwater\"", "\"breakwatr\"", &["bad.toml", "breakwatr", "breakwater"]);
+    check_bad_file("\"1.2x\"", "\"-1.2x\"", &["demand"]);
+    check_bad_file("clients = 20", "clients = 0", &["clients"]);
+    check_bad_file("clients = 20", "clinets = 20", &["clinets", "clients"]);
+    check_bad_file("\"20ms\"", "\"20 bananas\"", &["duration"]);
+    check_bad_file("[run]", "[run", &["bad.toml"]);
+}
+
+#[test]
+fn bad_command_lines_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    let check = |arguments: &[&str], parts: &[&str]| check_refused(&leeward(arguments, folder.path()), parts);
+    check(&["run", "absent.toml"], &["absent.toml"]);
+    check(&["run", "bw-ovrall"], &["bw-ovrall", "did you mean `bw-overall`?"]);
+    check(&["run", "tiny.toml", "--plant", "real"], &["not yet available", "sim"]);
+    check(&["run", "tiny.toml", "--set", "workload.clinets=3"], &["clinets"]);
+    check(&["run", "tiny.toml", "--set", "nonsense"], &["nonsense"]);
+    check(&["run", "tiny.toml", "--seed", "x"], &["--seed"]);
+    check(&["run", "tiny.toml", "--out", "tiny.toml"], &["tiny.toml", "not a folder"]);
+    check(&["run", "tiny.toml", "--out", "tiny.toml/below"], &["tiny.toml", "not a folder"]);
+    check(&["run"], &["<SCENARIO>"]);
+    check(&["tune", "tiny.toml", "--controller", "sdea"], &["sdea"]);
+    check(&["report", "nowhere"], &["nowhere"]);
+    check(&[], &["--help"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something was written");
+}
+
+#[test]
+fn help_and_lists_go_to_stdout() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |arguments: &[&str], parts: &[&str]| {
+        let output = leeward(arguments, folder.path());
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+        for part in parts {
+            assert!(stdout(&output).contains(part), "no `{part}` in: {}", stdout(&output));
+        }
+    };
+    check(&["--help"], &["leeward list", "Exit codes"]);
+    check(&["run", "--help"], &["Examples:", "--quick"]);
+    check(&["--version"], &["leeward"]);
+    check(&["list"], &["bw-overall", "breakwater", "dagor"]);
+    check(&["list", "--controllers"], &["client_delay", "duration"]);
+}
+
+#[test]
+fn a_reader_may_leave_early() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["list", "--controllers"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}
+
+#[test]
+fn a_run_leaves_results_and_a_report_that_can_be_drawn_again() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    let output = leeward(&["run", "tiny.toml"], folder.path());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    for part in ["A small test", "breakwater", "goodput", "report.html"] {
+        assert!(stdout(&output).contains(part), "no `{part}` in: {}", stdout(&output));
+    }
+    let results = folder.path().join("results/tiny");
+    let mut names: Vec<_> = std::fs::read_dir(&results).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["report.html", "result.json", "results.jsonl"]);
+
+    let page = std::fs::read(results.join("report.html")).unwrap();
+    let output = leeward(&["report", "results/tiny", "--out", "again.html"], folder.path());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    assert_eq!(std::fs::read(folder.path().join("again.html")).unwrap(), page);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    let run = |out: &str, more: &[&str]| {
+        let arguments = [&["run", "tiny.toml", "--json", "--out", out, "--set", "run.duration=15ms"], more].concat();
+        let output = leeward(&arguments, folder.path());
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+        let files = ["report.html", "result.json", "results.jsonl"];
+        let files = files.map(|name| std::fs::read(folder.path().join(out).join(name)).unwrap());
+        (output.stdout, files)
+    };
+    let first = run("first", &["--threads", "1"]);
+    assert_eq!(first, run("second", &["--threads", "1"]));
+    assert_eq!(first, run("third", &["--threads", "2"]));
+    assert_ne!(first, run("other", &["--seed", "2"]));
+
+    let json = String::from_utf8(first.0).unwrap();
+    assert_eq!(json.lines().count(), 1);
+    let results: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(results["points"].as_array().unwrap().len(), 8);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_with_nothing_written() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    // Long enough to be interrupted: four hundred runs.
+    let arguments = ["run", "tiny.toml", "--threads", "1", "--set", "run.seeds=100", "--set", "run.duration=200ms"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(arguments)
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+    assert_eq!(stderr(&output).lines().count(), 1);
+    assert!(!folder.path().join("results").exists());
+}

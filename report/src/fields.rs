@@ -1,0 +1,201 @@
+//! What the fields of the results are called, in which units they are shown, and how numbers are written. No drawing.
+
+/// What a field measures; decides its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quantity {
+    /// Requests per second.
+    Requests,
+    /// Messages per second.
+    Messages,
+    /// A span kept in microseconds.
+    Micros,
+    /// A span kept in milliseconds.
+    Millis,
+    /// A span kept in seconds.
+    Seconds,
+    /// A share of one, shown in percent.
+    Share,
+    /// A multiple of something.
+    Multiple,
+    /// Anything else.
+    Plain,
+}
+
+/// The unit an axis or a column is shown in: `shown = kept * factor`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Unit {
+    pub(crate) factor: f64,
+    pub(crate) suffix: &'static str,
+}
+
+impl Quantity {
+    /// The unit in which a value as large as `max` reads well.
+    pub(crate) fn unit(self, max: f64) -> Unit {
+        let (factor, suffix) = match self {
+            Quantity::Requests if max < 1e3 => (1.0, "req/s"),
+            Quantity::Requests => (1e-3, "k/s"),
+            Quantity::Messages if max < 1e3 => (1.0, "messages/s"),
+            Quantity::Messages => (1e-3, "k messages/s"),
+            Quantity::Micros if max < 2e4 => (1.0, "µs"),
+            Quantity::Micros if max < 1e7 => (1e-3, "ms"),
+            Quantity::Micros => (1e-6, "s"),
+            Quantity::Millis if max < 1e4 => (1.0, "ms"),
+            Quantity::Millis => (1e-3, "s"),
+            Quantity::Seconds => (1.0, "s"),
+            Quantity::Share => (100.0, "%"),
+            Quantity::Multiple => (1.0, "×"),
+            Quantity::Plain => (1.0, ""),
+        };
+        Unit { factor, suffix }
+    }
+
+    /// One value with its unit and no idle zeros, such as `801 k/s`.
+    pub(crate) fn show(self, value: f64) -> String {
+        let unit = self.unit(value.abs());
+        let value = short(value * unit.factor);
+        if unit.suffix.is_empty() { value } else { format!("{value} {}", unit.suffix) }
+    }
+}
+
+/// A field's name for people, and what it measures.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) quantity: Quantity,
+}
+
+impl Field {
+    /// Looks up `key`; an unknown one is named after its key and takes its unit from the key's last part.
+    pub(crate) fn of(key: &str) -> Field {
+        let known = match key {
+            "controller" => "Controller",
+            "label" => "Variant",
+            "service" => "Service time",
+            "demand_rps" => "Demand",
+            "demand_ratio" => "Demand over capacity",
+            "clients" => "Clients",
+            "seed" => "Seed",
+            "service_mean_us" => "Mean service time",
+            "capacity_rps" => "Capacity",
+            "slo_us" => "SLO",
+            "throughput_rps" => "Throughput",
+            "goodput_rps" => "Goodput",
+            "p50_us" => "Median latency",
+            "p99_us" => "99th percentile latency",
+            "p999_us" => "99.9th percentile latency",
+            "mean_us" => "Mean latency",
+            "drop_rate" => "Drop rate",
+            "expiry_rate" => "Expired at clients",
+            "throttle_rate" => "Throttled at clients",
+            "reject_delay_mean_us" => "Mean reject delay",
+            "cpu_utilization" => "CPU utilization",
+            "rx_per_request" => "Received messages per response",
+            "tx_per_request" => "Sent messages per response",
+            "rx_mps" => "Received messages",
+            "tx_mps" => "Sent messages",
+            "start_s" => "Time",
+            "drops_rps" => "Drops",
+            "delay_us" => "Queueing delay",
+            "credit_pool" => "Credit pool",
+            "credits_issued" => "Credits issued",
+            _ => "",
+        };
+        let name = if known.is_empty() { sentence(key) } else { known.into() };
+        Field { name, quantity: quantity(key) }
+    }
+}
+
+fn quantity(key: &str) -> Quantity {
+    match key {
+        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" => Quantity::Share,
+        "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
+        _ if key.ends_with("_rps") => Quantity::Requests,
+        _ if key.ends_with("_mps") => Quantity::Messages,
+        _ if key.ends_with("_us") => Quantity::Micros,
+        _ if key.ends_with("_ms") => Quantity::Millis,
+        _ if key.ends_with("_s") => Quantity::Seconds,
+        _ => Quantity::Plain,
+    }
+}
+
+fn sentence(key: &str) -> String {
+    let words = key.replace('_', " ");
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// About three significant digits, thousands set apart: `1,234`, `56.7`, `0.0123`; a dash for what is not finite.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "–".into(),
+        0.0 => "0".into(),
+        _ if size >= 1e12 => format!("{value:.2e}"),
+        _ if size >= 99.95 => grouped(value, 0),
+        _ if size >= 9.995 => grouped(value, 1),
+        _ if size >= 0.9995 => grouped(value, 2),
+        _ if size >= 0.0995 => grouped(value, 3),
+        _ if size >= 1e-4 => grouped(value, 4),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// The same without idle zeros: `80` for `80.0`.
+pub(crate) fn short(value: f64) -> String {
+    let written = number(value);
+    if !written.contains('.') || written.contains('e') {
+        return written;
+    }
+    written.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+/// `value` with so many decimals, and commas between thousands.
+pub(crate) fn grouped(value: f64, decimals: usize) -> String {
+    let written = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = written.split_once('.').unwrap_or((&written, ""));
+    let mut out = String::new();
+    if value < 0.0 && written.bytes().any(|digit| (b'1'..=b'9').contains(&digit)) {
+        out.push('−');
+    }
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact_enough() {
+        let check = |value: f64, expected: &str| assert_eq!(number(value), expected);
+        check(0.0, "0");
+        check(801_234.0, "801,234");
+        check(80.126, "80.1");
+        check(1.4, "1.40");
+        check(0.061, "0.0610");
+        check(-1234.5, "−1,234");
+        check(f64::NAN, "–");
+        check(f64::INFINITY, "–");
+        check(1e300, "1.00e300");
+    }
+
+    #[test]
+    fn values_carry_the_unit_that_reads_well() {
+        let check = |key: &str, value: f64, expected: &str| assert_eq!(Field::of(key).quantity.show(value), expected);
+        check("goodput_rps", 801_000.0, "801 k/s");
+        check("p99_us", 180.0, "180 µs");
+        check("p99_us", 300_000.0, "300 ms");
+        check("drop_rate", 0.013, "1.3 %");
+        check("demand_ratio", 1.4, "1.4 ×");
+        check("made_up", 7.0, "7");
+    }
+}

@@ -1,0 +1,120 @@
+//! All numbers behind the figures: what each shift of demand did, and every run. For exact values there is `result.json`.
+
+use leeward_experiment::results::{Point, Results, Shift};
+use maud::{Markup, html};
+
+use crate::fields::{grouped, number};
+use crate::palette::Palette;
+
+/// A column: its heading, its unit, and how a row fills it.
+struct Column<T> {
+    name: &'static str,
+    unit: &'static str,
+    cell: fn(&T) -> String,
+}
+
+const fn column<T>(name: &'static str, unit: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { name, unit, cell }
+}
+
+const SHIFTS: [Column<Shift>; 9] = [
+    column("Seed", "", |shift| shift.seed.to_string()),
+    column("At", "s", |shift| number(shift.at_s)),
+    column("From", "k/s", |shift| thousands(shift.from_rps)),
+    column("To", "k/s", |shift| thousands(shift.to_rps)),
+    column("Settles at", "k/s", |shift| thousands(shift.settled_goodput_rps)),
+    column("Recovers in", "ms", |shift| {
+        if shift.recovered { number(shift.recovery_ms) } else { format!("not within {}", number(shift.recovery_ms)) }
+    }),
+    column("Lowest goodput", "× settled", |shift| number(shift.goodput_dip_ratio)),
+    column("Highest p99", "µs", |shift| number(shift.p99_peak_us)),
+    column("Highest reject delay", "µs", |shift| number(shift.reject_delay_peak_us)),
+];
+
+const POINTS: [Column<Point>; 22] = [
+    column("Service", "", |point| point.service.clone()),
+    column("Clients", "", |point| grouped(f64::from(point.clients), 0)),
+    column("Demand", "k/s", |point| thousands(point.demand_rps)),
+    column("Demand", "× capacity", |point| number(point.demand_ratio)),
+    column("Seed", "", |point| point.seed.to_string()),
+    column("Goodput", "k/s", |point| thousands(point.goodput_rps)),
+    column("Throughput", "k/s", |point| thousands(point.throughput_rps)),
+    column("p50", "µs", |point| number(point.p50_us)),
+    column("p99", "µs", |point| number(point.p99_us)),
+    column("p99.9", "µs", |point| number(point.p999_us)),
+    column("Mean", "µs", |point| number(point.mean_us)),
+    column("SLO", "µs", |point| number(point.slo_us)),
+    column("Drops", "%", |point| percent(point.drop_rate)),
+    column("Expired", "%", |point| percent(point.expiry_rate)),
+    column("Throttled", "%", |point| percent(point.throttle_rate)),
+    column("Reject delay", "µs", |point| number(point.reject_delay_mean_us)),
+    column("CPU", "%", |point| percent(point.cpu_utilization)),
+    column("Received", "per response", |point| number(point.rx_per_request)),
+    column("Sent", "per response", |point| number(point.tx_per_request)),
+    column("Capacity", "k/s", |point| thousands(point.capacity_rps)),
+    column("Offered", "requests", |point| grouped(point.offered as f64, 0)),
+    column("Unfinished", "requests", |point| grouped(point.unfinished as f64, 0)),
+];
+
+fn thousands(value: f64) -> String {
+    if value.is_finite() && value.abs() < 1e12 { grouped(value / 1e3, 1) } else { number(value) }
+}
+
+fn percent(share: f64) -> String {
+    if share.is_finite() && share.abs() < 1e6 { grouped(share * 100.0, 2) } else { number(share * 100.0) }
+}
+
+/// What each shift of demand did; nothing for scenarios of steady demand.
+pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.shifts.is_empty() {
+            section {
+                h2 { "Shifts of demand" }
+                p.explain {
+                    "A controller has recovered once goodput stays at 95 % of what it settles at, or more. "
+                    "Lowest and highest are of 20 ms windows."
+                }
+                (table(&results.shifts, &SHIFTS, |shift| &shift.label, palette))
+            }
+        }
+    }
+}
+
+/// Every run, folded away.
+pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.points.is_empty() {
+            section {
+                h2 { "Numbers" }
+                details {
+                    summary { "All " (results.points.len()) " runs" }
+                    (table(&results.points, &POINTS, |point| &point.label, palette))
+                }
+            }
+        }
+    }
+}
+
+fn table<T>(rows: &[T], columns: &[Column<T>], label: fn(&T) -> &String, palette: &Palette) -> Markup {
+    html! {
+        div.scroll.tall {
+            table.numbers {
+                thead {
+                    tr {
+                        th scope="col" { "Variant" }
+                        @for column in columns { th scope="col" { (column.name) @if !column.unit.is_empty() { small { (column.unit) } } } }
+                    }
+                }
+                tbody {
+                    @for (index, row) in rows.iter().enumerate() {
+                        @let starts = index > 0 && label(row) != label(&rows[index - 1]);
+                        tr.starts[starts] {
+                            th scope="row" { i.dot.(palette.look("label", label(row), 0).class()) {} (label(row)) }
+                            @for column in columns { td { ((column.cell)(row)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
