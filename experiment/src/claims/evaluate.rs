@@ -1,0 +1,105 @@
+//! Evaluates an expression over the rows of one seed.
+
+use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
+use crate::fields::{Cell, Row};
+use crate::results::Results;
+
+/// Two numbers closer than this are equal: demands are computed from capacities that are not round.
+const TOLERANCE: f64 = 0.005;
+
+impl Expression {
+    /// Its value for one seed; `None` if a selection matches nothing. May be infinite or not a number.
+    pub fn evaluate(&self, results: &Results, seed: u64) -> Option<f64> {
+        scalar(&self.node, results, seed)
+    }
+}
+
+/// A selection that matches several rows counts as their mean.
+fn scalar(node: &Node, results: &Results, seed: u64) -> Option<f64> {
+    match node {
+        Node::Number(number) => Some(*number),
+        Node::Negate(inner) => scalar(inner, results, seed).map(|value| -value),
+        Node::Select(selection) => aggregate(Function::Mean, select(selection, results, seed)),
+        Node::Binary(operator, left, right) => {
+            let (left, right) = (scalar(left, results, seed)?, scalar(right, results, seed)?);
+            Some(match operator {
+                Operator::Add => left + right,
+                Operator::Subtract => left - right,
+                Operator::Multiply => left * right,
+                Operator::Divide => left / right,
+            })
+        }
+        Node::Call(function, arguments) => {
+            let mut values = Vec::new();
+            for argument in arguments {
+                match argument {
+                    Node::Select(selection) => {
+                        let rows = select(selection, results, seed);
+                        if rows.is_empty() {
+                            return None;
+                        }
+                        values.extend(rows);
+                    }
+                    other => values.push(scalar(other, results, seed)?),
+                }
+            }
+            aggregate(*function, values)
+        }
+    }
+}
+
+fn aggregate(function: Function, mut values: Vec<f64>) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    Some(match function {
+        Function::Min => values.into_iter().fold(f64::INFINITY, f64::min),
+        Function::Max => values.into_iter().fold(f64::NEG_INFINITY, f64::max),
+        Function::Mean => values.iter().sum::<f64>() / values.len() as f64,
+        Function::Median => median(&mut values),
+    })
+}
+
+/// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
+    let rows = selection.table.rows(results, seed).into_iter();
+    let labelled =
+        |row: &Row<'_>| selection.label.as_deref().is_none_or(|label| row.cell("label") == Cell::Text(label));
+    rows.filter(labelled)
+        .filter(|row| selection.conditions.iter().all(|condition| holds(condition, *row)))
+        .filter_map(|row| match row.cell(&selection.field) {
+            Cell::Number(number) => Some(number),
+            _ => None,
+        })
+        .collect()
+}
+
+fn holds(condition: &Condition, row: Row<'_>) -> bool {
+    match (row.cell(&condition.field), &condition.value) {
+        (Cell::Text(found), Operand::Text(wanted)) => (found == wanted) == (condition.comparison == Comparison::Equal),
+        (Cell::Number(found), Operand::Number(wanted)) => compare(found, condition.comparison, *wanted),
+        _ => false,
+    }
+}
+
+fn compare(found: f64, comparison: Comparison, wanted: f64) -> bool {
+    let equal = (found - wanted).abs() <= TOLERANCE * wanted.abs();
+    match comparison {
+        Comparison::Equal => equal,
+        Comparison::NotEqual => !equal,
+        Comparison::AtLeast => found > wanted || equal,
+        Comparison::AtMost => found < wanted || equal,
+        Comparison::Above => found > wanted && !equal,
+        Comparison::Below => found < wanted && !equal,
+    }
+}

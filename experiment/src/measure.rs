@@ -1,0 +1,85 @@
+//! From the simulator's report to rows of the results.
+
+use crate::plan::PlannedRun;
+use crate::results::{Point, Window};
+use leeward_control::units::Nanos;
+use leeward_sim::SimReport;
+use leeward_sim::report::WindowReport;
+
+/// Rounds to `decimals`: beyond what means anything, so that no row depends on a last bit.
+pub(crate) fn round(value: f64, decimals: i32) -> f64 {
+    let scale = 10f64.powi(decimals);
+    let rounded = (value * scale).round() / scale;
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+fn micros(span: Nanos) -> f64 {
+    round(span.as_micros_f64(), 3)
+}
+
+fn per_second(count: u64, span: Nanos) -> f64 {
+    if span == Nanos::ZERO { 0.0 } else { round(count as f64 / span.as_secs_f64(), 1) }
+}
+
+/// `part` over `whole`; 0 of nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { round(part as f64 / whole as f64, 6) }
+}
+
+/// The row of a run.
+pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
+    let (counts, demand) = (&report.counts, run.demand().0);
+    Point {
+        controller: run.variant.controller.clone(),
+        label: run.variant.label.clone(),
+        demand_rps: round(demand, 1),
+        demand_ratio: round(demand / run.capacity.0, 6),
+        clients: run.clients,
+        service: run.service.text.clone(),
+        service_mean_us: micros(run.service.service.mean()),
+        capacity_rps: round(run.capacity.0, 1),
+        slo_us: micros(run.config.slo),
+        seed: run.config.seed,
+        throughput_rps: per_second(counts.completed, report.measured),
+        goodput_rps: per_second(counts.good, report.measured),
+        p50_us: micros(report.latency.p50),
+        p99_us: micros(report.latency.p99),
+        p999_us: micros(report.latency.p999),
+        mean_us: round(report.latency.mean_ns / 1e3, 3),
+        drop_rate: ratio(counts.rejected, counts.received),
+        expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
+        throttle_rate: ratio(counts.throttled, counts.offered),
+        reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
+        cpu_utilization: round(report.cpu_utilization, 6),
+        rx_per_request: ratio(counts.rx_messages, counts.completed),
+        tx_per_request: ratio(counts.tx_messages, counts.completed),
+        rx_mps: per_second(counts.rx_messages, report.measured),
+        tx_mps: per_second(counts.tx_messages, report.measured),
+        offered: counts.offered,
+        unfinished: report.totals.unfinished,
+    }
+}
+
+/// The rows of a run's time series.
+pub(crate) fn windows(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Window> {
+    report.windows.iter().map(|window| one_window(run, window)).collect()
+}
+
+fn one_window(run: &PlannedRun<'_>, window: &WindowReport) -> Window {
+    Window {
+        controller: run.variant.controller.clone(),
+        label: run.variant.label.clone(),
+        seed: run.config.seed,
+        start_s: round(window.start.0 as f64 / 1e9, 9),
+        length_ms: round(window.length.as_secs_f64() * 1e3, 6),
+        demand_rps: round(run.demand_at(window.start).0, 1),
+        throughput_rps: per_second(window.counts.completed, window.length),
+        goodput_rps: per_second(window.counts.good, window.length),
+        p99_us: micros(window.latency.p99),
+        drops_rps: per_second(window.counts.dropped, window.length),
+        reject_delay_mean_us: round(window.reject_delay.mean_ns / 1e3, 3),
+        delay_us: micros(window.delay),
+        credit_pool: window.gauges.credit_pool.map(|credits| credits as f64),
+        credits_issued: window.gauges.credits_issued.map(|credits| credits as f64),
+    }
+}

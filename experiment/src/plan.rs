@@ -1,0 +1,135 @@
+//! Every run that a scenario asks for, in the order in which results are reported: variant, service, clients, demand,
+//! seed.
+
+use crate::run::RunError;
+use crate::scenario::{DemandPlan, Scenario, ServiceSpec, Variant};
+use leeward_control::params::Raw;
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::units::{Nanos, Rate, Time};
+use leeward_sim::SimConfig;
+use leeward_sim::config::{Segment, Workload};
+
+/// The grain at which a shift's recovery is measured.
+const FINE_WINDOW: Nanos = Nanos::from_millis(1);
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct PlannedRun<'a> {
+    /// The controller and its label.
+    pub variant: &'a Variant,
+    /// Its algorithm.
+    pub algorithm: &'a Algorithm,
+    /// The parameters for this workload.
+    pub params: Vec<(String, Raw)>,
+    /// The service.
+    pub service: &'a ServiceSpec,
+    /// Clients.
+    pub clients: u32,
+    /// Capacity of the server without control.
+    pub capacity: Rate,
+    /// What the simulator is told.
+    pub config: SimConfig,
+}
+
+impl PlannedRun<'_> {
+    /// For messages.
+    pub fn name(&self) -> String {
+        let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
+        format!(
+            "{} at {first:.0}/s, {} clients, {}, seed {}",
+            self.variant.label, self.clients, self.service.text, self.config.seed
+        )
+    }
+
+    /// The demand at a time.
+    pub fn demand_at(&self, time: Time) -> Rate {
+        let segments = &self.config.workload.demand;
+        let started = segments.iter().rev().find(|segment| segment.from.0 <= time.0);
+        started.map_or(Rate(0.0), |segment| segment.rate)
+    }
+
+    /// The mean demand over the measured part.
+    pub fn demand(&self) -> Rate {
+        let (from, to) = (self.config.warmup, self.config.duration);
+        let segments = &self.config.workload.demand;
+        let ends = segments.iter().skip(1).map(|segment| segment.from).chain([to]);
+        let requests = segments
+            .iter()
+            .zip(ends)
+            .map(|(segment, end)| segment.rate.events_in(end.min(to).saturating_sub(segment.from.max(from))));
+        let requests: f64 = requests.sum();
+        match segments.as_slice() {
+            [only] => only.rate, // exactly as asked for
+            _ => Rate(requests / to.saturating_sub(from).as_secs_f64()),
+        }
+    }
+}
+
+/// All runs of a scenario. The seed of a run depends on `base_seed` and the run's number within its point alone, so
+/// that all controllers meet the same arrivals.
+///
+/// # Errors
+/// A controller that is not in `registry`.
+pub fn plan<'a>(
+    scenario: &'a Scenario,
+    registry: &'a Registry,
+    base_seed: u64,
+) -> Result<Vec<PlannedRun<'a>>, RunError> {
+    let mut runs = Vec::new();
+    for variant in &scenario.controllers {
+        let algorithm = registry.find(&variant.controller)?;
+        for service in &scenario.workload.services {
+            for clients in &scenario.workload.clients {
+                let params = variant.params_for(&service.text, *clients);
+                for demand in demands(scenario, service) {
+                    for index in 0..scenario.run.seeds {
+                        runs.push(PlannedRun {
+                            variant,
+                            algorithm,
+                            params: params.clone(),
+                            service,
+                            clients: *clients,
+                            capacity: scenario.server.capacity(service.service.mean()),
+                            config: config(scenario, service, *clients, &demand, base_seed.wrapping_add(index.into())),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// One list of segments per run.
+fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
+    let capacity = scenario.server.capacity(service.service.mean());
+    match &scenario.workload.demand {
+        DemandPlan::Steady(points) => {
+            points.iter().map(|demand| vec![Segment { from: Nanos::ZERO, rate: demand.rate(capacity) }]).collect()
+        }
+        DemandPlan::Shifting(shifts) => {
+            vec![shifts.iter().map(|(from, demand)| Segment { from: *from, rate: demand.rate(capacity) }).collect()]
+        }
+    }
+}
+
+fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Segment], seed: u64) -> SimConfig {
+    SimConfig {
+        server: scenario.server.clone(),
+        network: scenario.network,
+        workload: Workload {
+            clients,
+            arrivals: scenario.workload.arrivals,
+            shares: scenario.workload.shares,
+            demand: demand.to_vec(),
+            service: service.service.clone(),
+        },
+        slo: scenario.slo(&service.service),
+        warmup: scenario.run.warmup,
+        duration: scenario.run.duration,
+        window: scenario.run.window,
+        fine_window: (demand.len() > 1).then_some(FINE_WINDOW),
+        seed,
+        audit: false,
+    }
+}

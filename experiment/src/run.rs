@@ -1,0 +1,171 @@
+//! All runs of a scenario on a pool of threads. Results come back in the order of the plan, so that the same scenario
+//! and seed give the same bytes on any number of threads.
+
+use crate::claims::judge;
+use crate::measure;
+use crate::plan::{PlannedRun, plan};
+use crate::results::Results;
+use crate::scenario::Scenario;
+use crate::shifts::shifts;
+use crate::store::SCHEMA;
+use leeward_control::params::Raw;
+use leeward_control::registry::Registry;
+use leeward_sim::{SimError, SimReport, simulate};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// How to run a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The base seed: run `i` of each point uses `seed + i`.
+    pub seed: u64,
+    /// Threads; `None` for one per CPU.
+    pub threads: Option<usize>,
+    /// Noted in the results; the scenario itself was shortened when it was read.
+    pub quick: bool,
+    /// `sim`.
+    pub plant: String,
+    /// Noted in the results; applied when the scenario was read.
+    pub overrides: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { seed: 1, threads: None, quick: false, plant: "sim".into(), overrides: Vec::new() }
+    }
+}
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Runs finished.
+    pub done: usize,
+    /// Runs in all, as far as known.
+    pub total: usize,
+}
+
+/// Why there are no results.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The caller asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+    /// This plant is not known.
+    #[error("unknown plant `{0}`; accepted: sim")]
+    Plant(String),
+    /// A label that the scenario doesn't have.
+    #[error("unknown controller label `{label}`; accepted: {accepted}")]
+    Label {
+        /// What was asked for.
+        label: String,
+        /// What there is.
+        accepted: String,
+    },
+    /// Nothing to search: the controller has no parameter with values worth trying.
+    #[error("controller `{0}` has no tuning parameters")]
+    Untunable(String),
+    /// The controller is not in the registry the run was given.
+    #[error(transparent)]
+    Registry(#[from] leeward_control::registry::RegistryError),
+    /// A run failed.
+    #[error("{run}: {source}")]
+    Sim {
+        /// Which.
+        run: String,
+        /// Why.
+        source: SimError,
+    },
+    /// The pool of threads could not be made.
+    #[error("threads: {0}")]
+    Threads(String),
+}
+
+/// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no
+/// further run starts.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
+    check_plant(options)?;
+    let planned = plan(scenario, registry, options.seed)?;
+    let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
+        let report = simulate_one(run)?;
+        Ok((measure::point(run, &report), measure::windows(run, &report), shifts(run, &report)))
+    })?;
+    let mut results = Results {
+        schema: SCHEMA,
+        scenario: scenario.id.clone(),
+        title: scenario.title.clone(),
+        source: scenario.source.clone(),
+        plant: options.plant.clone(),
+        seed: options.seed,
+        quick: options.quick || scenario.quick,
+        overrides: if options.overrides.is_empty() { scenario.overrides.clone() } else { options.overrides.clone() },
+        plots: scenario.plots.clone(),
+        ..Results::default()
+    };
+    for (point, windows, shifts) in outcomes {
+        results.points.push(point);
+        results.windows.extend(windows);
+        results.shifts.extend(shifts);
+    }
+    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
+    Ok(results)
+}
+
+pub(crate) fn check_plant(options: &Options) -> Result<(), RunError> {
+    if options.plant == "sim" { Ok(()) } else { Err(RunError::Plant(options.plant.chars().take(40).collect())) }
+}
+
+/// Simulates one planned run.
+pub(crate) fn simulate_one(run: &PlannedRun<'_>) -> Result<SimReport, RunError> {
+    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+    let report = match run.algorithm.params(&pairs) {
+        Ok(params) => simulate(&run.config, run.algorithm, &params),
+        Err(error) => Err(SimError::Params(error)),
+    };
+    report.map_err(|source| RunError::Sim { run: run.name(), source })
+}
+
+/// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
+/// the first in that order is returned.
+pub(crate) fn in_parallel<'a, T: Send>(
+    runs: &[PlannedRun<'a>],
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+    work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
+) -> Result<Vec<T>, RunError> {
+    let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| RunError::Threads(error.to_string()))?;
+    let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let one = |run| {
+        if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let outcome = work(run);
+        failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+        progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len() });
+        Some(outcome)
+    };
+    // Runs differ in length by orders of magnitude, so each is a task of its own.
+    let outcomes: Vec<Option<Result<T, RunError>>> =
+        pool.install(|| runs.par_iter().with_max_len(1).map(one).collect());
+    let mut finished = Vec::with_capacity(runs.len());
+    let mut missing = false;
+    for outcome in outcomes {
+        match outcome {
+            Some(outcome) => finished.push(outcome?),
+            None => missing = true,
+        }
+    }
+    if missing { Err(RunError::Cancelled) } else { Ok(finished) }
+}

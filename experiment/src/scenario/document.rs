@@ -1,0 +1,201 @@
+//! A TOML text as a tree in which every key and value knows where it was written: on a line of the file or in an
+//! override. Nothing is checked here but TOML's own syntax.
+
+use super::ScenarioError;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A scenario file has a few hundred lines; a megabyte is somebody's mistake.
+const LONGEST: usize = 1_000_000;
+
+/// Where a key or value was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// This line of the file, from 1.
+    Line(usize),
+    /// This entry of the overrides.
+    Set(usize),
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Text(String),
+    Integer(i64),
+    Number(f64),
+    Switch(bool),
+    List(Vec<Node>),
+    Table(Table),
+    /// Something TOML has and scenarios don't: its name for people.
+    Foreign(&'static str),
+}
+
+impl Value {
+    /// For messages: what was written, shortened.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Value::Text(text) => format!("`{}`", text.chars().take(40).collect::<String>().escape_debug()),
+            Value::Integer(number) => format!("`{number}`"),
+            Value::Number(number) => format!("`{number}`"),
+            Value::Switch(on) => format!("`{on}`"),
+            Value::List(_) => "a list".into(),
+            Value::Table(_) => "a table".into(),
+            Value::Foreign(what) => (*what).into(),
+        }
+    }
+}
+
+/// Keys and values in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    pub(super) entries: Vec<Entry>,
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    /// Where the key stands.
+    pub(super) origin: Origin,
+    pub(super) node: Node,
+}
+
+impl Table {
+    pub(super) fn find(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    pub(super) fn find_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.key == key)
+    }
+
+    /// Replaces the value of `key`, or adds it.
+    pub(super) fn put(&mut self, key: &str, node: Node) {
+        let origin = node.origin;
+        match self.find_mut(key) {
+            Some(entry) => (entry.node, entry.origin) = (node, origin),
+            None => self.entries.push(Entry { key: key.into(), origin, node }),
+        }
+    }
+}
+
+/// The names behind origins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    /// The file's name in messages.
+    pub(super) file: &'a str,
+    /// The overrides, as given.
+    pub(super) overrides: &'a [String],
+}
+
+impl Source<'_> {
+    pub(super) fn error(&self, origin: Origin, key: &str, problem: impl Into<String>) -> ScenarioError {
+        let place = match origin {
+            Origin::Line(line) => format!("{}:{line}", self.file),
+            Origin::Set(index) => {
+                let given = self.overrides.get(index).map_or("", String::as_str);
+                format!("--set {}", given.chars().take(80).collect::<String>().escape_debug())
+            }
+        };
+        let key: String = key.chars().take(120).collect();
+        ScenarioError::Invalid { place, key: key.escape_debug().to_string(), problem: one_line(problem.into()) }
+    }
+}
+
+fn one_line(text: String) -> String {
+    if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text }
+}
+
+/// Reads the file's text.
+pub(super) fn parse(source: &Source<'_>, text: &str) -> Result<Table, ScenarioError> {
+    if text.len() > LONGEST {
+        return Err(source.error(Origin::Line(1), "file", "longer than 1 MB; a scenario is a few hundred lines"));
+    }
+    let lines = Lines::new(text);
+    match DeTable::parse(text) {
+        Ok(table) => Ok(table_of(table.into_inner(), &|span| Origin::Line(lines.at(span.start)))),
+        Err(error) => {
+            let line = error.span().map_or(1, |span| lines.at(span.start));
+            Err(source.error(Origin::Line(line), "syntax", format!("not TOML: {}", error.message())))
+        }
+    }
+}
+
+/// Reads the value of override `index`: TOML where it is, `[a, b]` without quotes, and any other text as it stands.
+pub(super) fn parse_value(text: &str, index: usize) -> Node {
+    let origin = Origin::Set(index);
+    let text = text.trim();
+    let wrapped = format!("value = {text}");
+    if let Ok(table) = DeTable::parse(&wrapped) {
+        let mut entries = table_of(table.into_inner(), &|_| origin).entries;
+        if let (Some(entry), true) = (entries.pop(), entries.is_empty()) {
+            return entry.node;
+        }
+    }
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        // Nested lists are for TOML to read; here the brackets are gone after one level.
+        Some(inner) if !inner.contains(['[', ']']) => {
+            let items = inner.split(',').map(str::trim).filter(|item| !item.is_empty());
+            Node { value: Value::List(items.map(|item| parse_value(item, index)).collect()), origin }
+        }
+        _ => Node { value: Value::Text(text.into()), origin },
+    }
+}
+
+fn table_of(table: DeTable<'_>, place: &dyn Fn(Range<usize>) -> Origin) -> Table {
+    let mut entries: Vec<(usize, Entry)> = table
+        .into_iter()
+        .map(|(key, value)| {
+            let span = key.span();
+            let entry =
+                Entry { key: key.get_ref().to_string(), origin: place(span.clone()), node: node_of(value, place) };
+            (span.start, entry)
+        })
+        .collect();
+    entries.sort_by_key(|(start, _)| *start);
+    Table { entries: entries.into_iter().map(|(_, entry)| entry).collect() }
+}
+
+fn node_of(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Origin) -> Node {
+    let origin = place(value.span());
+    let value = match value.into_inner() {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Value::Integer(number),
+            Err(_) => Value::Foreign("a number that is too large"),
+        },
+        DeValue::Float(number) => match number.as_str().parse() {
+            Ok(number) => Value::Number(number),
+            Err(_) => Value::Foreign("a number that can't be read"),
+        },
+        DeValue::Boolean(on) => Value::Switch(on),
+        DeValue::Datetime(_) => Value::Foreign("a date"),
+        DeValue::Array(items) => Value::List(items.into_iter().map(|item| node_of(item, place)).collect()),
+        DeValue::Table(table) => Value::Table(table_of(table, place)),
+    };
+    Node { value, origin }
+}
+
+/// Finds the line of an offset.
+struct Lines {
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Lines { starts: std::iter::once(0).chain(breaks).collect() }
+    }
+
+    fn at(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset)
+    }
+}

@@ -1,0 +1,33 @@
+//! Why a scenario is refused: always one line that says where, which key, and what would be accepted.
+
+/// A scenario that can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file can't be read.
+    #[error("{file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Something in the file or in an override is not accepted.
+    #[error("{place}: {key}: {problem}")]
+    Invalid {
+        /// `file:line`, or `--set key=value` for an override.
+        place: String,
+        /// The key's path, such as `workload.clients`.
+        key: String,
+        /// What is wrong and what is accepted.
+        problem: String,
+    },
+    /// There is no built-in scenario of this id.
+    #[error("there is no scenario `{id}`; accepted: {accepted}, or the path of a file")]
+    UnknownId {
+        /// What was asked for.
+        id: String,
+        /// What there is.
+        accepted: String,
+    },
+}

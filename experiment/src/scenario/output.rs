@@ -1,0 +1,100 @@
+//! `[[plot]]` and `[[claim]]`: what the report draws, and what the paper claims.
+
+use super::reader::{Item, Reader};
+use super::{ClaimSpec, ScenarioError, Variant};
+use crate::claims::Expression;
+use crate::fields::{Kind, Table};
+use crate::results::Plot;
+
+const MOST: usize = 200;
+
+pub(super) fn plots(item: Option<Item<'_>>) -> Result<Vec<Plot>, ScenarioError> {
+    let keys = &["title", "table", "x", "y", "series", "only", "x_scale", "y_scale", "kind"];
+    item.map_or(Ok(Vec::new()), |item| item.tables(MOST, keys)?.iter().map(plot).collect())
+}
+
+fn plot(read: &Reader<'_>) -> Result<Plot, ScenarioError> {
+    let word = |key: &str, words: &[&str]| -> Result<String, ScenarioError> {
+        let index = read.find(key).map_or(Ok(0), |item| item.choice(words))?;
+        Ok(words[index].into())
+    };
+    let table_name = word("table", &["points", "windows"])?;
+    let table = if table_name == "windows" { Table::Windows } else { Table::Points };
+    let x = read.require("x", "a numeric field, or \"label\" for bars")?;
+    let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
+    let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;
+    Ok(Plot {
+        title: read.require("title", "a heading")?.text()?.into(),
+        x,
+        y: field(&read.require("y", "a numeric field")?, table, Some(Kind::Number))?,
+        series,
+        only: match read.find("only") {
+            None => Vec::new(),
+            Some(item) => item.list(MOST)?.iter().map(|item| filter(item, table)).collect::<Result<_, _>>()?,
+        },
+        x_scale: word("x_scale", &["linear", "log"])?,
+        y_scale: word("y_scale", &["linear", "log"])?,
+        kind: word("kind", &["line", "bars", "scatter"])?,
+        table: table_name,
+    })
+}
+
+/// A field of `table`, of one kind or of any.
+fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, ScenarioError> {
+    let text = item.text()?;
+    let fits = |found: Kind| kind.is_none_or(|wanted| wanted == found);
+    match table.kind(text) {
+        Some(found) if fits(found) => Ok(text.into()),
+        _ => Err(item.unexpected(format!("a field of {}; accepted: {}", table.name(), table.names(kind)))),
+    }
+}
+
+fn filter(item: &Item<'_>, table: Table) -> Result<String, ScenarioError> {
+    let text = item.text()?;
+    let known = text.split_once('=').is_some_and(|(field, _)| table.kind(field.trim()).is_some());
+    let expected = || format!("a filter `field=value` with a field of {}: {}", table.name(), table.names(None));
+    if known { Ok(text.into()) } else { Err(item.unexpected(expected())) }
+}
+
+pub(super) fn claims(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec<ClaimSpec>, ScenarioError> {
+    let keys = &["id", "text", "paper", "measure", "unit", "min", "max", "note"];
+    let Some(item) = item else { return Ok(Vec::new()) };
+    let mut claims: Vec<ClaimSpec> = Vec::new();
+    for read in item.tables(MOST, keys)? {
+        let id = read.require("id", "a short name")?;
+        if claims.iter().any(|known| Ok(known.id.as_str()) == id.text().map_err(drop)) {
+            return Err(id.error(format!("{} is in use; accepted: an id of its own", id.node.value.shown())));
+        }
+        claims.push(claim(&read, variants)?);
+    }
+    Ok(claims)
+}
+
+fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioError> {
+    let measure = read.require("measure", "an expression such as `goodput_rps{breakwater, demand_ratio=2}`")?;
+    let expression = Expression::parse(measure.text()?).map_err(|error| measure.error(error.to_string()))?;
+    let known: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
+    if let Some(label) = expression.labels().into_iter().find(|label| !known.contains(&label.as_str())) {
+        let problem = format!("no controller is labelled `{label}`; accepted: {}", known.join(", "));
+        return Err(measure.error(problem));
+    }
+    let bound = |key| read.find(key).map(|item| item.number()).transpose();
+    let (min, max) = (bound("min")?, bound("max")?);
+    match (min, max) {
+        (None, None) => return Err(read.error("min", "missing; expected `min`, `max` or both")),
+        (Some(min), Some(max)) if min > max => {
+            return Err(read.error("min", format!("{min} is above max = {max}; accepted: up to that")));
+        }
+        _ => {}
+    }
+    Ok(ClaimSpec {
+        id: read.require("id", "a short name")?.text()?.into(),
+        text: read.require("text", "the claim in words")?.text()?.into(),
+        paper: read.require("paper", "what the paper measured")?.text()?.into(),
+        measure: expression,
+        unit: read.text_or_empty("unit")?,
+        min,
+        max,
+        note: read.text_or_empty("note")?,
+    })
+}

@@ -1,0 +1,182 @@
+//! A whole scenario: the sections together, and the checks that need more than one of them.
+
+use super::document::{Origin, Source, Table, parse};
+use super::overrides::{QUICK, apply, apply_quick};
+use super::reader::{Item, Reader};
+use super::{Scenario, ScenarioError, Variant, controllers, output, workload};
+use leeward_control::params::Raw;
+use leeward_control::registry::{Environment, Registry};
+use leeward_control::units::{Nanos, Rate};
+use std::path::Path;
+
+/// The most runs of a scenario.
+const MOST_RUNS: usize = 10_000;
+/// The most requests of a run.
+const MOST_REQUESTS: f64 = 1e9;
+/// The most windows of all runs together.
+const MOST_WINDOWS: u64 = 5_000_000;
+/// The longest run with a shifting demand: recovery is measured in windows of 1 ms.
+const LONGEST_SHIFTING: Nanos = Nanos::from_secs(900);
+/// The time series' window of a shifting demand, unless it says otherwise (Breakwater §5.2).
+const SHIFT_WINDOW: Nanos = Nanos::from_millis(20);
+
+const KEYS: &[&str] = &[
+    "id",
+    "title",
+    "source",
+    "description",
+    "server",
+    "network",
+    "workload",
+    "run",
+    "quick",
+    "controller",
+    "plot",
+    "claim",
+];
+
+pub(super) fn scenario(
+    name: &str,
+    text: &str,
+    folder: &Path,
+    overrides: &[String],
+    quick: bool,
+    registry: &Registry,
+) -> Result<Scenario, ScenarioError> {
+    let source = Source { file: name, overrides };
+    let file = parse(&source, text)?;
+    let mut root = file.clone();
+    if quick {
+        apply_quick(&mut root);
+    }
+    apply(&mut root, &source)?;
+    let mut scenario = check(&root, &source, folder, registry)?;
+    scenario.quick = quick;
+    scenario.overrides = overrides.to_vec();
+    if !quick {
+        // A mistake in `[quick]` should not wait for the first quick run.
+        let mut root = file;
+        apply_quick(&mut root);
+        check(&root, &Source { file: name, overrides: &[] }, folder, registry)?;
+    }
+    Ok(scenario)
+}
+
+fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) -> Result<Scenario, ScenarioError> {
+    let root = Reader::new(source, root, "", Origin::Line(1), KEYS)?;
+    let run_item = root.require("run", "a section [run]")?;
+    let mut run = workload::run(&run_item)?;
+    if let Some(item) = root.find("quick") {
+        item.table(&QUICK.map_keys())?;
+    }
+    let workload_item = root.require("workload", "a section [workload]")?;
+    let workload = workload::workload(&workload_item, folder, run.duration)?;
+    if workload.demand.is_shifting() {
+        run.window = run.window.or(Some(SHIFT_WINDOW));
+    }
+    let controllers =
+        controllers::controllers(&root.require("controller", "at least one section [[controller]]")?, registry)?;
+    let variants: Vec<Variant> = controllers.iter().map(|(variant, _)| variant.clone()).collect();
+    let scenario = Scenario {
+        id: id(&root.require("id", "a short name such as \"bw-overall\"")?)?,
+        title: root.require("title", "one line for people")?.text()?.into(),
+        source: root.text_or_empty("source")?,
+        description: root.text_or_empty("description")?,
+        server: workload::server(root.find("server"))?,
+        network: workload::network(root.find("network"))?,
+        workload,
+        run,
+        quick: false,
+        plots: output::plots(root.find("plot"))?,
+        claims: output::claims(root.find("claim"), &variants)?,
+        controllers: variants,
+        overrides: Vec::new(),
+    };
+    check_size(&scenario, &run_item, &workload_item)?;
+    check_params(&scenario, &controllers, registry)?;
+    Ok(scenario)
+}
+
+/// The names of a list of pairs.
+trait MapKeys {
+    fn map_keys(&self) -> Vec<&'static str>;
+}
+
+impl MapKeys for [(&'static str, &'static str)] {
+    fn map_keys(&self) -> Vec<&'static str> {
+        self.iter().map(|(key, _)| *key).collect()
+    }
+}
+
+fn id(item: &Item<'_>) -> Result<String, ScenarioError> {
+    let text = item.text()?;
+    let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if text.is_empty() || text.len() > 60 || !text.chars().all(fine) {
+        return Err(item.unexpected("an id of 1 to 60 ASCII letters, digits, - and _"));
+    }
+    Ok(text.into())
+}
+
+fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Result<(), ScenarioError> {
+    let demands = scenario.workload.demand.levels();
+    let points = if scenario.workload.demand.is_shifting() { 1 } else { demands.len() };
+    let lists = [scenario.workload.services.len(), scenario.workload.clients.len(), points];
+    let runs = lists
+        .iter()
+        .fold(scenario.controllers.len() * scenario.run.seeds as usize, |runs, list| runs.saturating_mul(*list));
+    if runs > MOST_RUNS {
+        let problem = format!(
+            "asks for {runs} runs (variants x services x clients x demands x seeds); accepted: up to {MOST_RUNS}"
+        );
+        return Err(workload.error(problem));
+    }
+    if scenario.workload.demand.is_shifting() && scenario.run.duration > LONGEST_SHIFTING {
+        return Err(run.error(format!("a shifting demand lasts up to {LONGEST_SHIFTING} in all")));
+    }
+    let windows = scenario.run.window.map_or(0, |window| scenario.run.duration.0 / window.0);
+    if windows.saturating_mul(runs as u64) > MOST_WINDOWS {
+        return Err(run.error(format!(
+            "asks for {windows} windows in each of {runs} runs; accepted: up to {MOST_WINDOWS} in all"
+        )));
+    }
+    for service in &scenario.workload.services {
+        let capacity = scenario.server.capacity(service.service.mean());
+        let fastest = demands.iter().map(|demand| demand.rate(capacity).0).fold(0.0, f64::max);
+        let requests = Rate(fastest).events_in(scenario.run.duration);
+        if requests > MOST_REQUESTS {
+            let problem = format!(
+                "{fastest:.0} requests/s over {} is too much for one run; accepted: up to {MOST_REQUESTS:.0} requests",
+                scenario.run.duration
+            );
+            return Err(workload.error(problem));
+        }
+    }
+    Ok(())
+}
+
+/// Builds every controller once for each workload: parameters may be fine alone and impossible together.
+fn check_params(
+    scenario: &Scenario,
+    controllers: &[(Variant, Item<'_>)],
+    registry: &Registry,
+) -> Result<(), ScenarioError> {
+    for (variant, item) in controllers {
+        let algorithm = registry.find(&variant.controller).map_err(|error| item.error(error.to_string()))?;
+        for service in &scenario.workload.services {
+            let slo = scenario.slo(&service.service);
+            let environment = Environment::new(scenario.server.cores, scenario.network.rtt, slo);
+            for clients in &scenario.workload.clients {
+                let pairs = variant.params_for(&service.text, *clients);
+                let pairs: Vec<(&str, Raw)> = pairs.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+                let built = algorithm.params(&pairs).and_then(|params| {
+                    algorithm.server(&params, &environment)?;
+                    algorithm.client::<()>(&params, &environment).map(drop)
+                });
+                built.map_err(|error| {
+                    item.error(format!("`{}` with {} and {clients} clients: {error}", variant.label, service.text))
+                })?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
+
+use super::reader::{Item, Reader};
+use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload};
+use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares};
+use leeward_sim::service::Service;
+use std::path::Path;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+/// The longest run: an hour of simulated time.
+const LONGEST_RUN: Nanos = Nanos::from_secs(3600);
+/// The most entries of a list.
+const MOST_ENTRIES: usize = 1_000;
+/// The largest empirical distribution that is read.
+const LARGEST_FILE: u64 = 64 << 20;
+
+pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
+    let default = ServerModel::default();
+    let Some(item) = item else { return Ok(default) };
+    let table = item.table(&["cores", "batch", "costs", "order"])?;
+    let costs = match table.find("costs") {
+        None => default.costs,
+        Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
+    };
+    Ok(ServerModel {
+        cores: table.count_or("cores", 1..=128, default.cores)?,
+        batch: table.count_or("batch", 1..=65_536, default.batch)?,
+        costs,
+        order: match table.find("order").map(|item| item.choice(&["tasks-first", "packets-first"])).transpose()? {
+            None => default.order,
+            Some(0) => Order::TasksFirst,
+            Some(_) => Order::PacketsFirst,
+        },
+    })
+}
+
+fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
+    let default = Costs::default();
+    let cost = |key, default| table.duration_or(key, Nanos::ZERO..=SECOND, default);
+    Ok(Costs {
+        receive: cost("receive", default.receive)?,
+        spawn: cost("spawn", default.spawn)?,
+        send: cost("send", default.send)?,
+        reject: cost("reject", default.reject)?,
+        steal: cost("steal", default.steal)?,
+    })
+}
+
+pub(super) fn network(item: Option<Item<'_>>) -> Result<NetworkModel, ScenarioError> {
+    let default = NetworkModel::default();
+    let Some(item) = item else { return Ok(default) };
+    let table = item.table(&["rtt", "jitter"])?;
+    Ok(NetworkModel {
+        rtt: table.duration_or("rtt", Nanos::ZERO..=SECOND, default.rtt)?,
+        jitter: table.duration_or("jitter", Nanos::ZERO..=SECOND, default.jitter)?,
+    })
+}
+
+pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
+    let table = item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo"])?;
+    let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
+    let services: Vec<ServiceSpec> =
+        services.list(MOST_ENTRIES)?.iter().map(|item| service(item, folder)).collect::<Result<_, _>>()?;
+    let clients = table.require("clients", "a number of clients, or a list")?;
+    let clients = clients.list(MOST_ENTRIES)?.iter().map(|item| item.count(1..=1_000_000)).collect::<Result<_, _>>()?;
+    let arrivals = match table.find("arrivals").map(|item| item.choice(&["poisson", "constant"])).transpose()? {
+        Some(1) => Arrivals::Constant,
+        _ => Arrivals::Poisson,
+    };
+    Ok(Workload {
+        services,
+        clients,
+        arrivals,
+        shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
+        demand: demand_plan(&table, duration)?,
+        slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+    })
+}
+
+fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
+    let text = item.text()?;
+    let service = match text.strip_prefix("file:") {
+        None => Service::parse(text).map_err(|error| item.error(format!("{error}, or `file:times.txt`")))?,
+        Some(path) => {
+            let path = folder.join(path);
+            let error = |problem: String| item.error(format!("{}: {problem}", path.display()));
+            let size = std::fs::metadata(&path).map_err(|problem| error(problem.to_string()))?.len();
+            if size > LARGEST_FILE {
+                return Err(error("larger than 64 MB".into()));
+            }
+            let samples = std::fs::read_to_string(&path).map_err(|problem| error(problem.to_string()))?;
+            let service = Service::from_samples(&samples).map_err(|problem| error(problem.to_string()))?;
+            if service.mean() == Nanos::ZERO {
+                return Err(error("its mean is zero".into()));
+            }
+            service
+        }
+    };
+    Ok(ServiceSpec { text: text.into(), service })
+}
+
+fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {
+    const EXPECTED: &str = "\"equal\" or \"zipf:0.9\" (an exponent from 0 to 5)";
+    let text = item.text()?;
+    if text == "equal" {
+        return Ok(Shares::Equal);
+    }
+    let exponent = text.strip_prefix("zipf:").and_then(|rest| parse_number(rest).ok());
+    exponent.filter(|s| *s <= 5.0).map(Shares::Zipf).ok_or_else(|| item.unexpected(EXPECTED))
+}
+
+fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, ScenarioError> {
+    match (table.find("demand"), table.find("shift")) {
+        (Some(item), None) => {
+            let points = item.list(MOST_ENTRIES)?.iter().map(demand).collect::<Result<_, _>>()?;
+            Ok(DemandPlan::Steady(points))
+        }
+        (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
+        (Some(_), Some(item)) => Err(item.error("stands beside `demand`; accepted: one of the two")),
+        (None, None) => {
+            Err(table.error("demand", "missing; expected demands such as [\"1x\", \"400k\"], or [[shift]]"))
+        }
+    }
+}
+
+fn shifts(item: &Item<'_>, duration: Nanos) -> Result<Vec<(Nanos, Demand)>, ScenarioError> {
+    let mut all: Vec<(Nanos, Demand)> = Vec::new();
+    for table in item.tables(MOST_ENTRIES, &["at", "demand"])? {
+        let at_item = table.require("at", "a time such as \"2s\"")?;
+        let at = at_item.duration(Nanos::ZERO..=LONGEST_RUN)?;
+        match all.last() {
+            None if at != Nanos::ZERO => return Err(at_item.error("the first shift must be at \"0s\"")),
+            Some((last, _)) if at <= *last => {
+                return Err(at_item.error(format!("{at} is not after the shift before it, at {last}")));
+            }
+            _ if at >= duration => {
+                return Err(at_item.error(format!("{at} is not before the run's end, run.duration = {duration}")));
+            }
+            _ => {}
+        }
+        all.push((at, demand(&table.require("demand", "a demand such as \"400k\" or \"1.4x\"")?)?));
+    }
+    Ok(all)
+}
+
+/// A demand: `"1.4x"` of capacity, `"400k"` per second, or a bare number of requests per second.
+fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
+    const EXPECTED: &str = "a demand above zero: multiples of capacity up to 1000 such as \"1.4x\", or requests per second such as \"400k\"";
+    let read = match &item.node.value {
+        super::document::Value::Text(text) => {
+            parse_ratio(text).map(Demand::OfCapacity).or_else(|_| parse_scaled(text).map(Demand::Absolute)).ok()
+        }
+        super::document::Value::Integer(rate) => Some(Demand::Absolute(*rate as f64)),
+        super::document::Value::Number(rate) => Some(Demand::Absolute(*rate)),
+        _ => None,
+    };
+    let possible = |demand: &Demand| match *demand {
+        Demand::Absolute(rate) => rate > 0.0 && rate <= 1e9,
+        Demand::OfCapacity(ratio) => ratio > 0.0 && ratio <= 1e3,
+    };
+    read.filter(possible).ok_or_else(|| item.unexpected(EXPECTED))
+}
+
+pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
+    let table = item.table(&["warmup", "duration", "window", "seeds"])?;
+    let duration_item = table.require("duration", "the simulated time in all, such as \"4s\"")?;
+    let duration = duration_item.duration(Nanos(1_000)..=LONGEST_RUN)?;
+    let warmup = table.duration_or("warmup", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?;
+    if warmup >= duration {
+        let problem =
+            format!("{duration} leaves nothing to measure after run.warmup = {warmup}; accepted: more than that");
+        return Err(duration_item.error(problem));
+    }
+    let window = match table.find("window") {
+        None => None,
+        Some(item) => {
+            let window = item.duration(Nanos(1_000)..=LONGEST_RUN)?;
+            if duration.0 / window.0 > 100_000 {
+                let problem = format!("{window} makes {} windows; accepted: up to 100000", duration.0 / window.0);
+                return Err(item.error(problem));
+            }
+            Some(window)
+        }
+    };
+    Ok(Run { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)? })
+}

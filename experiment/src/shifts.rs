@@ -1,0 +1,82 @@
+//! What a shift of demand did to a controller: how long goodput took to come back, and how bad it was meanwhile.
+
+use crate::claims::median;
+use crate::measure::round;
+use crate::plan::PlannedRun;
+use crate::results::Shift;
+use leeward_sim::SimReport;
+use leeward_sim::report::FineWindow;
+
+/// Fine windows in the 20 ms over which the paper looks at goodput (Breakwater §5.2).
+const SPAN: usize = 20;
+/// Goodput at this part of the settled one counts as recovered.
+const RECOVERED: f64 = 0.95;
+
+/// One row per change of demand.
+pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
+    let segments = &run.config.workload.demand;
+    let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);
+    let changes = segments.windows(2).zip(ends);
+    changes
+        .map(|(pair, end)| {
+            let at = pair[1].from;
+            let within = |start: u64| start >= at.0 && start < end.0;
+            let fine: Vec<FineWindow> = report.fine.iter().filter(|window| within(window.start.0)).copied().collect();
+            let goodput = Goodput::new(&fine);
+            let recovery = goodput.recovery();
+            let coarse = report.windows.iter().filter(|window| within(window.start.0));
+            let peak = |peak: f64, value: f64| peak.max(value);
+            Shift {
+                controller: run.variant.controller.clone(),
+                label: run.variant.label.clone(),
+                seed: run.config.seed,
+                at_s: at.as_secs_f64(),
+                from_rps: round(pair[0].rate.0, 1),
+                to_rps: round(pair[1].rate.0, 1),
+                settled_goodput_rps: round(goodput.settled * 1e3, 1),
+                recovery_ms: recovery.unwrap_or(fine.len()) as f64,
+                recovered: recovery.is_some(),
+                goodput_dip_ratio: round(goodput.dip(), 6),
+                p99_peak_us: round(coarse.clone().map(|w| w.latency.p99.as_micros_f64()).fold(0.0, peak), 3),
+                reject_delay_peak_us: round(coarse.map(|w| w.reject_delay.mean_ns / 1e3).fold(0.0, peak), 3),
+            }
+        })
+        .collect()
+}
+
+/// Goodput after a shift, in requests per millisecond.
+struct Goodput {
+    good: Vec<f64>,
+    settled: f64,
+}
+
+impl Goodput {
+    fn new(fine: &[FineWindow]) -> Self {
+        let good: Vec<f64> = fine.iter().map(|window| window.good as f64).collect();
+        let mut second_half = spans(&good[good.len() / 2..]);
+        let settled = median(&mut second_half);
+        Goodput { good, settled }
+    }
+
+    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %. Later dips show in
+    /// [`Goodput::dip`]: to wait until none follows would measure noise.
+    fn recovery(&self) -> Option<usize> {
+        let sliding: Vec<f64> = self.good.windows(SPAN).map(mean).collect();
+        let enough = |value: &f64| *value >= RECOVERED * self.settled;
+        sliding.iter().position(enough)
+    }
+
+    fn dip(&self) -> f64 {
+        let lowest = spans(&self.good).into_iter().fold(f64::INFINITY, f64::min);
+        if self.settled > 0.0 && lowest.is_finite() { lowest / self.settled } else { 0.0 }
+    }
+}
+
+/// Means of 20 ms after 20 ms; a rest is left out.
+fn spans(good: &[f64]) -> Vec<f64> {
+    good.chunks_exact(SPAN).map(mean).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}

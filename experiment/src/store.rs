@@ -1,0 +1,214 @@
+//! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
+//! that a reader never sees half a file.
+
+use crate::results::{Claim, Point, Results, Shift, Window};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+const WHOLE: &str = "result.json";
+const LINES: &str = "results.jsonl";
+
+/// The schema that this version writes, and the newest it reads.
+pub const SCHEMA: u32 = 1;
+
+/// A results folder that can't be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There are no results there.
+    #[error("{0}: no results there (expected a folder with `result.json`, as `leeward run --out` writes it)")]
+    Missing(PathBuf),
+    /// The file or folder can't be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no results file.
+    #[error("{path}: not a results file: {problem}")]
+    Corrupt {
+        /// Which.
+        path: PathBuf,
+        /// Where it stops making sense.
+        problem: String,
+    },
+    /// The file comes from a newer version.
+    #[error("{path}: schema {found} is newer than this version reads (up to {known}): use a newer version")]
+    Newer {
+        /// Which.
+        path: PathBuf,
+        /// Its schema.
+        found: u64,
+        /// Ours.
+        known: u32,
+    },
+}
+
+/// One line of `results.jsonl`.
+#[derive(Serialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+enum Record<'a> {
+    Experiment {
+        schema: u32,
+        scenario: &'a str,
+        title: &'a str,
+        source: &'a str,
+        plant: &'a str,
+        seed: u64,
+        quick: bool,
+        overrides: &'a [String],
+    },
+    Point(&'a Point),
+    Window(&'a Window),
+    Shift(&'a Shift),
+    Claim(&'a Claim),
+}
+
+/// Writes `results` into `folder`, which is created if need be; earlier results there are replaced.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
+    std::fs::create_dir_all(folder).map_err(|source| StoreError::Io { path: folder.into(), source })?;
+    replace(folder, LINES, |file| write_lines(file, results))?;
+    // Last, because this is the one that is read back.
+    replace(folder, WHOLE, |file| {
+        serde_json::to_writer_pretty(&mut *file, results)?;
+        file.write_all(b"\n")
+    })
+}
+
+/// Writes the records of `results.jsonl`: the experiment, then all points, windows, shifts and claims.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()> {
+    let head = Record::Experiment {
+        schema: results.schema,
+        scenario: &results.scenario,
+        title: &results.title,
+        source: &results.source,
+        plant: &results.plant,
+        seed: results.seed,
+        quick: results.quick,
+        overrides: &results.overrides,
+    };
+    let records = std::iter::once(head)
+        .chain(results.points.iter().map(Record::Point))
+        .chain(results.windows.iter().map(Record::Window))
+        .chain(results.shifts.iter().map(Record::Shift))
+        .chain(results.claims.iter().map(Record::Claim));
+    for record in records {
+        serde_json::to_writer(&mut *out, &record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Writes a file under another name, then renames it.
+fn replace(
+    folder: &Path,
+    name: &str,
+    content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), StoreError> {
+    let path = folder.join(name);
+    let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
+    let written = File::create(&partial).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        content(&mut file)?;
+        file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+        std::fs::rename(&partial, &path)
+    });
+    written.map_err(|source| {
+        let _ = std::fs::remove_file(&partial); // best effort: the first error is the one to tell
+        StoreError::Io { path, source }
+    })
+}
+
+/// Reads the results in `folder` (or the `result.json` itself).
+///
+/// # Errors
+/// [`StoreError`]: nothing there, a file that can't be read, that is no results file, or that is from a newer version.
+pub fn read(folder: &Path) -> Result<Results, StoreError> {
+    let path = if folder.is_dir() { folder.join(WHOLE) } else { folder.to_path_buf() };
+    let text = std::fs::read_to_string(&path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => StoreError::Missing(folder.into()),
+        ErrorKind::InvalidData => StoreError::Corrupt { path: path.clone(), problem: "not UTF-8 text".into() },
+        _ => StoreError::Io { path: path.clone(), source },
+    })?;
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt { path: path.clone(), problem: error.to_string() };
+    // The schema first: a newer file may not have the fields that this version expects.
+    let Schema { schema } = serde_json::from_str(&text).map_err(corrupt)?;
+    if schema > SCHEMA.into() {
+        return Err(StoreError::Newer { path, found: schema, known: SCHEMA });
+    }
+    serde_json::from_str(&text).map_err(corrupt)
+}
+
+#[derive(Deserialize)]
+struct Schema {
+    schema: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("leeward-store-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        folder
+    }
+
+    fn sample() -> Results {
+        Results {
+            schema: SCHEMA,
+            scenario: "sample".into(),
+            points: vec![Point { label: "a".into(), goodput_rps: 0.1, ..Point::default() }],
+            windows: vec![Window { credit_pool: Some(3.0), ..Window::default() }],
+            shifts: vec![Shift::default()],
+            ..Results::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = folder("round-trip");
+        write(&folder, &sample()).unwrap();
+        write(&folder, &sample()).unwrap();
+        assert_eq!(read(&folder).unwrap(), sample());
+        assert_eq!(read(&folder.join(WHOLE)).unwrap(), sample());
+        let lines = std::fs::read_to_string(folder.join(LINES)).unwrap();
+        let records: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let kinds: Vec<&str> = records.iter().map(|record| record["record"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["experiment", "point", "window", "shift"]);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "no partial file stays");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_said() {
+        let folder = folder("errors");
+        let check = |part: &str| {
+            let message = read(&folder).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        };
+        check("no results there");
+        std::fs::create_dir_all(&folder).unwrap();
+        check("no results there");
+        let fill = |bytes: &[u8]| std::fs::write(folder.join(WHOLE), bytes).unwrap();
+        fill(b"{\"schema\": 1, \"scen");
+        check("not a results file: EOF");
+        fill(b"\xff\xfe");
+        check("not UTF-8");
+        fill(b"{}");
+        check("missing field `schema`");
+        fill(b"{\"schema\": 99, \"unheard\": true}");
+        check("schema 99 is newer");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

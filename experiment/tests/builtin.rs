@@ -1,0 +1,47 @@
+//! Every scenario file comes with the crate, is named as its id, and reads, quick and in full.
+
+use leeward_experiment::{Scenario, ScenarioError, builtin_scenarios};
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments")
+}
+
+#[test]
+fn every_file_is_listed_and_reads() {
+    let mut files: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(Into::into))
+        .collect();
+    files.sort();
+    let mut listed: Vec<String> = builtin_scenarios().iter().map(|builtin| builtin.id.into()).collect();
+    listed.sort();
+    assert_eq!(files, listed);
+    for id in files {
+        for quick in [false, true] {
+            let scenario = Scenario::builtin(&id, &[], quick).unwrap();
+            let loaded = Scenario::load(&folder().join(format!("{id}.toml")), &[], quick).unwrap();
+            assert_eq!(scenario, loaded);
+            assert_eq!(scenario.id, id);
+            assert!(!scenario.plots.is_empty() && !scenario.claims.is_empty(), "{id}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_id_names_those_there_are() {
+    let error = Scenario::builtin("bw-overal", &[], false).unwrap_err();
+    assert!(matches!(error, ScenarioError::UnknownId { .. }));
+    assert!(error.to_string().contains("bw-overall"), "{error}");
+}
+
+/// The machine is the same for every controller of every scenario: none may bend its costs.
+#[test]
+fn no_scenario_changes_the_machine() {
+    for builtin in builtin_scenarios() {
+        let scenario = Scenario::builtin(builtin.id, &[], false).unwrap();
+        assert_eq!(scenario.server, leeward_sim::config::ServerModel::default(), "{}", builtin.id);
+        assert_eq!(scenario.network, leeward_sim::config::NetworkModel::default(), "{}", builtin.id);
+    }
+}

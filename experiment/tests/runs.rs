@@ -1,0 +1,152 @@
+//! What a run produces doesn't depend on the number of threads, and stops when it is told to.
+
+use leeward_control::registry::Registry;
+use leeward_experiment::results::Results;
+use leeward_experiment::run::{Options, Progress, RunError, run};
+use leeward_experiment::{Scenario, tune};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const SMALL: &str = r#"
+id = "small"
+title = "Small"
+[workload]
+service = ["exp:10us", "const:20us"]
+clients = [5, 50]
+demand = ["0.5x", "2x"]
+[run]
+warmup = "5ms"
+duration = "15ms"
+window = "5ms"
+seeds = 2
+[[controller]]
+name = "none"
+[[controller]]
+name = "breakwater"
+[[controller]]
+name = "dagor"
+[[claim]]
+id = "more"
+text = "more than nothing"
+paper = "yes"
+measure = "goodput_rps{breakwater, demand_ratio=2} / goodput_rps{none, demand_ratio=0.5}"
+min = 0.1
+[[claim]]
+id = "elsewhere"
+text = "not in this run"
+paper = "yes"
+measure = "goodput_rps{breakwater, demand_ratio=7}"
+min = 0.1
+"#;
+
+const SHIFTING: &str = r#"
+id = "shifting"
+title = "Shifting"
+[workload]
+service = "exp:10us"
+clients = 50
+[[workload.shift]]
+at = "0s"
+demand = "0.5x"
+[[workload.shift]]
+at = "200ms"
+demand = "1.4x"
+[[workload.shift]]
+at = "400ms"
+demand = "0.5x"
+[run]
+warmup = "100ms"
+duration = "600ms"
+seeds = 1
+[[controller]]
+name = "none"
+[[controller]]
+name = "breakwater"
+"#;
+
+fn read(text: &str) -> Scenario {
+    Scenario::parse("test.toml", text, Path::new(""), &[], false, &Registry::builtin()).unwrap()
+}
+
+fn run_with(scenario: &Scenario, threads: usize, seed: u64) -> Results {
+    let options = Options { threads: Some(threads), seed, ..Options::default() };
+    run(scenario, &Registry::builtin(), &options, &|_: Progress| {}, &AtomicBool::new(false)).unwrap()
+}
+
+#[test]
+fn bytes_do_not_depend_on_threads() {
+    let scenario = read(SMALL);
+    let (one, four) = (run_with(&scenario, 1, 7), run_with(&scenario, 4, 7));
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&four).unwrap());
+    assert_eq!(one.points.len(), 3 * 2 * 2 * 2 * 2);
+    assert_eq!(one.windows.len(), one.points.len() * 3);
+    assert_ne!(run_with(&scenario, 2, 8).points, one.points, "another seed, other arrivals");
+}
+
+#[test]
+fn controllers_share_seeds_and_points_hold_together() {
+    let results = run_with(&read(SMALL), 2, 7);
+    for point in &results.points {
+        assert!([7, 8].contains(&point.seed));
+        assert!(point.goodput_rps <= point.throughput_rps);
+        assert!((point.demand_ratio - point.demand_rps / point.capacity_rps).abs() < 1e-5);
+        let twin = results.points.iter().find(|other| {
+            other.label == "none"
+                && (&other.service, other.clients, other.seed) == (&point.service, point.clients, point.seed)
+                && other.demand_ratio == point.demand_ratio
+        });
+        assert_eq!(twin.unwrap().offered, point.offered, "the same arrivals for every controller");
+    }
+    let verdicts: Vec<String> = results.claims.iter().map(|claim| format!("{:?}", claim.verdict)).collect();
+    assert_eq!(verdicts, ["Reproduced", "NotApplicable"]);
+}
+
+#[test]
+fn shifts_are_measured() {
+    let results = run_with(&read(SHIFTING), 2, 1);
+    assert_eq!(results.shifts.len(), 4);
+    let rise = |label: &str| results.shifts.iter().find(|shift| shift.label == label && shift.at_s == 0.2).unwrap();
+    assert!(rise("breakwater").recovered && rise("breakwater").recovery_ms < 100.0, "{:?}", rise("breakwater"));
+    assert!(rise("breakwater").settled_goodput_rps > 600e3);
+    assert!(rise("none").settled_goodput_rps < 100e3, "without control nothing is in time");
+    assert!(!results.windows.is_empty(), "a shifting demand has a time series of its own accord");
+}
+
+#[test]
+fn a_run_stops_when_told_to() {
+    let (scenario, cancel, seen) = (read(SMALL), AtomicBool::new(false), AtomicUsize::new(0));
+    let progress = |progress: Progress| {
+        assert_eq!(progress.total, 48);
+        seen.fetch_add(1, Ordering::Relaxed);
+        cancel.store(true, Ordering::Relaxed);
+    };
+    let options = Options { threads: Some(1), ..Options::default() };
+    let outcome = run(&scenario, &Registry::builtin(), &options, &progress, &cancel);
+    assert!(matches!(outcome, Err(RunError::Cancelled)));
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn only_known_plants() {
+    let options = Options { plant: "moon".into(), ..Options::default() };
+    let outcome = run(&read(SMALL), &Registry::builtin(), &options, &|_| {}, &AtomicBool::new(false));
+    assert_eq!(outcome.unwrap_err().to_string(), "unknown plant `moon`; accepted: sim");
+}
+
+#[test]
+fn tuning_is_deterministic_and_reads_back() {
+    let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50");
+    let scenario = read(&text);
+    let search = |threads| {
+        let options = Options { threads: Some(threads), ..Options::default() };
+        tune::tune(&scenario, &Registry::builtin(), "breakwater", &options, &|_| {}, &AtomicBool::new(false)).unwrap()
+    };
+    let tuning = search(1);
+    assert_eq!(tuning, search(3));
+    let found = &tuning.workloads[0];
+    let best = &found.candidates[found.best];
+    assert!(found.candidates.iter().all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
+    // What it prints is what a scenario accepts.
+    let with = text.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n\n{}", tuning.to_toml()));
+    assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
+}
