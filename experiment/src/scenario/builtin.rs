@@ -30,6 +30,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-breakdown",
         "bw-aggressiveness",
         "bw-sensitivity",
+        "bw-today",
     ]
 }
 
