@@ -17,8 +17,8 @@ pub(crate) struct ArrivalStream {
 enum Process {
     /// All clients' Poisson processes are one Poisson process whose points choose their client.
     Poisson { at: f64, clients: Draw },
-    /// Every client counts its own period. `left` of each is in units of its period, so that a new rate rescales it.
-    Constant { heap: Heap<u32>, shares: Vec<f64>, drawn: u64 },
+    /// Every client counts its own period.
+    Constant(Metronomes),
 }
 
 impl ArrivalStream {
@@ -34,13 +34,8 @@ impl ArrivalStream {
                 },
             },
             Arrivals::Constant => {
-                let mut heap = Heap::new();
-                let rate = workload.demand[0].rate.0;
-                for (client, share) in shares.iter().enumerate() {
-                    let phase = rng.unit();
-                    heap.push((after(0.0, phase, rate * share), client as u64), client as u32);
-                }
-                Process::Constant { heap, shares, drawn: u64::from(workload.clients) }
+                let phases = shares.iter().map(|_| rng.unit()).collect();
+                Process::Constant(Metronomes::new(shares, phases, workload.demand[0].rate.0))
             }
         };
         ArrivalStream { rng, segments: workload.demand.clone(), segment: 0, process }
@@ -62,13 +57,9 @@ impl ArrivalStream {
                     // Memoryless: what is left of a gap at a change of rate is as good as a new gap.
                     *at = end;
                 }
-                Process::Constant { heap, shares, drawn } => {
-                    let next = heap.head().map_or(u64::MAX, |key| key.0);
-                    if (next as f64) < end && next != u64::MAX {
-                        let client = heap.pop()?;
-                        *drawn += 1;
-                        heap.push((after(next as f64, 1.0, rate * shares[client as usize]), *drawn), client);
-                        return Some((Time(next), client));
+                Process::Constant(metronomes) => {
+                    if let Some((at, client)) = metronomes.next(end) {
+                        return Some((Time(at), client));
                     }
                 }
             }
@@ -78,29 +69,75 @@ impl ArrivalStream {
 
     /// Enters the next segment.
     fn advance(&mut self) -> Option<()> {
-        let old = self.segments[self.segment].rate.0;
-        let next = *self.segments.get(self.segment + 1)?;
+        let next = self.segments.get(self.segment + 1)?;
         self.segment += 1;
-        if let Process::Constant { heap, shares, drawn } = &mut self.process {
-            let from = next.from.0 as f64;
-            let mut rescaled = Heap::new();
-            while let Some((at, _)) = heap.head() {
-                let client = heap.pop()?;
-                let share = shares[client as usize];
-                // The part of the period that was still to come takes as long as the new rate says.
-                let left = if old > 0.0 && at != u64::MAX { (at as f64 - from) * 1e-9 * old * share } else { 0.0 };
-                *drawn += 1;
-                rescaled.push((after(from, left, next.rate.0 * share), *drawn), client);
-            }
-            *heap = rescaled;
+        if let Process::Constant(metronomes) = &mut self.process {
+            metronomes.change_rate(next.from.0 as f64, next.rate.0);
         }
         Some(())
     }
 }
 
-/// `periods` of `1 / rate` seconds after `from` (ns); never for a rate of zero.
-fn after(from: f64, periods: f64, rate: f64) -> u64 {
-    if rate > 0.0 { (from + periods / rate * 1e9) as u64 } else { u64::MAX }
+/// One per client, each with a period of its own. Times are kept with their fraction of a nanosecond, so that short
+/// periods neither drift nor stand still.
+struct Metronomes {
+    /// Of all clients, per second.
+    rate: f64,
+    shares: Vec<f64>,
+    /// When each client is due, in ns; infinite while the rate is zero.
+    due: Vec<f64>,
+    /// What each client still had to wait when the rate last changed, in units of its period: a pause keeps the phases.
+    left: Vec<f64>,
+    heap: Heap<u32>,
+    drawn: u64,
+}
+
+impl Metronomes {
+    fn new(shares: Vec<f64>, phases: Vec<f64>, rate: f64) -> Self {
+        let due = vec![f64::INFINITY; shares.len()];
+        let mut metronomes = Metronomes { rate: 0.0, shares, due, left: phases, heap: Heap::new(), drawn: 0 };
+        metronomes.change_rate(0.0, rate);
+        metronomes
+    }
+
+    /// The next that is due before `end` (ns), and its client.
+    fn next(&mut self, end: f64) -> Option<(u64, u32)> {
+        let (at, _) = self.heap.head().filter(|(at, _)| (*at as f64) < end)?;
+        let client = self.heap.pop()?;
+        self.due[client as usize] += self.period(client as usize);
+        self.push(client);
+        Some((at, client))
+    }
+
+    /// From `from` (ns) on, all clients together issue `rate`. What is left of a period takes as long as the new rate
+    /// says.
+    fn change_rate(&mut self, from: f64, rate: f64) {
+        if self.rate > 0.0 {
+            for client in 0..self.due.len() {
+                self.left[client] = (self.due[client] - from) / self.period(client);
+            }
+        }
+        self.rate = rate;
+        self.heap = Heap::new();
+        for client in 0..self.due.len() {
+            let wait = if rate > 0.0 { self.left[client] * self.period(client) } else { f64::INFINITY };
+            self.due[client] = from + wait;
+            self.push(client as u32);
+        }
+    }
+
+    /// Of this client, in ns.
+    fn period(&self, client: usize) -> f64 {
+        1e9 / (self.rate * self.shares[client])
+    }
+
+    fn push(&mut self, client: u32) {
+        let at = self.due[client as usize] as u64;
+        if at != u64::MAX {
+            self.drawn += 1;
+            self.heap.push((at, self.drawn), client);
+        }
+    }
 }
 
 fn shares(workload: &Workload) -> Vec<f64> {
@@ -194,6 +231,42 @@ mod tests {
             for (counted, expected) in [(seconds[0], 1e5), (seconds[2], 3e5)] {
                 assert!((counted as f64 / expected - 1.0).abs() < tolerance, "{arrivals:?}: {counted} of {expected}");
             }
+        }
+    }
+
+    #[test]
+    fn a_pause_keeps_the_phases() {
+        // Before the first request, and in the middle of a run.
+        for pause_from in [0, 1] {
+            let mut paused = workload(Arrivals::Constant, Shares::Equal);
+            paused.demand.drain(..1 - pause_from);
+            paused.demand[0].from = Nanos::ZERO;
+            let resumes = paused.demand.last().unwrap().from;
+            let mut stream = ArrivalStream::new(&paused, 7);
+            let after: Vec<u64> = std::iter::from_fn(|| stream.next())
+                .map(|(at, _)| at.0)
+                .skip_while(|at| *at < resumes.0)
+                .take(100)
+                .collect();
+            let distinct: std::collections::BTreeSet<u64> = after.iter().copied().collect();
+            assert!(distinct.len() > 90, "100 clients come at {} moments", distinct.len());
+            // 100 clients at 3,000/s each: all within one period of a third of a millisecond.
+            assert!(after.iter().all(|at| at - resumes.0 <= 333_334), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn periods_of_a_nanosecond_and_less_neither_drift_nor_stop() {
+        for (rate, expected) in [(600_000_001.0, 600_000.0), (5e9, 5e6)] {
+            let alone = Workload {
+                clients: 1,
+                demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
+                ..workload(Arrivals::Constant, Shares::Equal)
+            };
+            let mut stream = ArrivalStream::new(&alone, 7);
+            let in_a_millisecond = std::iter::from_fn(|| stream.next()).take_while(|(at, _)| at.0 < 1_000_000);
+            let counted = in_a_millisecond.take(10_000_000).count() as f64;
+            assert!((counted - expected).abs() <= 2.0, "{counted} of {expected}");
         }
     }
 

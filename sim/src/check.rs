@@ -1,6 +1,7 @@
 //! Refuses what can't be simulated, before anything runs.
 
 use crate::config::{Shares, SimConfig};
+use crate::service::Service;
 use leeward_control::units::Nanos;
 
 /// The first thing about `config` that is impossible, in words.
@@ -16,11 +17,12 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     let rules = [
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
-        (config.server.batch >= 1, "a core must take at least one packet at a time"),
+        (config.server.batch >= 1 && config.server.batch <= 65_536, "a core must take 1 to 65,536 packets at a time"),
         (!workload.demand.is_empty(), "there is no demand"),
         (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
         (in_order, "the demand's segments must be in order of time"),
         (rates_are_possible, "a demand must be 0 to 10^12 requests per second"),
+        (service_is_possible(&workload.service), "a service needs at least one sample, and a sigma within 0 to 5"),
         (exponent_is_possible, "a Zipf exponent must be 0 to 10"),
         (config.warmup < config.duration, "the run must last longer than its warm-up"),
         (config.duration <= hour, "a run lasts an hour at most"),
@@ -31,6 +33,14 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err((*rule).into()),
         None => Ok(()),
+    }
+}
+
+fn service_is_possible(service: &Service) -> bool {
+    match service {
+        Service::Empirical(samples) => !samples.is_empty(),
+        Service::Lognormal { sigma, .. } => (0.0..=5.0).contains(sigma),
+        Service::Exponential(_) | Service::Constant(_) | Service::Bimodal(_) => true,
     }
 }
 

@@ -26,7 +26,8 @@ pub(crate) struct Rng(Xoshiro256PlusPlus);
 impl Rng {
     /// The stream of `seed` for `purpose`.
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
-        // An odd multiplier keeps distinct (seed, purpose) pairs distinct; seeding mixes the bits (SplitMix64).
+        // The multiplier spreads seeds so far apart that two of them, written as the small numbers that people choose,
+        // never differ by a purpose only; seeding mixes the bits (SplitMix64).
         Rng(Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose as u64))
     }
 

@@ -54,6 +54,10 @@ pub(crate) enum Activity {
     Settling,
 }
 
+/// No more than this are sent in one step, however large a batch is: which share a message is found by comparing all
+/// with all.
+const SENT_AT_ONCE: usize = 256;
+
 /// One core.
 pub(crate) struct Core {
     pub(crate) activity: Activity,
@@ -165,7 +169,7 @@ impl Server {
             }
             self.cores[core].batch_left = 0;
         }
-        let outgoing = self.cores[core].outgoing.len().min(self.batch as usize);
+        let outgoing = self.cores[core].outgoing.len().min(self.batch as usize).min(SENT_AT_ONCE);
         if outgoing > 0 {
             let messages = self.coalesced(core, outgoing);
             return (Activity::Sending(outgoing, messages), start + costs.send * messages);

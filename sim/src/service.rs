@@ -20,7 +20,7 @@ pub enum Service {
         /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// One of these, evenly.
+    /// One of these, evenly. At least one: [`crate::simulate`] refuses an empty list.
     Empirical(Arc<[Nanos]>),
 }
 
@@ -78,14 +78,14 @@ impl Service {
         Ok(Service::Empirical(samples.into()))
     }
 
-    /// The mean.
+    /// The mean; zero for an empty list of samples.
     pub fn mean(&self) -> Nanos {
         match self {
             Service::Exponential(mean) | Service::Constant(mean) | Service::Bimodal(mean) => *mean,
             Service::Lognormal { mean, .. } => *mean,
             Service::Empirical(samples) => {
                 let sum: u128 = samples.iter().map(|sample| u128::from(sample.0)).sum();
-                Nanos((sum / samples.len() as u128) as u64)
+                Nanos(sum.checked_div(samples.len() as u128).unwrap_or(0) as u64)
             }
         }
     }

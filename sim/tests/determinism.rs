@@ -42,6 +42,26 @@ fn the_run_of_a_seed_never_changes() {
     assert_eq!(pinned, (66_363, 51_060, 0, 286_072));
 }
 
+/// Whatever is possible but absurd is simulated all the same.
+#[test]
+fn extremes_are_simulated() {
+    let longest = SimConfig::testbed(Service::Constant(Nanos::MAX), 0.5);
+    let small = SimConfig::testbed(Service::Exponential(Nanos(1_000)), 1.5);
+    let many_cores = SimConfig {
+        server: leeward_sim::config::ServerModel { cores: 128, ..small.server.clone() },
+        network: leeward_sim::config::NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
+        ..small.clone()
+    };
+    let no_objective = SimConfig { slo: Nanos::ZERO, ..small };
+    for extreme in [longest, many_cores, no_objective] {
+        let config = SimConfig { warmup: Nanos::ZERO, duration: Nanos::from_millis(2), audit: true, ..extreme };
+        for algorithm in Registry::builtin().algorithms() {
+            let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+            assert_eq!(report.violations, Vec::<String>::new(), "{} {config:?}", algorithm.name);
+        }
+    }
+}
+
 #[test]
 fn impossible_configurations_are_refused() {
     let algorithm = Registry::builtin().find("none").unwrap().clone();
@@ -52,8 +72,12 @@ fn impossible_configurations_are_refused() {
         SimConfig { server: leeward_sim::config::ServerModel { cores: 0, ..good.server.clone() }, ..good.clone() };
     let only_warmup = SimConfig { warmup: good.duration, ..good.clone() };
     let nan = SimConfig::testbed(Service::Constant(Nanos(1_000)), f64::NAN);
-    let tiny_windows = SimConfig { window: Some(Nanos(1)), ..good };
-    for config in [no_clients, no_cores, only_warmup, nan, tiny_windows] {
+    let tiny_windows = SimConfig { window: Some(Nanos(1)), ..good.clone() };
+    let endless_batch =
+        SimConfig { server: leeward_sim::config::ServerModel { batch: u32::MAX, ..good.server.clone() }, ..good };
+    let no_samples = SimConfig::testbed(Service::Empirical(Vec::new().into()), 0.5);
+    let wild = SimConfig::testbed(Service::Lognormal { mean: Nanos(1_000), sigma: f64::INFINITY }, 0.5);
+    for config in [no_clients, no_cores, only_warmup, nan, tiny_windows, endless_batch, no_samples, wild] {
         let refused = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap());
         assert!(matches!(refused, Err(SimError::Config(_))), "{config:?}");
     }

@@ -28,7 +28,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
             kind: Kind::SPAN,
             default: "40 % of the SLO",
             doc: "queueing delay that may stand",
-            tune: &["40us", "60us", "80us", "120us", "160us", "500us"],
+            tune: &["10us", "20us", "40us", "60us", "80us", "120us", "160us", "500us"],
         },
         ParamSpec {
             name: "interval",
@@ -63,8 +63,9 @@ struct Core {
     law: Law,
     target: Nanos,
     interval: Nanos,
-    /// Since when every request has met a delay of at least the target.
+    /// Since when the delay has been at least the target, as far as this core knows.
     above_since: Option<Time>,
+    /// When this core last saw a request.
     last_seen: Time,
     drops: SqrtDrops,
 }
@@ -83,17 +84,22 @@ impl Core {
 
     /// Whether the delay has stood above the target for an interval.
     fn congested(&mut self, now: Time, delay: Nanos) -> bool {
-        // A core that saw no request for an interval does not know what the delay was in between: it starts over.
-        let silent = now.since(self.last_seen) > self.interval;
-        self.last_seen = now;
+        let last_seen = std::mem::replace(&mut self.last_seen, now);
         if delay < self.target {
             self.above_since = None;
             return false;
         }
-        if silent {
-            self.above_since = None;
-        }
-        now.since(*self.above_since.get_or_insert(now)) >= self.interval
+        // A busy core may look at no request for longer than an interval. What waits now tells of that time: x ago the
+        // oldest packet and the oldest task were each younger by x, so that the delay then was at least delay − 2x.
+        let proven_since = Time(now.0.saturating_sub(delay.saturating_sub(self.target).0 / 2));
+        let gap_is_known = now.since(last_seen) <= self.interval || proven_since <= last_seen;
+        let since = match self.above_since {
+            Some(since) if gap_is_known => since,
+            // Later than a request that had met less. Otherwise nothing is known of the time before the proof.
+            _ => proven_since.max(last_seen),
+        };
+        self.above_since = Some(since);
+        now.since(since) >= self.interval
     }
 }
 
@@ -206,8 +212,28 @@ mod tests {
     #[test]
     fn silence_starts_over() {
         let mut core = core("threshold");
-        assert!(admits(&mut core, 0, 500));
-        assert!(admits(&mut core, 5_000, 500), "nothing is known about the time between");
+        assert!(admits(&mut core, 0, 400));
+        assert!(admits(&mut core, 5_000, 400), "little is known about the time between");
+    }
+
+    #[test]
+    fn what_waits_proves_how_long_the_delay_has_stood() {
+        let mut core = core("threshold");
+        assert!(admits(&mut core, 0, 400));
+        assert!(!admits(&mut core, 5_000, TARGET_US + 2 * INTERVAL_US));
+        let mut core = self::core("threshold");
+        assert!(admits(&mut core, 5_000, 10));
+        assert!(admits(&mut core, 5_100, 5_000), "100 us ago the delay was short");
+    }
+
+    /// A core that executes a batch of requests between two looks at its packets, for longer than an interval.
+    #[test]
+    fn a_busy_core_that_looks_rarely_still_drops() {
+        for law in ["threshold", "sqrt"] {
+            let mut core = core(law);
+            let rejected = (1..100).filter(|batch| !admits(&mut core, batch * (INTERVAL_US + 1), batch * 400)).count();
+            assert!(rejected > 90, "{law}: {rejected} of 99 at up to 40 ms of delay");
+        }
     }
 
     #[test]

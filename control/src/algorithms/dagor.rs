@@ -35,14 +35,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
             kind: Kind::Number { min: 0.0001, max: 0.99 },
             default: "5%",
             doc: "share of the threshold taken away per update while the delay is over its target",
-            tune: &["2.5%", "5%", "10%"],
+            tune: &["0.6%", "1.25%", "2.5%", "5%", "10%"],
         },
         ParamSpec {
             name: "increase",
             kind: Kind::Number { min: 0.0001, max: 1.0 },
             default: "1%",
             doc: "share of all 128 priorities added per update otherwise",
-            tune: &["0.5%", "1%", "2%"],
+            tune: &["0.12%", "0.25%", "0.5%", "1%", "2%"],
         },
         ParamSpec {
             name: "update_period",

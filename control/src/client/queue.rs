@@ -12,8 +12,12 @@ pub struct BoundedQueue<T> {
     capacity: usize,
 }
 
+/// Room that a queue takes at first, if its capacity is not smaller.
+const FIRST_RESERVED: usize = 64;
+
 impl<T> BoundedQueue<T> {
-    /// A queue for `capacity` entries (at least one). Memory is taken when it is first used.
+    /// A queue for `capacity` entries (at least one). Memory is taken when it is first used, and for a long queue as it
+    /// grows: most clients never fill theirs.
     pub fn new(capacity: usize) -> Self {
         BoundedQueue { entries: VecDeque::new(), capacity: capacity.max(1) }
     }
@@ -22,7 +26,7 @@ impl<T> BoundedQueue<T> {
     pub fn push(&mut self, now: Time, entry: T) -> Option<(T, Nanos)> {
         let displaced = if self.entries.len() >= self.capacity { self.pop(now) } else { None };
         if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(self.capacity);
+            self.entries.reserve_exact(self.capacity.min(FIRST_RESERVED));
         }
         self.entries.push_back((now, entry));
         displaced
@@ -52,6 +56,17 @@ impl<T> BoundedQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_follows_use_not_capacity() {
+        let mut queue = BoundedQueue::new(65_536);
+        assert_eq!(queue.push(Time(1), 0), None);
+        assert!(queue.entries.capacity() <= 2 * FIRST_RESERVED, "room for {}", queue.entries.capacity());
+        for entry in 1..65_536 {
+            assert_eq!(queue.push(Time(1), entry), None);
+        }
+        assert_eq!(queue.push(Time(1), 65_536), Some((0, Nanos::ZERO)));
+    }
 
     #[test]
     fn the_oldest_makes_room() {

@@ -113,7 +113,7 @@ impl SubAssign for Nanos {
 impl Mul<u64> for Nanos {
     type Output = Nanos;
     fn mul(self, times: u64) -> Nanos {
-        Nanos(self.0 * times)
+        Nanos(self.0.saturating_mul(times))
     }
 }
 
@@ -157,6 +157,13 @@ mod tests {
         ] {
             assert_eq!(span.to_string(), text);
         }
+    }
+
+    #[test]
+    fn the_longest_span_stays_the_longest() {
+        assert_eq!(Nanos::MAX * 2, Nanos::MAX);
+        assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
+        assert_eq!(Time::NEVER + Nanos(1), Time::NEVER);
     }
 
     #[test]

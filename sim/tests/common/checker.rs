@@ -18,6 +18,11 @@ pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
         (counts.rejected <= counts.received, format!("more rejected than received: {counts:?}")),
         (counts.completed + counts.dropped <= counts.offered + carried, format!("more ends than requests: {counts:?}")),
         (
+            report.latency.count == counts.completed && report.reject_delay.count == counts.dropped,
+            format!("latencies of {} and delays of {}: {counts:?}", report.latency.count, report.reject_delay.count),
+        ),
+        (counts.rx_messages >= counts.received, format!("more requests than messages: {counts:?}")),
+        (
             report.latency.count == 0 || report.latency.mean_ns >= config.network.rtt.0 as f64,
             format!("faster than the network: {:?}", report.latency),
         ),

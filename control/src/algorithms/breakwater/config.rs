@@ -156,7 +156,8 @@ impl Config {
     /// An AQM threshold below the delay target: the pool could never settle at its target.
     pub fn read(params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let on = |name| params.choice(name, "on") == "on";
-        let target = params.duration("target", environment.slo.scale(0.4)); // Breakwater §5.1: d_t = 40 % of SLO
+        // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
+        let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
         let aqm_threshold = params.duration("aqm_threshold", target * 2); // Breakwater §5.1: 2·d_t
         if aqm_threshold < target {
             return Err(ParamError::Conflict(format!(
