@@ -31,6 +31,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-aggressiveness",
         "bw-sensitivity",
         "bw-today",
+        "bw-today-shift",
     ]
 }
 
