@@ -77,7 +77,8 @@ pub enum Order {
     /// Its run queue; packets wait until that is empty (Shenango's scheduler, on which the papers were measured).
     #[default]
     TasksFirst,
-    /// Its packets, so that a rejection never waits behind work.
+    /// Its packets, so that a rejection never waits behind work. Work does wait behind packets: at demands where receiving
+    /// alone fills the cores, nothing is executed at all.
     PacketsFirst,
 }
 

@@ -313,7 +313,10 @@ impl<'a> Run<'a> {
     fn send_outgoing(&mut self, core: usize) {
         match self.server.cores[core].outgoing.pop_front() {
             Some(Outgoing::Drop(_, request)) => self.respond(request, Outcome::Dropped),
-            Some(Outgoing::Credit(session, feedback)) => {
+            Some(Outgoing::Credit(session, mut feedback)) => {
+                // The window may have changed while the message waited for its core, and a response with the newer one
+                // may have left: an older number must not follow it.
+                feedback.window = self.sessions[session as usize].window;
                 let at = self.wire.arrival_at_client(session, self.now);
                 self.agenda.schedule_on(Lane::ToClient, at, Event::Credit(session, feedback));
             }

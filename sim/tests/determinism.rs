@@ -2,6 +2,7 @@
 
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
+use leeward_sim::config::{Arrivals, NetworkModel, Shares, Workload};
 use leeward_sim::{SimConfig, SimError, SimReport, service::Service, simulate};
 
 fn run(controller: &str, seed: u64) -> SimReport {
@@ -36,10 +37,23 @@ fn every_controller_meets_the_same_requests() {
 /// Pinned counts: a different number on another machine, or after a change meant to alter nothing, is a defect.
 #[test]
 fn the_run_of_a_seed_never_changes() {
-    let report = run("none", 5);
-    let totals = report.totals;
-    let pinned = (totals.offered, totals.completed, totals.ended_at_client, report.events);
-    assert_eq!(pinned, (66_363, 51_060, 0, 286_072));
+    let pinned = |report: SimReport| {
+        let totals = report.totals;
+        (totals.offered, totals.completed, totals.dropped, totals.ended_at_client, report.events)
+    };
+    assert_eq!(pinned(run("none", 5)), (66_363, 51_060, 0, 0, 286_072));
+    assert_eq!(pinned(run("breakwater", 5)), (66363, 44621, 757, 20916, 279065));
+    let algorithm = Registry::builtin().find("dagor").unwrap().clone();
+    let testbed = SimConfig::testbed(Service::Bimodal(Nanos::from_micros(10)), 1.3);
+    let jittery = SimConfig {
+        network: NetworkModel { jitter: Nanos::from_micros(5), ..testbed.network },
+        workload: Workload { arrivals: Arrivals::Constant, shares: Shares::Zipf(0.9), ..testbed.workload.clone() },
+        warmup: Nanos::from_millis(20),
+        duration: Nanos::from_millis(60),
+        ..testbed
+    };
+    let report = simulate(&jittery, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+    assert_eq!(pinned(report), (66299, 34021, 810, 31427, 211679));
 }
 
 /// Whatever is possible but absurd is simulated all the same.
@@ -49,7 +63,7 @@ fn extremes_are_simulated() {
     let small = SimConfig::testbed(Service::Exponential(Nanos(1_000)), 1.5);
     let many_cores = SimConfig {
         server: leeward_sim::config::ServerModel { cores: 128, ..small.server.clone() },
-        network: leeward_sim::config::NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
+        network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
         ..small.clone()
     };
     let no_objective = SimConfig { slo: Nanos::ZERO, ..small };
@@ -66,8 +80,7 @@ fn extremes_are_simulated() {
 fn impossible_configurations_are_refused() {
     let algorithm = Registry::builtin().find("none").unwrap().clone();
     let good = SimConfig::testbed(Service::Constant(Nanos(1_000)), 0.5);
-    let no_clients =
-        SimConfig { workload: leeward_sim::config::Workload { clients: 0, ..good.workload.clone() }, ..good.clone() };
+    let no_clients = SimConfig { workload: Workload { clients: 0, ..good.workload.clone() }, ..good.clone() };
     let no_cores =
         SimConfig { server: leeward_sim::config::ServerModel { cores: 0, ..good.server.clone() }, ..good.clone() };
     let only_warmup = SimConfig { warmup: good.duration, ..good.clone() };

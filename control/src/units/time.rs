@@ -8,7 +8,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
-/// A span of time in nanoseconds.
+/// A span of time in nanoseconds. Arithmetic saturates: a span is never negative and never wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -100,7 +100,7 @@ impl AddAssign for Nanos {
 impl Sub for Nanos {
     type Output = Nanos;
     fn sub(self, other: Nanos) -> Nanos {
-        Nanos(self.0 - other.0)
+        Nanos(self.0.saturating_sub(other.0))
     }
 }
 
