@@ -52,7 +52,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Cancelled => Failure::Interrupted,
-            RunError::Threads(_) => Failure::Runtime(anyhow::Error::msg(error.to_string())),
+            RunError::Threads(_) | RunError::Violation { .. } => {
+                Failure::Runtime(anyhow::Error::msg(error.to_string()))
+            }
             // A simulation knows no failure but an impossible configuration.
             _ => Failure::Input(anyhow::Error::msg(error.to_string())),
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C: asks the running command to stop, and lets it tidy up. A second one leaves at once.
+//! Ctrl-C (SIGTERM and SIGHUP alike): asks the running command to stop, and lets it tidy up. A second one leaves at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

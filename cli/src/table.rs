@@ -1,6 +1,9 @@
 //! Tables for terminals: columns wide enough, two spaces apart, numbers to the right. No colours, so that a file or a
 //! mail shows the same.
 
+/// Width of folded text: what the narrowest of usual terminals shows.
+pub(crate) const WIDTH: usize = 80;
+
 /// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {

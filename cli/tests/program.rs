@@ -88,6 +88,7 @@ fn bad_command_lines_are_refused_in_one_line() {
     check(&["run"], &["<SCENARIO>"]);
     check(&["tune", "tiny.toml", "--controller", "sdea"], &["sdea"]);
     check(&["report", "nowhere"], &["nowhere"]);
+    check(&["run", "./"], &["error: ./: ", "expected a scenario file"]);
     check(&[], &["--help"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something was written");
 }
@@ -188,4 +189,49 @@ fn ctrl_c_stops_with_nothing_written() {
     assert_eq!(stdout(&output), "");
     assert_eq!(stderr(&output).lines().count(), 1);
     assert!(!folder.path().join("results").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn devices_are_written_to_and_results_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    assert!(leeward(&["run", "tiny.toml", "--out", "out"], folder.path()).status.success());
+    // A pipe stands for /dev/stdout and other devices: here a mistake replaces nothing that matters.
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    let output = leeward(&["report", "out", "--out", "pipe"], folder.path());
+    if std::fs::metadata(&pipe).unwrap().is_file() {
+        panic!("the pipe was replaced"); // and nobody will write to it: no join
+    }
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    assert!(reader.join().unwrap().starts_with("<!DOCTYPE html>"));
+
+    let before = std::fs::read(folder.path().join("out/result.json")).unwrap();
+    for results in ["out", "out/result.json"] {
+        check_refused(
+            &leeward(&["report", results, "--out", "out/result.json"], folder.path()),
+            &["the results themselves"],
+        );
+    }
+    check_refused(
+        &leeward(&["report", "out", "--out", "out/results.jsonl"], folder.path()),
+        &["the results themselves"],
+    );
+    assert_eq!(std::fs::read(folder.path().join("out/result.json")).unwrap(), before);
+}
+
+#[test]
+fn lists_and_results_fit_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    for arguments in [&["list"][..], &["run", "tiny.toml"]] {
+        let output = leeward(arguments, folder.path());
+        let longest = stdout(&output).lines().map(|line| line.chars().count()).max();
+        assert!(longest.unwrap() <= 80, "{}", stdout(&output));
+    }
 }

@@ -14,6 +14,9 @@ pub struct Results {
     pub title: String,
     /// The paper and figure it redraws.
     pub source: String,
+    /// What it shows and how to read it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// `sim` or `real`.
     pub plant: String,
     /// The base seed; each point carries its own.
@@ -168,16 +171,16 @@ pub struct Shift {
     pub to_rps: f64,
     /// Goodput it settles at: the median over the second half of the time to the next shift.
     pub settled_goodput_rps: f64,
-    /// Time until goodput stays at 95 % of that or more (mean over the 20 ms that follow), ms. The time to the next
-    /// shift if it never does.
+    /// Time until goodput is back at 95 % of that or more (mean over the 20 ms that follow) for good: no collapse below
+    /// 80 % follows in the first half of the time to the next shift. ms; the time to the next shift if it never does.
     pub recovery_ms: f64,
     /// Whether it did recover before the next shift.
     pub recovered: bool,
     /// Lowest 20 ms goodput over the settled one.
     pub goodput_dip_ratio: f64,
-    /// Highest 20 ms p99, µs.
+    /// Highest p99 of a window of the time series, µs.
     pub p99_peak_us: f64,
-    /// Highest 20 ms mean reject delay, µs.
+    /// Highest mean reject delay of a window of the time series, µs.
     pub reject_delay_peak_us: f64,
 }
 

@@ -76,6 +76,14 @@ pub enum RunError {
         /// Why.
         source: SimError,
     },
+    /// The simulator's books don't balance: a defect of it or of a controller. Nothing it says can be trusted.
+    #[error("{run}: the simulation contradicts itself, please report this: {violation}")]
+    Violation {
+        /// Which.
+        run: String,
+        /// The first contradiction found.
+        violation: String,
+    },
     /// The pool of threads could not be made.
     #[error("threads: {0}")]
     Threads(String),
@@ -104,6 +112,7 @@ pub fn run(
         scenario: scenario.id.clone(),
         title: scenario.title.clone(),
         source: scenario.source.clone(),
+        description: scenario.description.trim().into(),
         plant: options.plant.clone(),
         seed: options.seed,
         quick: options.quick || scenario.quick,
@@ -131,7 +140,11 @@ pub(crate) fn simulate_one(run: &PlannedRun<'_>) -> Result<SimReport, RunError> 
         Ok(params) => simulate(&run.config, run.algorithm, &params),
         Err(error) => Err(SimError::Params(error)),
     };
-    report.map_err(|source| RunError::Sim { run: run.name(), source })
+    let report = report.map_err(|source| RunError::Sim { run: run.name(), source })?;
+    match report.violations.first() {
+        None => Ok(report),
+        Some(violation) => Err(RunError::Violation { run: run.name(), violation: violation.clone() }),
+    }
 }
 
 /// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors

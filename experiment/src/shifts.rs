@@ -11,6 +11,10 @@ use leeward_sim::report::FineWindow;
 const SPAN: usize = 20;
 /// Goodput at this part of the settled one counts as recovered.
 const RECOVERED: f64 = 0.95;
+/// Goodput below this part of the settled one is a collapse, not noise.
+const COLLAPSED: f64 = 0.8;
+/// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
+const BEYOND_CHANCE: f64 = 4.0;
 
 /// One row per change of demand.
 pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
@@ -58,12 +62,26 @@ impl Goodput {
         Goodput { good, settled }
     }
 
-    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %. Later dips show in
-    /// [`Goodput::dip`]: to wait until none follows would measure noise.
+    /// Milliseconds until the first 20 ms that hold as much goodput as the settled state, but for 5 %, and are followed by
+    /// no collapse. Queues need a moment to fill, so a collapse may begin after 20 good milliseconds; lesser dips later
+    /// show in [`Goodput::dip`]: to wait until none follows would measure noise. Collapses in the second half of the time
+    /// belong to the state it settles in.
     fn recovery(&self) -> Option<usize> {
+        if self.settled <= 0.0 {
+            return None; // 95 % of nothing is no recovery
+        }
         let sliding: Vec<f64> = self.good.windows(SPAN).map(mean).collect();
+        let collapsed = |value: &f64| *value < self.collapse();
+        let first_half = &sliding[..sliding.len().min(self.good.len() / 2)];
+        let from = first_half.iter().rposition(collapsed).map_or(0, |last| last + 1);
         let enough = |value: &f64| *value >= RECOVERED * self.settled;
-        sliding.iter().position(enough)
+        sliding[from..].iter().position(enough).map(|after| from + after)
+    }
+
+    /// Goodput below this is a collapse.
+    fn collapse(&self) -> f64 {
+        let requests = self.settled * SPAN as f64;
+        self.settled * COLLAPSED.min(1.0 - BEYOND_CHANCE / requests.sqrt())
     }
 
     fn dip(&self) -> f64 {
@@ -79,4 +97,44 @@ fn spans(good: &[f64]) -> Vec<f64> {
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_control::units::{Nanos, Time};
+
+    /// Goodput of so many ms each: what is settled, and when it has recovered.
+    fn check(parts: &[(usize, u64)], settled: f64, recovery: Option<usize>) {
+        let good = parts.iter().flat_map(|(length, good)| std::iter::repeat_n(*good, *length));
+        let window = |(at, good)| FineWindow { start: Time::ZERO + Nanos::from_millis(at), completed: good, good };
+        let fine: Vec<FineWindow> = (0..).zip(good).map(window).collect();
+        let goodput = Goodput::new(&fine);
+        assert_eq!((goodput.settled, goodput.recovery()), (settled, recovery), "{parts:?}");
+    }
+
+    #[test]
+    fn recovery_is_the_first_full_stretch_without_a_collapse_after_it() {
+        check(&[(400, 800)], 800.0, Some(0));
+        check(&[(100, 0), (300, 800)], 800.0, Some(99)); // 19 of 20 ms are 95 %
+        check(&[(30, 800), (70, 0), (300, 800)], 800.0, Some(99));
+        check(&[(30, 800), (70, 700), (300, 800)], 800.0, Some(0)); // a dip, no collapse
+        check(&[(300, 800), (30, 0), (70, 800)], 800.0, Some(0)); // the settled state's own
+        check(&[(400, 700)], 700.0, Some(0));
+    }
+
+    #[test]
+    fn nothing_is_no_recovery() {
+        check(&[(100, 800), (300, 0)], 0.0, None);
+        check(&[(400, 0)], 0.0, None);
+        check(&[], 0.0, None);
+        check(&[(10, 800)], 0.0, None);
+    }
+
+    #[test]
+    fn chance_is_no_collapse() {
+        let mut parts = [(1, 1), (1, 0), (1, 2), (1, 1)].repeat(100);
+        parts[80..94].fill((1, 0)); // 14 ms without one where there should be 14
+        check(&parts, 1.0, Some(0));
+    }
 }

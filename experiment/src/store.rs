@@ -57,6 +57,8 @@ enum Record<'a> {
         scenario: &'a str,
         title: &'a str,
         source: &'a str,
+        #[serde(skip_serializing_if = "str::is_empty")]
+        description: &'a str,
         plant: &'a str,
         seed: u64,
         quick: bool,
@@ -92,6 +94,7 @@ pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()
         scenario: &results.scenario,
         title: &results.title,
         source: &results.source,
+        description: &results.description,
         plant: &results.plant,
         seed: results.seed,
         quick: results.quick,

@@ -17,6 +17,8 @@ pub struct Tuning {
     pub scenario: String,
     /// The controller's label.
     pub label: String,
+    /// The command that repeats the search.
+    pub command: String,
     /// One per service and number of clients.
     pub workloads: Vec<TunedWorkload>,
 }
@@ -56,7 +58,7 @@ impl Tuning {
                 toml_value(&Raw::Text(found.service.clone())),
                 found.clients,
                 pairs.join(", "),
-                toml_value(&Raw::Text(format!("leeward tune {} --controller {}", self.scenario, self.label))),
+                toml_value(&Raw::Text(self.command.clone())),
             )
         };
         self.workloads.iter().map(section).collect::<Vec<_>>().join("\n")
@@ -115,7 +117,19 @@ pub fn tune(
     if workloads.iter().all(|found| found.candidates.len() < 2) {
         return Err(RunError::Untunable(label.into()));
     }
-    Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), workloads })
+    let command = command(scenario, label, options);
+    Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
+}
+
+/// What found the parameters, for whoever wants to find them again.
+fn command(scenario: &Scenario, label: &str, options: &Options) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
+    let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };
+    let mut words = vec![format!("leeward tune {} --controller {}", scenario.id, word(label))];
+    words.extend((options.quick || scenario.quick).then(|| "--quick".into()));
+    words.extend((options.seed != 1).then(|| format!("--seed {}", options.seed)));
+    words.extend(scenario.overrides.iter().map(|given| format!("--set {}", word(given))));
+    words.join(" ")
 }
 
 /// The scenario for one workload and one controller, at the demands that count.

@@ -249,3 +249,49 @@ fn a_service_from_a_file() {
     let message = Scenario::load(&path, &[], false).unwrap_err().to_string();
     assert!(message.contains("sample.toml: No such file"), "{message}");
 }
+
+#[test]
+fn nothing_stands_in_a_list_twice() {
+    check(
+        "demand = [\"0.5x\", \"2x\"]",
+        "demand = [\"2x\", \"0.5x\", \"2.0x\"]",
+        &[":HERE:", "`2.0x` is in the list twice"],
+    );
+    check("clients = 10", "clients = [10, 20, 10]", &["workload.clients", "`10` is in the list twice"]);
+    check("\"exp:10us\"", "[\"exp:10us\", \"exp:10us\"]", &["workload.service", "is in the list twice"]);
+}
+
+#[test]
+fn claims_and_plots_of_controllers_that_there_are_not() {
+    let labelled = "{label=seda}";
+    check(
+        "{breakwater, demand_ratio=2}",
+        labelled,
+        &["claim.measure", "no controller is labelled `seda`", "breakwater"],
+    );
+    check("{breakwater, demand_ratio=2}", "{controller!=seda}", &["claim.measure", "no controller `seda` runs"]);
+    let only = |filter: &str| format!("y = \"goodput_rps\"\nonly = [\"{filter}\"]");
+    check("y = \"goodput_rps\"", &only("label=seda"), &["plot.only", "no controller is labelled `seda`"]);
+    check("y = \"goodput_rps\"", &only("controller = seda"), &["plot.only", "no controller `seda` runs"]);
+    check("y = \"goodput_rps\"", &only("demand_rps=many"), &["plot.only", "demand_rps=850k"]);
+    let scenario = read(&GOOD.replace("y = \"goodput_rps\"", &only("demand_rps = 850k")), &[], false).unwrap();
+    assert_eq!(scenario.plots[0].only, ["demand_rps=850000"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn files_without_end_are_not_read_to_their_end() {
+    let error = Scenario::load(Path::new("/dev/zero"), &[], false).unwrap_err().to_string();
+    assert!(error.starts_with("/dev/zero: longer than 1 MB"), "{error}");
+    let error = read(&GOOD.replace("exp:10us", "file:/dev/zero"), &[], false).unwrap_err().to_string();
+    assert!(error.contains("sample.toml:11: workload.service: /dev/zero: larger than 64 MB"), "{error}");
+}
+
+#[test]
+fn texts_that_would_steer_a_terminal() {
+    check("\"A sample\"", "\"A \\u001b[31msample\"", &[":2:", "title: `A \\u{1b}[31msample` is not one line of text"]);
+    check("\"A sample\"", "\"A\\nsample\"", &[":2:", "title", "is not one line"]);
+    check("\"A sample\"", "\"\"", &[":2:", "title", "is not one line"]);
+    check("text = \"a ratio\"", "text = \"a \\u0007ratio\"", &[":HERE:", "claim.text", "without control characters"]);
+    check("title = \"Goodput\"", "title = \"\\u0000\"", &[":HERE:", "plot.title", "is not one line"]);
+}

@@ -1,6 +1,11 @@
 //! What a run produces doesn't depend on the number of threads, and stops when it is told to.
 
-use leeward_control::registry::Registry;
+use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::server::{
+    Admission, Arrival, ControlLoop, Gauges, ServerHalves, Session, Signals, Verdict as Decision,
+};
+use leeward_control::units::{Nanos, Time};
 use leeward_experiment::results::Results;
 use leeward_experiment::run::{Options, Progress, RunError, run};
 use leeward_experiment::{Scenario, tune};
@@ -146,7 +151,73 @@ fn tuning_is_deterministic_and_reads_back() {
     let found = &tuning.workloads[0];
     let best = &found.candidates[found.best];
     assert!(found.candidates.iter().all(|other| other.goodput_ratio <= best.goodput_ratio * 1.01));
+    assert_eq!(tuning.command, "leeward tune small --controller breakwater");
     // What it prints is what a scenario accepts.
     let with = text.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n\n{}", tuning.to_toml()));
     assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
+}
+
+/// Says that it has issued a credit, which no session holds.
+struct Liar;
+
+impl Admission for Liar {
+    fn request(&mut self, _: &mut Session, _: &Arrival) -> Decision {
+        Decision::Admit
+    }
+}
+
+impl ControlLoop for Liar {
+    fn period(&self) -> Nanos {
+        Nanos::from_millis(1)
+    }
+
+    fn tick(&mut self, _: &Signals) {}
+
+    fn gauges(&self) -> Gauges {
+        Gauges { credits_issued: Some(1), ..Gauges::default() }
+    }
+}
+
+impl ClientHalf for Liar {
+    fn gate(&mut self, _: Time, _: u32) -> Gate {
+        Gate::Open
+    }
+}
+
+#[test]
+fn a_run_that_contradicts_itself_gives_no_results() {
+    let mut registry = Registry::builtin();
+    let liar = Algorithm {
+        name: "liar",
+        summary: "claims a credit that nobody holds",
+        source: "this test",
+        params: &[],
+        build_server: |_, environment| {
+            let cores = (0..environment.cores).map(|_| Box::new(Liar) as Box<dyn Admission>).collect();
+            Ok(ServerHalves { cores, control: Box::new(Liar) })
+        },
+        build_client: |_, _| {
+            let config = ClientConfig { queue: 4, max_delay: Nanos::from_micros(500), max_outstanding: 4 };
+            Ok(ClientParts { half: Box::new(Liar), config })
+        },
+    };
+    registry.add(liar).unwrap();
+    let text = SMALL.replace("name = \"dagor\"", "name = \"liar\"");
+    let scenario = Scenario::parse("small.toml", &text, Path::new(""), &[], false, &registry).unwrap();
+    let outcome = run(&scenario, &registry, &Options::default(), &|_| {}, &AtomicBool::new(false));
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.starts_with("liar at ") && error.contains("1 credits issued, but sessions hold 0"), "{error}");
+}
+
+#[test]
+fn tuning_says_how_to_repeat_it() {
+    let text = SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "5");
+    let overrides = ["run.duration=6ms".to_string(), "workload.demand=[1x, 2x]".to_string()];
+    let scenario = Scenario::parse("small.toml", &text, Path::new(""), &overrides, true, &Registry::builtin()).unwrap();
+    let options = Options { seed: 7, ..Options::default() };
+    let cancel = AtomicBool::new(false);
+    let tuning = tune::tune(&scenario, &Registry::builtin(), "dagor", &options, &|_| {}, &cancel).unwrap();
+    let expected = "leeward tune small --controller dagor --quick --seed 7 --set run.duration=6ms --set 'workload.demand=[1x, 2x]'";
+    assert_eq!(tuning.command, expected);
+    assert!(tuning.to_toml().contains(&format!("found = \"{expected}\"")));
 }

@@ -55,6 +55,7 @@ fn header(results: &Results) -> Markup {
             }
             h1 { (heading(results)) }
             @if !results.source.is_empty() { p.source { "Redraws " (results.source) } }
+            @if !results.description.is_empty() { p.about { (results.description) } }
             @let summary = what_ran(&results.points);
             @if !summary.is_empty() { p.lead { (summary) } }
             dl.facts {

@@ -71,8 +71,8 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
             section {
                 h2 { "Shifts of demand" }
                 p.explain {
-                    "A controller has recovered once goodput stays at 95 % of what it settles at, or more. "
-                    "Lowest and highest are of 20 ms windows."
+                    "A controller has recovered with the first 20 ms at 95 % of the goodput it settles at, or more, after which it "
+                    "does not collapse again (below 80 %). Lowest goodput is of 20 ms, highest latencies are of the time series' windows."
                 }
                 (table(&results.shifts, &SHIFTS, |shift| &shift.label, palette))
             }

@@ -7,10 +7,7 @@ use leeward_experiment::{Scenario, builtin_scenarios};
 use crate::args::ListArgs;
 use crate::failure::Failure;
 use crate::stdout;
-use crate::table::{Align, Table, folded};
-
-/// Width of folded text.
-const WIDTH: usize = 100;
+use crate::table::{WIDTH, folded};
 
 /// The command.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
@@ -19,18 +16,26 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
         let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
         return stdout::print(&parts.join("\n"));
     }
-    let mut scenarios = Table::new(&[("", Align::Left); 3]);
+    let mut scenarios = Vec::new();
     for known in builtin_scenarios() {
         let scenario = Scenario::builtin(known.id, &[], false)?;
-        scenarios.row(vec![format!("  {}", scenario.id), scenario.title, scenario.source]);
+        scenarios.push((scenario.id, format!("{} ({})", scenario.title, scenario.source)));
     }
-    let mut controllers = Table::new(&[("", Align::Left); 3]);
-    for algorithm in registry.algorithms() {
-        controllers.row(vec![format!("  {}", algorithm.name), algorithm.summary.into(), algorithm.source.into()]);
-    }
+    let of_algorithm = |known: &Algorithm| (known.name.to_string(), format!("{} ({})", known.summary, known.source));
+    let (scenarios, controllers) =
+        (listed(&scenarios), listed(&registry.algorithms().map(of_algorithm).collect::<Vec<_>>()));
     stdout::print(&format!(
         "Scenarios (leeward run <id>)\n{scenarios}\nControllers (leeward list --controllers shows their parameters)\n{controllers}"
     ))
+}
+
+/// Names, and beside them what they are, folded.
+fn listed(entries: &[(String, String)]) -> String {
+    let widest = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let entry = |(name, text): &(String, String)| {
+        format!("  {name:widest$}  {}", folded(text, widest + 4, WIDTH).trim_start_matches(' '))
+    };
+    entries.iter().map(entry).collect()
 }
 
 fn in_detail(algorithm: &Algorithm) -> String {

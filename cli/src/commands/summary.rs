@@ -2,10 +2,7 @@
 
 use leeward_experiment::results::{Claim, Point, Verdict};
 
-use crate::table::{Align, Table, folded};
-
-/// Width of folded text.
-const WIDTH: usize = 100;
+use crate::table::{Align, Table, WIDTH, folded};
 
 /// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
 pub(crate) fn points(points: &[Point]) -> String {

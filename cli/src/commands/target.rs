@@ -2,6 +2,7 @@
 //! a reader never sees half a file.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -31,8 +32,12 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(Failure::Runtime)
 }
 
-/// Writes `text` as `path`, all or nothing.
+/// Writes `text` as `path`, all or nothing. A device or pipe such as `/dev/stdout` is written to, never replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        return written.with_context(|| format!("writing {}", path.display())).map_err(Failure::Runtime);
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));

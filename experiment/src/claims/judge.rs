@@ -7,7 +7,8 @@ use crate::scenario::ClaimSpec;
 
 /// Holds a claim against results: the median over the seeds must lie within its bounds.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
-    let evaluated: Vec<f64> = seeds(results).iter().filter_map(|seed| spec.measure.evaluate(results, *seed)).collect();
+    let seeds = seeds(results);
+    let evaluated: Vec<f64> = seeds.iter().filter_map(|seed| spec.measure.evaluate(results, *seed)).collect();
     let mut values: Vec<f64> = evaluated.iter().copied().filter(|value| value.is_finite()).collect();
     let (value, measured, verdict) = if values.is_empty() {
         let why = if evaluated.is_empty() { "not measured in this run" } else { "not a number (division by zero)" };
@@ -16,7 +17,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
         let value = round(median(&mut values), 6);
         let within = spec.min.is_none_or(|min| value >= min) && spec.max.is_none_or(|max| value <= max);
         let verdict = if within { Verdict::Reproduced } else { Verdict::NotReproduced };
-        (Some(value), measured(value, &values, &spec.unit), verdict)
+        (Some(value), measured(value, &values, seeds.len(), &spec.unit), verdict)
     };
     Claim {
         id: spec.id.clone(),
@@ -37,11 +38,12 @@ fn seeds(results: &Results) -> Vec<u64> {
     seeds
 }
 
-/// `sorted` are the values of all seeds.
-fn measured(value: f64, sorted: &[f64], unit: &str) -> String {
+/// `sorted` are the values of those of the `seeds` that gave one; a verdict that rests on some of them only says so.
+fn measured(value: f64, sorted: &[f64], seeds: usize, unit: &str) -> String {
     let (Some(least), Some(most)) = (sorted.first(), sorted.last()) else { return String::new() };
     let middle = with_unit(value, unit);
-    if sorted.len() == 1 { middle } else { format!("{middle} ({}–{})", short(*least), short(*most)) }
+    let spread = if sorted.len() == 1 { middle } else { format!("{middle} ({}–{})", short(*least), short(*most)) };
+    if sorted.len() == seeds { spread } else { format!("{spread}, {} of {seeds} seeds", sorted.len()) }
 }
 
 fn accepted(spec: &ClaimSpec) -> String {
@@ -78,6 +80,12 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_on_some_of_the_seeds_says_so() {
+        assert_eq!(measured(2.0, &[1.0, 3.0], 2, "x"), "2x (1–3)");
+        assert_eq!(measured(2.0, &[2.0], 3, "x"), "2x, 1 of 3 seeds");
+    }
 
     #[test]
     fn numbers_are_written_short() {

@@ -14,6 +14,7 @@ mod parse;
 pub(crate) use evaluate::median;
 pub use judge::judge;
 pub use parse::ExpressionError;
+pub(crate) use parse::read_number;
 
 use crate::fields::Table;
 
@@ -95,23 +96,37 @@ impl Expression {
         parse::expression(text).map(|node| Expression { node })
     }
 
-    /// The labels it names.
+    /// The labels it names, alone or as `label=…`.
     pub fn labels(&self) -> Vec<String> {
-        let mut labels = Vec::new();
-        collect_labels(&self.node, &mut labels);
+        let mut labels = self.texts("label");
+        visit(&self.node, &mut |selection| labels.extend(selection.label.clone()));
         labels
+    }
+
+    /// The texts with which it compares `field`.
+    pub fn texts(&self, field: &str) -> Vec<String> {
+        let mut texts = Vec::new();
+        visit(&self.node, &mut |selection| {
+            let of_field = selection.conditions.iter().filter(|condition| condition.field == field);
+            texts.extend(of_field.filter_map(|condition| match &condition.value {
+                Operand::Text(text) => Some(text.clone()),
+                Operand::Number(_) => None,
+            }));
+        });
+        texts
     }
 }
 
-fn collect_labels(node: &Node, labels: &mut Vec<String>) {
+/// Shows all selections within `node` to `look`.
+fn visit(node: &Node, look: &mut impl FnMut(&Selection)) {
     match node {
         Node::Number(_) => {}
-        Node::Select(selection) => labels.extend(selection.label.clone()),
-        Node::Negate(inner) => collect_labels(inner, labels),
+        Node::Select(selection) => look(selection),
+        Node::Negate(inner) => visit(inner, look),
         Node::Binary(_, left, right) => {
-            collect_labels(left, labels);
-            collect_labels(right, labels);
+            visit(left, look);
+            visit(right, look);
         }
-        Node::Call(_, arguments) => arguments.iter().for_each(|argument| collect_labels(argument, labels)),
+        Node::Call(_, arguments) => arguments.iter().for_each(|argument| visit(argument, look)),
     }
 }

@@ -247,6 +247,7 @@ fn condition(table: Table, part: &str) -> Result<Condition, String> {
     Ok(Condition { field: field.into(), comparison: *comparison, value })
 }
 
-fn read_number(text: &str) -> Option<f64> {
+/// `2`, `5%`, `850k`.
+pub(crate) fn read_number(text: &str) -> Option<f64> {
     parse_number(text).or_else(|_| parse_scaled(text)).ok()
 }

@@ -113,7 +113,7 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
             .all()
             .map(|(name, item)| Ok((name.to_string(), param(&item, name, algorithm)?)))
             .collect::<Result<_, ScenarioError>>()?;
-        Ok(Tuned { service, clients, params, found: table.text_or_empty("found")? })
+        Ok(Tuned { service, clients, params, found: table.prose_or_empty("found")? })
     };
     let keys = &["service", "clients", "params", "found"];
     match &item.node.value {

@@ -2,12 +2,30 @@
 //! override. Nothing is checked here but TOML's own syntax.
 
 use super::ScenarioError;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A scenario file has a few hundred lines; a megabyte is somebody's mistake.
 const LONGEST: usize = 1_000_000;
+
+/// Reads a scenario file, but no more of it than a scenario can be: it may be a device that never ends.
+pub(super) fn read(path: &Path) -> std::io::Result<String> {
+    read_text(path, LONGEST as u64, "longer than 1 MB; a scenario is a few hundred lines")
+}
+
+/// The text of a file of up to `longest` bytes; `too_long` says what is wrong with a longer one.
+pub(super) fn read_text(path: &Path, longest: u64, too_long: &str) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest {
+        return Err(std::io::Error::other(too_long));
+    }
+    String::from_utf8(bytes).map_err(|_| std::io::Error::new(ErrorKind::InvalidData, "not UTF-8 text"))
+}
 
 /// Where a key or value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

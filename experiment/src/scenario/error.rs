@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum ScenarioError {
     /// The file can't be read.
-    #[error("{file}: {source}")]
+    #[error("{file}: {source}; expected a scenario file (`leeward list` shows those that come with it)")]
     Read {
         /// The file.
         file: String,

@@ -217,8 +217,7 @@ impl Scenario {
     /// the file, the line, the key and what is accepted.
     pub fn load(path: &Path, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
         let name = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ScenarioError::Read { file: name.clone(), source })?;
+        let text = document::read(path).map_err(|source| ScenarioError::Read { file: name.clone(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Scenario::parse(&name, &text, folder, overrides, quick, &Registry::builtin())
     }

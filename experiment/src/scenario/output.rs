@@ -2,18 +2,19 @@
 
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
-use crate::claims::Expression;
+use crate::claims::{Expression, read_number};
 use crate::fields::{Kind, Table};
 use crate::results::Plot;
 
 const MOST: usize = 200;
 
-pub(super) fn plots(item: Option<Item<'_>>) -> Result<Vec<Plot>, ScenarioError> {
+pub(super) fn plots(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec<Plot>, ScenarioError> {
     let keys = &["title", "table", "x", "y", "series", "only", "x_scale", "y_scale", "kind"];
-    item.map_or(Ok(Vec::new()), |item| item.tables(MOST, keys)?.iter().map(plot).collect())
+    let plots = |item: Item<'_>| item.tables(MOST, keys)?.iter().map(|read| plot(read, variants)).collect();
+    item.map_or(Ok(Vec::new()), plots)
 }
 
-fn plot(read: &Reader<'_>) -> Result<Plot, ScenarioError> {
+fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> {
     let word = |key: &str, words: &[&str]| -> Result<String, ScenarioError> {
         let index = read.find(key).map_or(Ok(0), |item| item.choice(words))?;
         Ok(words[index].into())
@@ -24,13 +25,15 @@ fn plot(read: &Reader<'_>) -> Result<Plot, ScenarioError> {
     let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
     let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;
     Ok(Plot {
-        title: read.require("title", "a heading")?.text()?.into(),
+        title: read.require("title", "a heading")?.line()?.into(),
         x,
         y: field(&read.require("y", "a numeric field")?, table, Some(Kind::Number))?,
         series,
         only: match read.find("only") {
             None => Vec::new(),
-            Some(item) => item.list(MOST)?.iter().map(|item| filter(item, table)).collect::<Result<_, _>>()?,
+            Some(item) => {
+                item.list(MOST)?.iter().map(|item| filter(item, table, variants)).collect::<Result<_, _>>()?
+            }
         },
         x_scale: word("x_scale", &["linear", "log"])?,
         y_scale: word("y_scale", &["linear", "log"])?,
@@ -49,11 +52,40 @@ fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, Sc
     }
 }
 
-fn filter(item: &Item<'_>, table: Table) -> Result<String, ScenarioError> {
+/// `field=value`, its number written out: whoever draws need not know of `850k`.
+fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    let known = text.split_once('=').is_some_and(|(field, _)| table.kind(field.trim()).is_some());
+    let parts = text.split_once('=').map(|(field, value)| (field.trim(), value.trim()));
+    let found = parts.and_then(|(field, value)| Some((field, value, table.kind(field)?)));
     let expected = || format!("a filter `field=value` with a field of {}: {}", table.name(), table.names(None));
-    if known { Ok(text.into()) } else { Err(item.unexpected(expected())) }
+    let (field, value, kind) = found.ok_or_else(|| item.unexpected(expected()))?;
+    if kind == Kind::Number {
+        let number = read_number(value.strip_suffix('x').unwrap_or(value));
+        let number = number.ok_or_else(|| item.unexpected("a filter such as `demand_ratio=2` or `demand_rps=850k`"))?;
+        return Ok(format!("{field}={number}"));
+    }
+    check_known(item, field, value, variants)?;
+    Ok(text.into())
+}
+
+/// Refuses a `label` or `controller` that the scenario doesn't have. Of other texts, such as services, an override may
+/// have left out some.
+fn check_known(item: &Item<'_>, field: &str, value: &str, variants: &[Variant]) -> Result<(), ScenarioError> {
+    let known: Vec<&str> = match field {
+        "label" => variants.iter().map(|variant| variant.label.as_str()).collect(),
+        "controller" => variants.iter().map(|variant| variant.controller.as_str()).collect(),
+        _ => return Ok(()),
+    };
+    if known.contains(&value) {
+        return Ok(());
+    }
+    let value: String = value.chars().take(60).collect();
+    let what = if field == "label" {
+        format!("no controller is labelled `{value}`")
+    } else {
+        format!("no controller `{value}` runs")
+    };
+    Err(item.error(format!("{what}; accepted: {}", known.join(", "))))
 }
 
 pub(super) fn claims(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec<ClaimSpec>, ScenarioError> {
@@ -73,10 +105,11 @@ pub(super) fn claims(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec
 fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioError> {
     let measure = read.require("measure", "an expression such as `goodput_rps{breakwater, demand_ratio=2}`")?;
     let expression = Expression::parse(measure.text()?).map_err(|error| measure.error(error.to_string()))?;
-    let known: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
-    if let Some(label) = expression.labels().into_iter().find(|label| !known.contains(&label.as_str())) {
-        let problem = format!("no controller is labelled `{label}`; accepted: {}", known.join(", "));
-        return Err(measure.error(problem));
+    for label in expression.labels() {
+        check_known(&measure, "label", &label, variants)?;
+    }
+    for controller in expression.texts("controller") {
+        check_known(&measure, "controller", &controller, variants)?;
     }
     let bound = |key| read.find(key).map(|item| item.number()).transpose();
     let (min, max) = (bound("min")?, bound("max")?);
@@ -88,13 +121,13 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
         _ => {}
     }
     Ok(ClaimSpec {
-        id: read.require("id", "a short name")?.text()?.into(),
-        text: read.require("text", "the claim in words")?.text()?.into(),
-        paper: read.require("paper", "what the paper measured")?.text()?.into(),
+        id: read.require("id", "a short name")?.line()?.into(),
+        text: read.require("text", "the claim in words")?.prose()?.into(),
+        paper: read.require("paper", "what the paper measured")?.prose()?.into(),
         measure: expression,
-        unit: read.text_or_empty("unit")?,
+        unit: read.prose_or_empty("unit")?,
         min,
         max,
-        note: read.text_or_empty("note")?,
+        note: read.prose_or_empty("note")?,
     })
 }

@@ -58,9 +58,9 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.source.error(self.origin, &self.path_of(key), format!("missing; expected {expected}")))
     }
 
-    /// The text of `key`, or nothing.
-    pub(super) fn text_or_empty(&self, key: &str) -> Result<String, ScenarioError> {
-        self.find(key).map_or(Ok(String::new()), |item| item.text().map(Into::into))
+    /// The text for people of `key`, or nothing.
+    pub(super) fn prose_or_empty(&self, key: &str) -> Result<String, ScenarioError> {
+        self.find(key).map_or(Ok(String::new()), |item| item.prose().map(Into::into))
     }
 
     /// The span of `key`, or `default`.
@@ -113,6 +113,24 @@ impl<'a> Item<'a> {
             Value::Text(text) => Ok(text),
             _ => Err(self.unexpected("a text in quotes")),
         }
+    }
+
+    /// A text for people: of any length, but without characters that would steer a terminal.
+    pub(super) fn prose(&self) -> Result<&'a str, ScenarioError> {
+        let text = self.text()?;
+        if text.chars().any(|c| c.is_control() && !c.is_whitespace()) {
+            return Err(self.unexpected("a text without control characters"));
+        }
+        Ok(text)
+    }
+
+    /// One line for people.
+    pub(super) fn line(&self) -> Result<&'a str, ScenarioError> {
+        let text = self.text()?;
+        if text.trim().is_empty() || text.chars().any(char::is_control) {
+            return Err(self.unexpected("one line of text"));
+        }
+        Ok(text)
     }
 
     /// One of `words`, as its index.

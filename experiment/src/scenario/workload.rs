@@ -1,5 +1,6 @@
 //! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
 
+use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
@@ -60,10 +61,9 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<NetworkModel, ScenarioEr
 pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
     let table = item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo"])?;
     let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
-    let services: Vec<ServiceSpec> =
-        services.list(MOST_ENTRIES)?.iter().map(|item| service(item, folder)).collect::<Result<_, _>>()?;
+    let services = each_once(&services, |item| service(item, folder))?;
     let clients = table.require("clients", "a number of clients, or a list")?;
-    let clients = clients.list(MOST_ENTRIES)?.iter().map(|item| item.count(1..=1_000_000)).collect::<Result<_, _>>()?;
+    let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
     let arrivals = match table.find("arrivals").map(|item| item.choice(&["poisson", "constant"])).transpose()? {
         Some(1) => Arrivals::Constant,
         _ => Arrivals::Poisson,
@@ -78,6 +78,22 @@ pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Resul
     })
 }
 
+/// The entries of a list, which must differ: one written twice would count twice in every mean.
+fn each_once<T: PartialEq>(
+    list: &Item<'_>,
+    read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
+) -> Result<Vec<T>, ScenarioError> {
+    let mut values = Vec::new();
+    for item in list.list(MOST_ENTRIES)? {
+        let value = read(&item)?;
+        if values.contains(&value) {
+            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
 fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
     let text = item.text()?;
     let service = match text.strip_prefix("file:") {
@@ -85,11 +101,8 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
         Some(path) => {
             let path = folder.join(path);
             let error = |problem: String| item.error(format!("{}: {problem}", path.display()));
-            let size = std::fs::metadata(&path).map_err(|problem| error(problem.to_string()))?.len();
-            if size > LARGEST_FILE {
-                return Err(error("larger than 64 MB".into()));
-            }
-            let samples = std::fs::read_to_string(&path).map_err(|problem| error(problem.to_string()))?;
+            let samples = read_text(&path, LARGEST_FILE, "larger than 64 MB");
+            let samples = samples.map_err(|problem| error(problem.to_string()))?;
             let service = Service::from_samples(&samples).map_err(|problem| error(problem.to_string()))?;
             if service.mean() == Nanos::ZERO {
                 return Err(error("its mean is zero".into()));
@@ -112,10 +125,7 @@ fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {
 
 fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, ScenarioError> {
     match (table.find("demand"), table.find("shift")) {
-        (Some(item), None) => {
-            let points = item.list(MOST_ENTRIES)?.iter().map(demand).collect::<Result<_, _>>()?;
-            Ok(DemandPlan::Steady(points))
-        }
+        (Some(item), None) => each_once(&item, demand).map(DemandPlan::Steady),
         (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
         (Some(_), Some(item)) => Err(item.error("stands beside `demand`; accepted: one of the two")),
         (None, None) => {
