@@ -5,17 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 5] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("control", &[]),
-    ("sim", &["leeward-control"]),
+    ("workload", &["leeward-control"]),
+    ("sim", &["leeward-control", "leeward-workload"]),
+    ("runtime", &["leeward-control"]),
+    ("rpc", &["leeward-control", "leeward-runtime"]),
     ("experiment", &["leeward-control", "leeward-sim"]),
     ("report", &["leeward-experiment"]),
     ("cli", &["leeward-control", "leeward-sim", "leeward-experiment", "leeward-report"]),
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 2] =
-    [("control", &["thiserror", "loom"]), ("sim", &["hdrhistogram", "libm", "rand_core", "rand_xoshiro", "thiserror"])];
+const PURE: [(&str, &[&str]); 3] = [
+    ("control", &["thiserror", "loom"]),
+    ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
+    ("sim", &["hdrhistogram", "thiserror"]),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()

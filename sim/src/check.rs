@@ -1,8 +1,8 @@
 //! Refuses what can't be simulated, before anything runs.
 
 use crate::config::{Shares, SimConfig};
-use crate::service::Service;
 use leeward_control::units::Nanos;
+use leeward_workload::service::Service;
 
 /// The first thing about `config` that is impossible, in words.
 pub(crate) fn check(config: &SimConfig) -> Result<(), String> {

@@ -1,8 +1,10 @@
 //! What a simulation is told: the server, the network, the clients and what is measured. Plain data; the defaults are
 //! the testbed of the Breakwater paper.
 
-use crate::service::Service;
 use leeward_control::units::{Nanos, Rate};
+use leeward_workload::service::Service;
+
+pub use leeward_workload::{Arrivals, Segment, Shares, Workload};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,46 +144,4 @@ impl Default for NetworkModel {
     fn default() -> Self {
         NetworkModel { rtt: Nanos::from_micros(10), jitter: Nanos::ZERO }
     }
-}
-
-/// The clients and what they ask.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
-    /// How many (≥ 1).
-    pub clients: u32,
-    /// How requests are spaced.
-    pub arrivals: Arrivals,
-    /// How the demand divides among clients.
-    pub shares: Shares,
-    /// Total demand over time: segments by start, the first at 0.
-    pub demand: Vec<Segment>,
-    /// How long a request takes on a core.
-    pub service: Service,
-}
-
-/// From `from` on, all clients together issue `rate`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Segment {
-    /// Start, from the beginning of the run.
-    pub from: Nanos,
-    /// Requests per second of all clients.
-    pub rate: Rate,
-}
-
-/// How each client spaces its requests (open loop: whatever the server does).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Exponential gaps.
-    Poisson,
-    /// Equal gaps, each client with a phase of its own.
-    Constant,
-}
-
-/// How the demand divides among clients.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shares {
-    /// Evenly.
-    Equal,
-    /// Client k of 1, 2, … gets a share proportional to k^−s.
-    Zipf(f64),
 }

@@ -26,7 +26,6 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
-mod arrivals;
 mod audit;
 mod check;
 mod clients;
@@ -34,15 +33,14 @@ pub mod config;
 mod heap;
 pub mod report;
 mod requests;
-mod rng;
 mod run;
 mod server;
 mod server_queues;
-pub mod service;
 mod stats;
 mod wire;
 
 pub use config::SimConfig;
+pub use leeward_workload::service;
 pub use report::SimReport;
 
 use leeward_control::params::{ParamError, Params};

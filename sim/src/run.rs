@@ -1,13 +1,11 @@
 //! One run: the clients, the wire and the server put together, and the loop over their events.
 
 use crate::agenda::{Agenda, Lane};
-use crate::arrivals::ArrivalStream;
 use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
 use crate::report::SimReport;
 use crate::requests::{Request, RequestId, Requests};
-use crate::rng::{Purpose, Rng};
 use crate::server::{Activity, Outgoing, Packet, Server};
 use crate::server_queues::Task;
 use crate::stats::Stats;
@@ -18,6 +16,8 @@ use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{Nanos, Priority, Time};
+use leeward_workload::ArrivalStream;
+use leeward_workload::rng::{Purpose, Rng};
 
 /// Explicit credit messages that one control tick may cause. Far above what any controller asks for in a round trip,
 /// far below what would stall the run.

@@ -3,12 +3,12 @@
 use crate::agenda::{Agenda, Lane};
 use crate::config::SimConfig;
 use crate::requests::{RequestId, Requests};
-use crate::rng::{Purpose, Rng};
 use crate::run::Event;
 use crate::server::Packet;
 use crate::stats::Stats;
 use leeward_control::client::{Header, LocalEnd};
 use leeward_control::units::{Nanos, Time};
+use leeward_workload::rng::{Purpose, Rng};
 
 /// Both directions of every session.
 pub(crate) struct Wire {

@@ -1,13 +1,14 @@
 //! When requests are issued and by which client: open loop, whatever the server does. The schedule depends on the
 //! workload and the seed only, so every controller meets the same one.
 
-use crate::config::{Arrivals, Segment, Shares, Workload};
-use crate::heap::Heap;
+use crate::demand::{Arrivals, Segment, Shares, Workload};
 use crate::rng::{Purpose, Rng};
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Rate, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// The stream of requests: ask for the next one, in order of time.
-pub(crate) struct ArrivalStream {
+pub struct ArrivalStream {
     rng: Rng,
     segments: Vec<Segment>,
     segment: usize,
@@ -22,8 +23,13 @@ enum Process {
 }
 
 impl ArrivalStream {
-    pub(crate) fn new(workload: &Workload, seed: u64) -> Self {
+    /// The stream that `seed` draws for `workload`. Without any segment of demand it is empty.
+    pub fn new(workload: &Workload, seed: u64) -> Self {
         let mut rng = Rng::new(seed, Purpose::Arrivals);
+        let mut segments = workload.demand.clone();
+        if segments.is_empty() {
+            segments.push(Segment { from: Nanos::ZERO, rate: Rate(0.0) });
+        }
         let shares = shares(workload);
         let process = match workload.arrivals {
             Arrivals::Poisson => Process::Poisson {
@@ -35,14 +41,28 @@ impl ArrivalStream {
             },
             Arrivals::Constant => {
                 let phases = shares.iter().map(|_| rng.unit()).collect();
-                Process::Constant(Metronomes::new(shares, phases, workload.demand[0].rate.0))
+                Process::Constant(Metronomes::new(shares, phases, segments[0].rate.0))
             }
         };
-        ArrivalStream { rng, segments: workload.demand.clone(), segment: 0, process }
+        ArrivalStream { rng, segments, segment: 0, process }
     }
 
+    /// Enters the next segment.
+    fn advance(&mut self) -> Option<()> {
+        let next = self.segments.get(self.segment + 1)?;
+        self.segment += 1;
+        if let Process::Constant(metronomes) = &mut self.process {
+            metronomes.change_rate(next.from.0 as f64, next.rate.0);
+        }
+        Some(())
+    }
+}
+
+impl Iterator for ArrivalStream {
+    type Item = (Time, u32);
+
     /// The next request: when, and by whom. `None` when no more will come.
-    pub(crate) fn next(&mut self) -> Option<(Time, u32)> {
+    fn next(&mut self) -> Option<(Time, u32)> {
         loop {
             let rate = self.segments[self.segment].rate.0;
             let end = self.segments.get(self.segment + 1).map_or(f64::INFINITY, |next| next.from.0 as f64);
@@ -66,16 +86,6 @@ impl ArrivalStream {
             self.advance()?;
         }
     }
-
-    /// Enters the next segment.
-    fn advance(&mut self) -> Option<()> {
-        let next = self.segments.get(self.segment + 1)?;
-        self.segment += 1;
-        if let Process::Constant(metronomes) = &mut self.process {
-            metronomes.change_rate(next.from.0 as f64, next.rate.0);
-        }
-        Some(())
-    }
 }
 
 /// One per client, each with a period of its own. Times are kept with their fraction of a nanosecond, so that short
@@ -88,22 +98,23 @@ struct Metronomes {
     due: Vec<f64>,
     /// What each client still had to wait when the rate last changed, in units of its period: a pause keeps the phases.
     left: Vec<f64>,
-    heap: Heap<u32>,
+    /// Due time, order of drawing among equals, client.
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     drawn: u64,
 }
 
 impl Metronomes {
     fn new(shares: Vec<f64>, phases: Vec<f64>, rate: f64) -> Self {
         let due = vec![f64::INFINITY; shares.len()];
-        let mut metronomes = Metronomes { rate: 0.0, shares, due, left: phases, heap: Heap::new(), drawn: 0 };
+        let mut metronomes = Metronomes { rate: 0.0, shares, due, left: phases, heap: BinaryHeap::new(), drawn: 0 };
         metronomes.change_rate(0.0, rate);
         metronomes
     }
 
     /// The next that is due before `end` (ns), and its client.
     fn next(&mut self, end: f64) -> Option<(u64, u32)> {
-        let (at, _) = self.heap.head().filter(|(at, _)| (*at as f64) < end)?;
-        let client = self.heap.pop()?;
+        let Reverse((at, _, client)) = *self.heap.peek().filter(|Reverse((at, ..))| (*at as f64) < end)?;
+        self.heap.pop();
         self.due[client as usize] += self.period(client as usize);
         self.push(client);
         Some((at, client))
@@ -118,7 +129,7 @@ impl Metronomes {
             }
         }
         self.rate = rate;
-        self.heap = Heap::new();
+        self.heap.clear();
         for client in 0..self.due.len() {
             let wait = if rate > 0.0 { self.left[client] * self.period(client) } else { f64::INFINITY };
             self.due[client] = from + wait;
@@ -135,7 +146,7 @@ impl Metronomes {
         let at = self.due[client as usize] as u64;
         if at != u64::MAX {
             self.drawn += 1;
-            self.heap.push((at, self.drawn), client);
+            self.heap.push(Reverse((at, self.drawn, client)));
         }
     }
 }
@@ -192,7 +203,6 @@ impl Draw {
 mod tests {
     use super::*;
     use crate::service::Service;
-    use leeward_control::units::{Nanos, Rate};
 
     fn workload(arrivals: Arrivals, shares: Shares) -> Workload {
         Workload {
@@ -210,10 +220,10 @@ mod tests {
 
     /// Requests per second of the run, and per client.
     fn count(arrivals: Arrivals, shares: Shares) -> ([u64; 3], Vec<u64>) {
-        let mut stream = ArrivalStream::new(&workload(arrivals, shares), 7);
+        let stream = ArrivalStream::new(&workload(arrivals, shares), 7);
         let (mut seconds, mut clients) = ([0; 3], vec![0; 100]);
         let mut last = Time::ZERO;
-        while let Some((at, client)) = stream.next() {
+        for (at, client) in stream {
             assert!(at >= last, "time runs backwards");
             last = at;
             let Some(second) = seconds.get_mut((at.0 / 1_000_000_000) as usize) else { break };

@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// What a stream of random numbers is for. Streams of one seed are independent of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// When requests are issued, and by whom.
     Arrivals,
     /// How long they take.
@@ -21,34 +21,34 @@ pub(crate) enum Purpose {
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(Xoshiro256PlusPlus);
+pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
     /// The stream of `seed` for `purpose`.
-    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
+    pub fn new(seed: u64, purpose: Purpose) -> Self {
         // The multiplier spreads seeds so far apart that two of them, written as the small numbers that people choose,
         // never differ by a purpose only; seeding mixes the bits (SplitMix64).
         Rng(Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose as u64))
     }
 
     /// 64 random bits.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Evenly in [0, 1).
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Exponential with mean 1.
-    pub(crate) fn exponential(&mut self) -> f64 {
+    pub fn exponential(&mut self) -> f64 {
         // 1 − unit is in (0, 1], so the logarithm is finite.
         -libm::log(1.0 - self.unit())
     }
 
     /// Standard normal, by the polar method: no trigonometry.
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
             let square = x * x + y * y;
@@ -59,7 +59,7 @@ impl Rng {
     }
 
     /// Evenly in 0..n.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         // The high bits scaled: the bias is below n / 2⁶⁴.
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }

@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// Draws one.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> Nanos {
+    pub fn draw(&self, rng: &mut Rng) -> Nanos {
         match self {
             Service::Exponential(mean) => mean.scale(rng.exponential()),
             Service::Constant(mean) => *mean,

@@ -1,0 +1,419 @@
+//! The 64 bytes before every payload: which field lies where, and which kind of frame uses which. One table serves
+//! encoding, decoding, the check of what must be zero, and the tests of `docs/protocol.md`.
+
+use std::fmt;
+
+/// Bytes of every header: one cache line.
+pub const HEADER_LEN: usize = 64;
+
+/// The first two bytes, `LW`, as a little-endian number.
+pub const MAGIC: u16 = u16::from_le_bytes(*b"LW");
+
+/// The version that this code speaks.
+pub const VERSION: u8 = 1;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Opened the connection and sends calls.
+    Client,
+    /// Accepted it and answers.
+    Server,
+}
+
+/// What a frame is. The number is the header's kind byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A client introduces itself.
+    Register = 1,
+    /// The server takes it in.
+    Welcome = 2,
+    /// A request.
+    Call = 3,
+    /// Its result.
+    Response = 4,
+    /// Its rejection.
+    Drop = 5,
+    /// No result, though admitted.
+    Failure = 6,
+    /// A window without an answer to carry it.
+    Credit = 7,
+    /// A demand without a call to carry it.
+    Demand = 8,
+    /// A client sends no more calls.
+    Deregister = 9,
+    /// Are you there?
+    Ping = 10,
+    /// Yes.
+    Pong = 11,
+    /// Why the server closes the connection.
+    Error = 12,
+}
+
+impl Kind {
+    /// All kinds, by number.
+    pub const ALL: [Kind; 12] = [
+        Kind::Register,
+        Kind::Welcome,
+        Kind::Call,
+        Kind::Response,
+        Kind::Drop,
+        Kind::Failure,
+        Kind::Credit,
+        Kind::Demand,
+        Kind::Deregister,
+        Kind::Ping,
+        Kind::Pong,
+        Kind::Error,
+    ];
+
+    /// The number on the wire.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a number that means nothing.
+    #[inline]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
+    }
+
+    /// Whether `side` may send it.
+    #[inline]
+    pub const fn may_come_from(self, side: Side) -> bool {
+        match self {
+            Kind::Register | Kind::Call | Kind::Demand | Kind::Deregister => matches!(side, Side::Client),
+            Kind::Welcome | Kind::Response | Kind::Drop | Kind::Failure | Kind::Credit | Kind::Error => {
+                matches!(side, Side::Server)
+            }
+            Kind::Ping | Kind::Pong => true,
+        }
+    }
+
+    /// The fields that it uses besides magic, version and kind. All others are zero.
+    pub const fn fields(self) -> &'static [Field] {
+        use Field::{
+            Budget, Code, CreditId, Custom, Demand, Method, PayloadLen, PayloadMax, Priority, RequestId, RetryAfter,
+            Sojourn, Threshold, Timestamp, Window,
+        };
+        match self {
+            Kind::Register => &[Timestamp, PayloadMax, Demand],
+            Kind::Welcome => &[Timestamp, CreditId, Custom, PayloadMax, Window, Threshold, Code],
+            Kind::Call => &[PayloadLen, RequestId, Timestamp, CreditId, Method, Demand, Budget, Priority],
+            Kind::Response => &[PayloadLen, RequestId, Timestamp, CreditId, Custom, Window, Sojourn, Threshold],
+            Kind::Drop => &[RequestId, Timestamp, CreditId, Custom, Window, RetryAfter, Sojourn, Threshold, Code],
+            Kind::Failure => &[PayloadLen, RequestId, Timestamp, CreditId, Custom, Window, Sojourn, Threshold, Code],
+            Kind::Credit => &[CreditId, Custom, Window, Threshold],
+            Kind::Demand => &[Demand],
+            Kind::Deregister => &[],
+            Kind::Ping | Kind::Pong => &[Timestamp],
+            Kind::Error => &[PayloadLen, Code],
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A part of the header. Two pairs share their bytes, because no kind has both: [`Field::Method`] and
+/// [`Field::PayloadMax`], [`Field::Budget`] and [`Field::RetryAfter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Field {
+    /// `LW`.
+    Magic,
+    /// The protocol's version.
+    Version,
+    /// What the frame is.
+    Kind,
+    /// Bytes that follow the header.
+    PayloadLen,
+    /// Which call.
+    RequestId,
+    /// The sender's clock, or the echo of the receiver's.
+    Timestamp,
+    /// Which grant of credit.
+    CreditId,
+    /// For algorithms of other crates.
+    Custom,
+    /// Which procedure.
+    Method,
+    /// The longest payload that the sender accepts, in bytes.
+    PayloadMax,
+    /// Requests that may be unanswered, absolute.
+    Window,
+    /// Requests that wait at the client.
+    Demand,
+    /// Queueing delay that may still be spent, in nanoseconds; 0 is no limit.
+    Budget,
+    /// How long not to send, in nanoseconds; 0 is no hint.
+    RetryAfter,
+    /// How long the server had the request, in nanoseconds.
+    Sojourn,
+    /// Importance of the request, 1..=128.
+    Priority,
+    /// The least importance that is still admitted, 1..=128.
+    Threshold,
+    /// Reason, failure, error or regime, according to the kind.
+    Code,
+    /// Reserved.
+    Flags,
+}
+
+/// Where a field lies: in which 8-byte word, from which bit, how many bits.
+#[derive(Clone, Copy)]
+struct Place {
+    word: usize,
+    shift: u32,
+    bits: u32,
+}
+
+impl Place {
+    /// The field's largest value.
+    #[inline]
+    const fn max(self) -> u64 {
+        u64::MAX >> (64 - self.bits)
+    }
+}
+
+impl Field {
+    /// All fields, in the order of the header.
+    pub const ALL: [Field; 19] = [
+        Field::Magic,
+        Field::Version,
+        Field::Kind,
+        Field::PayloadLen,
+        Field::RequestId,
+        Field::Timestamp,
+        Field::CreditId,
+        Field::Custom,
+        Field::Method,
+        Field::PayloadMax,
+        Field::Window,
+        Field::Demand,
+        Field::Budget,
+        Field::RetryAfter,
+        Field::Sojourn,
+        Field::Priority,
+        Field::Threshold,
+        Field::Code,
+        Field::Flags,
+    ];
+
+    /// Bytes before it in the header.
+    pub const fn offset(self) -> usize {
+        let place = self.place();
+        place.word * 8 + place.shift as usize / 8
+    }
+
+    /// Its size in bytes.
+    #[inline]
+    pub const fn size(self) -> usize {
+        self.place().bits as usize / 8
+    }
+
+    #[inline]
+    const fn place(self) -> Place {
+        let (word, shift, bits) = match self {
+            Field::Magic => (0, 0, 16),
+            Field::Version => (0, 16, 8),
+            Field::Kind => (0, 24, 8),
+            Field::PayloadLen => (0, 32, 32),
+            Field::RequestId => (1, 0, 64),
+            Field::Timestamp => (2, 0, 64),
+            Field::CreditId => (3, 0, 64),
+            Field::Custom => (4, 0, 64),
+            Field::Method | Field::PayloadMax => (5, 0, 32),
+            Field::Window => (5, 32, 32),
+            Field::Demand => (6, 0, 32),
+            Field::Budget | Field::RetryAfter => (6, 32, 32),
+            Field::Sojourn => (7, 0, 32),
+            Field::Priority => (7, 32, 8),
+            Field::Threshold => (7, 40, 8),
+            Field::Code => (7, 48, 8),
+            Field::Flags => (7, 56, 8),
+        };
+        Place { word, shift, bits }
+    }
+}
+
+impl fmt::Display for Field {
+    /// The name in `docs/protocol.md`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Field::Magic => "magic",
+            Field::Version => "version",
+            Field::Kind => "kind",
+            Field::PayloadLen => "payload_len",
+            Field::RequestId => "request_id",
+            Field::Timestamp => "timestamp",
+            Field::CreditId => "credit_id",
+            Field::Custom => "custom",
+            Field::Method => "method",
+            Field::PayloadMax => "payload_max",
+            Field::Window => "window",
+            Field::Demand => "demand",
+            Field::Budget => "budget",
+            Field::RetryAfter => "retry_after",
+            Field::Sojourn => "sojourn",
+            Field::Priority => "priority",
+            Field::Threshold => "threshold",
+            Field::Code => "code",
+            Field::Flags => "flags",
+        })
+    }
+}
+
+/// The bits that each kind may set.
+static USED: [Words; Kind::ALL.len()] = {
+    let mut used = [Words([0; 8]); Kind::ALL.len()];
+    let mut kind = 0;
+    while kind < used.len() {
+        let fields = Kind::ALL[kind].fields();
+        used[kind] = Words::ZERO.with(Field::Magic, 0xffff).with(Field::Version, 0xff).with(Field::Kind, 0xff);
+        let mut field = 0;
+        while field < fields.len() {
+            used[kind] = used[kind].with(fields[field], fields[field].place().max());
+            field += 1;
+        }
+        kind += 1;
+    }
+    used
+};
+
+/// A header as eight little-endian words.
+#[derive(Clone, Copy)]
+pub(super) struct Words([u64; 8]);
+
+impl Words {
+    const ZERO: Words = Words([0; 8]);
+
+    /// The header of a `kind` frame with `payload_len` bytes to follow, and nothing else in it yet.
+    #[inline]
+    pub(super) const fn new(kind: Kind, payload_len: u32) -> Self {
+        Words::ZERO
+            .with(Field::Magic, MAGIC as u64)
+            .with(Field::Version, VERSION as u64)
+            .with(Field::Kind, kind.number() as u64)
+            .with(Field::PayloadLen, payload_len as u64)
+    }
+
+    #[inline]
+    pub(super) fn read(bytes: &[u8; HEADER_LEN]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let mut read = Words::ZERO;
+        for (to, from) in read.0.iter_mut().zip(words) {
+            *to = u64::from_le_bytes(*from);
+        }
+        read
+    }
+
+    /// Only the first of the eight words.
+    #[inline]
+    pub(super) fn first(bytes: &[u8; 8]) -> Self {
+        let mut read = Words::ZERO;
+        read.0[0] = u64::from_le_bytes(*bytes);
+        read
+    }
+
+    #[inline]
+    pub(super) fn bytes(self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        self.store(&mut bytes);
+        bytes
+    }
+
+    #[inline]
+    pub(super) fn store(self, bytes: &mut [u8; HEADER_LEN]) {
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        for (to, from) in words.iter_mut().zip(self.0) {
+            *to = from.to_le_bytes();
+        }
+    }
+
+    #[inline]
+    pub(super) const fn value(&self, field: Field) -> u64 {
+        let place = field.place();
+        (self.0[place.word] >> place.shift) & place.max()
+    }
+
+    #[inline]
+    pub(super) const fn value_u32(&self, field: Field) -> u32 {
+        debug_assert!(field.size() <= 4);
+        self.value(field) as u32
+    }
+
+    #[inline]
+    pub(super) const fn value_u8(&self, field: Field) -> u8 {
+        debug_assert!(field.size() == 1);
+        self.value(field) as u8
+    }
+
+    /// With `field`, so far zero, set to `value`.
+    #[inline]
+    pub(super) const fn with(mut self, field: Field, value: u64) -> Self {
+        let place = field.place();
+        debug_assert!(value <= place.max() && self.value(field) == 0);
+        self.0[place.word] |= value << place.shift;
+        self
+    }
+
+    /// The first field that a `kind` frame doesn't use and that isn't zero.
+    #[inline]
+    pub(super) fn stray(&self, kind: Kind) -> Option<Field> {
+        let used = &USED[kind as usize - 1].0;
+        let stray = self.0.iter().zip(used).fold(0, |stray, (word, used)| stray | (word & !used));
+        if stray == 0 { None } else { self.first_stray(used) }
+    }
+
+    #[cold]
+    fn first_stray(&self, used: &[u64; 8]) -> Option<Field> {
+        let left = |field: &Field| {
+            let place = field.place();
+            (self.0[place.word] & !used[place.word]) >> place.shift & place.max() != 0
+        };
+        Field::ALL.into_iter().find(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_fill_the_header_without_a_gap() {
+        let mut end = 0;
+        for field in Field::ALL {
+            if !matches!(field, Field::PayloadMax | Field::RetryAfter) {
+                assert_eq!(field.offset(), end, "{field}");
+                end += field.size();
+            }
+            assert_eq!(field.offset() % field.size(), 0, "{field} is not aligned");
+        }
+        assert_eq!(end, HEADER_LEN);
+    }
+
+    #[test]
+    fn numbers_name_the_kinds() {
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(kind.number()), place + 1);
+            assert_eq!(Kind::from_number(kind.number()), Some(kind));
+        }
+        assert_eq!(Kind::from_number(0), None);
+        assert_eq!(Kind::from_number(13), None);
+    }
+
+    #[test]
+    fn no_kind_uses_a_place_twice() {
+        for kind in Kind::ALL {
+            for (number, field) in kind.fields().iter().enumerate() {
+                assert!(kind.fields()[..number].iter().all(|other| other.offset() != field.offset()), "{kind} {field}");
+            }
+        }
+    }
+}

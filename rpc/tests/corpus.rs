@@ -1,0 +1,131 @@
+//! Replays `tests/corpus/`: small files of bytes, good and hostile, one per thing that once needed thought. A file's
+//! name says what is in it: `client-` or `server-` sent it; `good` ends between frames, `part` inside one, `bad` is
+//! refused.
+//!
+//! The files come from [`corpus`] below: `cargo test -p leeward-rpc --test corpus -- --ignored` writes them anew. A
+//! file that a fuzzer or a bug report brings is added by hand and is replayed too.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use leeward_rpc::wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
+use support::{call, encoded, examples, fed, sender};
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn name_of(side: Side) -> &'static str {
+    match side {
+        Side::Client => "client",
+        Side::Server => "server",
+    }
+}
+
+/// All files that are generated, by name.
+fn corpus() -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut add = |name: String, bytes: Vec<u8>| assert!(files.insert(format!("{name}.bin"), bytes).is_none());
+    let mut all = BTreeMap::from([("client", Vec::new()), ("server", Vec::new())]);
+    for (name, frame) in examples() {
+        let side = name_of(sender(&frame));
+        let bytes = encoded(&frame);
+        all.get_mut(side).unwrap().extend(&bytes);
+        add(format!("{side}-good-{name}"), bytes.clone());
+        let mut flagged = bytes.clone();
+        flagged[63] = 1;
+        add(format!("{side}-bad-{name}-flags"), flagged);
+        let other = name_of(if side == "client" { Side::Server } else { Side::Client });
+        if !matches!(frame.kind(), Kind::Ping | Kind::Pong) {
+            add(format!("{other}-bad-{name}-wrong-way"), bytes);
+        }
+    }
+    for (side, bytes) in all {
+        add(format!("{side}-part-all-but-a-byte"), bytes[..bytes.len() - 1].to_vec());
+        add(format!("{side}-bad-all-then-zeros"), [&bytes[..], &[0; HEADER_LEN]].concat());
+        add(format!("{side}-good-all"), bytes);
+    }
+    let good = encoded(&Frame::Call(call()));
+    let empty = encoded(&Frame::Call(Call { payload: b"", ..call() }));
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut all = good.clone();
+        all[at..at + bytes.len()].copy_from_slice(bytes);
+        all
+    };
+    let mut add = |name: &str, bytes: Vec<u8>| add(format!("client-{name}"), bytes);
+    add("good-nothing", Vec::new());
+    add("good-call-empty", empty.clone());
+    add("good-calls-back-to-back", [&good[..], &empty, &good, &empty].concat());
+    // A payload that looks like a header must not be taken for one.
+    add("good-call-in-a-call", encoded(&Frame::Call(Call { payload: &good, ..call() })));
+    add("part-header-cut-at-8", good[..8].to_vec());
+    add("part-header-cut-at-63", good[..63].to_vec());
+    add("part-no-payload", good[..HEADER_LEN].to_vec());
+    add("part-longest-announced", changed(4, &PayloadLimit::DEFAULT.bytes().to_le_bytes()));
+    add("bad-too-long-by-one", changed(4, &(PayloadLimit::DEFAULT.bytes() + 1).to_le_bytes())[..8].to_vec());
+    add("bad-longest-there-is", changed(4, &[255; 4]));
+    // A header and 2^32 - 1 bytes: wraps where lengths are counted in 32 bits.
+    add("bad-length-that-wraps", changed(4, &(u32::MAX - 63).to_le_bytes()));
+    add("bad-length-one-short", [&changed(4, &4_u32.to_le_bytes())[..], &good].concat());
+    add("bad-request-zero", changed(8, &[0; 8]));
+    add("bad-priority-zero", changed(60, &[0]));
+    add("bad-priority-129", changed(60, &[129]));
+    add("bad-kind-zero", changed(3, &[0]));
+    add("bad-kind-13", changed(3, &[13]));
+    add("bad-version-2", changed(2, &[2]));
+    add("bad-big-endian-magic", changed(0, b"WL"));
+    add("bad-http", b"GET / HTTP/1.1\r\n\r\n".to_vec());
+    add("bad-tls", vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]);
+    add("bad-zeros", vec![0; 256]);
+    add("bad-ones", vec![255; 256]);
+    files
+}
+
+fn expect(name: &str, bytes: &[u8]) {
+    let from = if name.starts_with("client-") { Side::Client } else { Side::Server };
+    let whole = fed(bytes, &[], from, PayloadLimit::DEFAULT);
+    for chunk in [1, 2, 7, 63, 64, 65] {
+        let cut = fed(bytes, &[chunk], from, PayloadLimit::DEFAULT);
+        assert_eq!(cut, whole, "{name} in pieces of {chunk}");
+    }
+    match name.split('-').nth(1) {
+        Some("good") => {
+            assert_eq!(whole.end, Ok(()), "{name}");
+            assert_eq!(whole.frames.concat(), bytes, "{name}");
+        }
+        Some("part") => assert!(matches!(whole.end, Err(WireError::Truncated { .. })), "{name}: {:?}", whole.end),
+        Some("bad") => {
+            assert!(!matches!(whole.end, Ok(()) | Err(WireError::Truncated { .. })), "{name}: {:?}", whole.end);
+        }
+        _ => panic!("{name} doesn't say what to expect of it"),
+    }
+}
+
+#[test]
+fn every_file_does_what_its_name_says() {
+    let files: Vec<_> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap()).collect();
+    assert!(files.len() >= 60, "{} files", files.len());
+    for file in files {
+        expect(file.file_name().to_str().unwrap(), &fs::read(file.path()).unwrap());
+    }
+}
+
+#[test]
+fn the_generated_files_are_what_is_committed() {
+    for (name, bytes) in corpus() {
+        let committed = fs::read(folder().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(committed, bytes, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "writes the corpus anew"]
+fn write() {
+    fs::create_dir_all(folder()).unwrap();
+    for (name, bytes) in corpus() {
+        fs::write(folder().join(name), bytes).unwrap();
+    }
+}

@@ -1,0 +1,208 @@
+//! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
+//! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
+
+mod support;
+
+use leeward_rpc::wire::{Decoded, Decoder, HEADER_LEN, PayloadLimit, Side, decode};
+use proptest::prelude::*;
+use support::{Outcome, Owned, encoded, fed, frames, sides};
+
+fn stream(frames: &[Owned]) -> Vec<u8> {
+    frames.iter().flat_map(|owned| encoded(&owned.frame())).collect()
+}
+
+fn streams() -> impl Strategy<Value = (Side, Vec<Owned>)> {
+    sides().prop_flat_map(|from| (Just(from), prop::collection::vec(frames(from), 0..8)))
+}
+
+fn chunks() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![
+        Just(vec![]),
+        Just(vec![1]),
+        prop::collection::vec(1..200_usize, 1..20),
+        prop::collection::vec(1..5_000_usize, 1..5),
+    ]
+}
+
+/// Damage to a stream: what fuzzers of formats find most with.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip {
+        at: prop::sample::Index,
+        bit: u8,
+    },
+    Set {
+        at: prop::sample::Index,
+        to: u8,
+    },
+    /// Aimed at one byte of the first header.
+    Header {
+        at: usize,
+        to: u8,
+    },
+    Remove {
+        at: prop::sample::Index,
+        count: usize,
+    },
+    Insert {
+        at: prop::sample::Index,
+        bytes: Vec<u8>,
+    },
+    Cut {
+        at: prop::sample::Index,
+    },
+    Double {
+        at: prop::sample::Index,
+    },
+}
+
+fn damages() -> impl Strategy<Value = Damage> {
+    let at = any::<prop::sample::Index>;
+    let byte = || prop_oneof![Just(0), Just(1), Just(128), Just(129), Just(255), any::<u8>()];
+    prop_oneof![
+        (at(), 0..8_u8).prop_map(|(at, bit)| Damage::Flip { at, bit }),
+        (at(), byte()).prop_map(|(at, to)| Damage::Set { at, to }),
+        (0..HEADER_LEN, byte()).prop_map(|(at, to)| Damage::Header { at, to }),
+        (at(), 1..100_usize).prop_map(|(at, count)| Damage::Remove { at, count }),
+        (at(), prop::collection::vec(any::<u8>(), 1..100)).prop_map(|(at, bytes)| Damage::Insert { at, bytes }),
+        at().prop_map(|at| Damage::Cut { at }),
+        at().prop_map(|at| Damage::Double { at }),
+    ]
+}
+
+fn apply(damage: &Damage, bytes: &mut Vec<u8>) {
+    let length = bytes.len();
+    if length == 0 {
+        return;
+    }
+    match damage {
+        Damage::Flip { at, bit } => bytes[at.index(length)] ^= 1 << bit,
+        Damage::Set { at, to } => bytes[at.index(length)] = *to,
+        Damage::Header { at, to } => bytes[(*at).min(length - 1)] = *to,
+        Damage::Remove { at, count } => drop(bytes.drain(at.index(length)..length.min(at.index(length) + count))),
+        Damage::Insert { at, bytes: more } => drop(bytes.splice(at.index(length)..at.index(length), more.clone())),
+        Damage::Cut { at } => bytes.truncate(at.index(length)),
+        Damage::Double { at } => bytes.extend_from_within(at.index(length)..),
+    }
+}
+
+/// `decode` over and over on the whole of `bytes`: what every way of feeding a decoder must agree with.
+fn oracle(bytes: &[u8], from: Side, limit: PayloadLimit) -> Outcome {
+    let (mut frames, mut rest) = (Vec::new(), bytes);
+    loop {
+        match decode(rest, from, limit) {
+            Ok(Decoded::Frame { length, .. }) => {
+                frames.push(rest[..length].to_vec());
+                rest = &rest[length..];
+            }
+            Ok(Decoded::Incomplete { needed }) => {
+                assert!(needed > rest.len() && needed <= HEADER_LEN + limit.bytes() as usize);
+                let mut end = Decoder::new(from, limit);
+                // The end's error counts bytes; let a decoder count them.
+                let mut left = rest;
+                while !left.is_empty() {
+                    let spare = end.spare();
+                    let count = spare.len().min(left.len());
+                    spare[..count].copy_from_slice(&left[..count]);
+                    end.filled(count);
+                    assert_eq!(end.next_frame(), Ok(None));
+                    left = &left[count..];
+                }
+                return Outcome { frames, end: end.end() };
+            }
+            Err(error) => return Outcome { frames, end: Err(error) },
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_encoded_comes_back((from, frames) in streams()) {
+        for owned in &frames {
+            let frame = owned.frame();
+            let bytes = encoded(&frame);
+            let decoded = decode(&bytes, from, PayloadLimit::DEFAULT);
+            prop_assert_eq!(decoded, Ok(Decoded::Frame { frame, length: bytes.len() }));
+            for cut in [0, 1, 7, 8, 63, 64, bytes.len() - 1] {
+                if cut < bytes.len() {
+                    let decoded = decode(&bytes[..cut], from, PayloadLimit::DEFAULT);
+                    let missing = cut + 1..=bytes.len();
+                    let incomplete =
+                        matches!(decoded, Ok(Decoded::Incomplete { needed }) if missing.contains(&needed));
+                    prop_assert!(incomplete, "{:?} of {} bytes", decoded, cut);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn however_a_stream_is_cut_it_says_the_same((from, frames) in streams(), chunks in chunks()) {
+        let bytes = stream(&frames);
+        let expected = Outcome { frames: frames.iter().map(|owned| encoded(&owned.frame())).collect(), end: Ok(()) };
+        prop_assert_eq!(fed(&bytes, &chunks, from, PayloadLimit::DEFAULT), expected);
+    }
+
+    #[test]
+    fn damage_is_survived_and_found_alike(
+        (from, frames) in streams(),
+        damages in prop::collection::vec(damages(), 1..4),
+        chunks in chunks(),
+        limit in prop_oneof![Just(PayloadLimit::MIN), Just(PayloadLimit::DEFAULT)],
+    ) {
+        let mut bytes = stream(&frames);
+        damages.iter().for_each(|damage| apply(damage, &mut bytes));
+        let outcome = fed(&bytes, &chunks, from, limit);
+        // Canonical: what was accepted encodes to what was received.
+        let accepted = outcome.frames.concat();
+        prop_assert_eq!(&accepted[..], &bytes[..accepted.len()]);
+        prop_assert_eq!(outcome, oracle(&bytes, from, limit));
+    }
+
+    #[test]
+    fn any_bytes_are_survived(from in sides(), bytes in prop::collection::vec(any::<u8>(), 0..300), chunks in chunks()) {
+        let outcome = fed(&bytes, &chunks, from, PayloadLimit::MIN);
+        prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
+    }
+
+    #[test]
+    fn any_header_behind_a_good_beginning_is_survived(
+        from in sides(),
+        kind in 1..=12_u8,
+        length in prop_oneof![Just(0), 0..2_000_u32, any::<u32>()],
+        rest in prop::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 56..400),
+    ) {
+        let mut bytes = vec![b'L', b'W', 1, kind];
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(rest);
+        let outcome = fed(&bytes, &[], from, PayloadLimit::MIN);
+        prop_assert_eq!(outcome, oracle(&bytes, from, PayloadLimit::MIN));
+    }
+
+    /// A caller who doesn't take all frames between reads still gets them all.
+    #[test]
+    fn a_lazy_caller_loses_nothing((from, frames) in streams(), chunk in 1..5_000_usize, takes in 1..3_usize) {
+        let bytes = stream(&frames);
+        let mut decoder = Decoder::new(from, PayloadLimit::DEFAULT);
+        let (mut rest, mut got) = (&bytes[..], Vec::new());
+        loop {
+            let spare = decoder.spare();
+            let count = spare.len().min(rest.len()).min(chunk);
+            spare[..count].copy_from_slice(&rest[..count]);
+            decoder.filled(count);
+            rest = &rest[count..];
+            let mut waits = false;
+            for _ in 0..takes {
+                match decoder.next_frame().unwrap() {
+                    Some(frame) => got.extend(encoded(&frame)),
+                    None => waits = true,
+                }
+            }
+            if waits && rest.is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!(got, bytes);
+    }
+}

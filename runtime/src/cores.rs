@@ -1,0 +1,221 @@
+//! The loop of a core, and the threads that run it.
+
+use crate::clock::Clock;
+use crate::packets::PacketDelays;
+use crate::parking::Parking;
+use crate::queues::RunQueues;
+use leeward_control::units::{Nanos, Time};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a core does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Looks again and again: the least latency, a whole CPU.
+    Spin,
+    /// Spins for this long, then sleeps until something comes.
+    Adaptive(Nanos),
+    /// Sleeps at once.
+    Block,
+}
+
+/// How the cores are set up.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many (≥ 1).
+    pub cores: usize,
+    /// CPUs to pin them to, in turn; empty: wherever the system puts them.
+    pub cpus: Vec<usize>,
+    /// See [`Idle`].
+    pub idle: Idle,
+}
+
+/// What the cores of one server share.
+pub struct Shared<J> {
+    /// The time.
+    pub clock: Clock,
+    /// Admitted requests that wait.
+    pub queues: RunQueues<J>,
+    /// What is known of messages that wait.
+    pub packets: PacketDelays,
+    parking: Parking,
+    stopping: AtomicBool,
+}
+
+impl<J> Shared<J> {
+    /// For so many cores.
+    pub fn new(cores: usize, clock: Clock) -> Self {
+        Shared {
+            clock,
+            queues: RunQueues::new(cores),
+            packets: PacketDelays::new(cores),
+            parking: Parking::new(cores),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The queueing delay d_m (Breakwater §4).
+    pub fn delay(&self, now: Time) -> Nanos {
+        self.packets.delay(now) + self.queues.delay(now)
+    }
+}
+
+/// What a core's network side does. One value per core, used by that core's thread only.
+pub trait Network: Send {
+    /// What goes through the run queues.
+    type Job: Send + 'static;
+
+    /// Does what is due whatever the load: control ticks, timers, messages from other cores. Called between jobs; must
+    /// be quick when nothing is due.
+    fn housekeeping(&mut self, now: Time);
+
+    /// Reads and answers what has come, queues what is admitted. Waits for up to `wait` if there is nothing, not at all
+    /// if that is `None`. Says whether there was anything.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on: the core ends with it.
+    fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool>;
+
+    /// Runs a job, the core's own or a stolen one.
+    fn run(&mut self, since: Time, job: Self::Job);
+
+    /// When [`Network::housekeeping`] has something to do next.
+    fn next_timeout(&self) -> Time;
+
+    /// Wakes another core from its [`Network::poll`].
+    fn wake(&self, core: usize);
+
+    /// Whether a core that shall stop may: everything it owes is done.
+    fn is_drained(&mut self, now: Time) -> bool;
+}
+
+/// Running cores.
+pub struct Cores<J> {
+    shared: Arc<Shared<J>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    wake_all: Box<dyn Fn() + Send + Sync>,
+}
+
+impl<J: Send + 'static> Cores<J> {
+    /// Starts one thread per network, in the order of cores. `wake_all` wakes every core from its poll.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+        wake_all: Box<dyn Fn() + Send + Sync>,
+    ) -> io::Result<Self> {
+        let mut threads = Vec::with_capacity(networks.len());
+        for (index, network) in networks.into_iter().enumerate() {
+            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), network };
+            let cpu = (!options.cpus.is_empty()).then(|| options.cpus[index % options.cpus.len()]);
+            let thread = std::thread::Builder::new().name(format!("leeward-core-{index}")).spawn(move || {
+                if let Some(id) = cpu {
+                    // Not being allowed to pin costs latency, not correctness.
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                core.work()
+            })?;
+            threads.push(thread);
+        }
+        Ok(Cores { shared, threads, wake_all })
+    }
+
+    /// What the cores share.
+    pub fn shared(&self) -> &Arc<Shared<J>> {
+        &self.shared
+    }
+
+    /// Asks the cores to finish what they owe and end.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        (self.wake_all)();
+    }
+
+    /// Waits for the cores to end.
+    ///
+    /// # Errors
+    /// The first core's that could not go on.
+    pub fn join(self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a core has panicked")));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+struct Core<N: Network> {
+    index: usize,
+    idle: Idle,
+    shared: Arc<Shared<N::Job>>,
+    network: N,
+}
+
+/// A core that waits is woken for work; this bounds what a defect there would cost.
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
+
+impl<N: Network> Core<N> {
+    /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
+    fn work(mut self) -> io::Result<()> {
+        let mut idle_since = None;
+        loop {
+            let now = self.shared.clock.now();
+            self.network.housekeeping(now);
+            if let Some((since, job)) = self.shared.queues.pop(self.index) {
+                self.network.run(since, job);
+                idle_since = None;
+                continue;
+            }
+            if self.network.poll(None)? {
+                self.call_for_help();
+                idle_since = None;
+                continue;
+            }
+            if let Some((since, job)) = self.shared.queues.steal(self.index) {
+                self.network.run(since, job);
+                idle_since = None;
+                continue;
+            }
+            if self.shared.stopping.load(Ordering::SeqCst) && self.network.is_drained(now) {
+                return Ok(());
+            }
+            let since = *idle_since.get_or_insert(now);
+            let spin = match self.idle {
+                Idle::Spin => true,
+                Idle::Adaptive(spin) => now.since(since) < spin,
+                Idle::Block => false,
+            };
+            if spin {
+                std::hint::spin_loop();
+            } else {
+                self.sleep(now)?;
+            }
+        }
+    }
+
+    /// More jobs than this core can begin at once are for those that sleep.
+    fn call_for_help(&self) {
+        if !self.shared.queues.are_empty()
+            && let Some(sleeper) = self.shared.parking.sleeper(self.index)
+        {
+            self.network.wake(sleeper);
+        }
+    }
+
+    fn sleep(&mut self, now: Time) -> io::Result<()> {
+        self.shared.parking.going_to_sleep(self.index);
+        if self.shared.queues.are_empty() && !self.shared.stopping.load(Ordering::SeqCst) {
+            let wait = self.network.next_timeout().since(now).min(LONGEST_SLEEP);
+            self.network.poll(Some(Duration::from_nanos(wait.0)))?;
+        }
+        self.shared.parking.awake(self.index);
+        Ok(())
+    }
+}

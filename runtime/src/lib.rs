@@ -1,0 +1,23 @@
+//! Cores for microsecond-scale servers. Each core is a pinned thread that takes tasks from a timestamped run queue, looks
+//! at its network when there is none, steals from others when there is nothing at all, and sleeps as its idle policy
+//! says. The age of the oldest entry of every queue is published: the queueing-delay signal (Breakwater §4).
+//!
+//! - [`clock`]: the time since the start, in a few nanoseconds.
+//! - [`queues`]: run queues and their ages.
+//! - [`packets`]: how long messages wait before they are read.
+//! - [`parking`]: which cores sleep, without lost wake-ups.
+//! - [`cores`]: the loop of a core, and the threads.
+//!
+//! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod cores;
+pub mod packets;
+pub mod parking;
+pub mod queues;
+pub(crate) mod sync;
+
+pub use clock::Clock;
+pub use cores::{Cores, Idle, Network, Options};
