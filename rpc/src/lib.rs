@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod server;
 pub mod wire;

@@ -57,6 +57,11 @@ impl<J> Shared<J> {
         }
     }
 
+    /// Whether the cores have been asked to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
     /// The queueing delay d_m (Breakwater §4).
     pub fn delay(&self, now: Time) -> Nanos {
         self.packets.delay(now) + self.queues.delay(now)
@@ -183,7 +188,7 @@ impl<N: Network> Core<N> {
                 idle_since = None;
                 continue;
             }
-            if self.shared.stopping.load(Ordering::SeqCst) && self.network.is_drained(now) {
+            if self.shared.is_stopping() && self.network.is_drained(now) {
                 return Ok(());
             }
             let since = *idle_since.get_or_insert(now);
@@ -211,7 +216,7 @@ impl<N: Network> Core<N> {
 
     fn sleep(&mut self, now: Time) -> io::Result<()> {
         self.shared.parking.going_to_sleep(self.index);
-        if self.shared.queues.are_empty() && !self.shared.stopping.load(Ordering::SeqCst) {
+        if self.shared.queues.are_empty() && !self.shared.is_stopping() {
             let wait = self.network.next_timeout().since(now).min(LONGEST_SLEEP);
             self.network.poll(Some(Duration::from_nanos(wait.0)))?;
         }

@@ -1,0 +1,216 @@
+//! Starting a server, looking at it, stopping it.
+
+use super::handler::Handler;
+use super::network::{CoreNetwork, Limits, WAKER};
+use super::shared::{Common, Counts, Job};
+use crate::wire::PayloadLimit;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::server::Gauges;
+use leeward_control::units::Nanos;
+use leeward_runtime::cores::Shared;
+use leeward_runtime::{Clock, Cores, Idle, Options};
+use mio::Poll;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+/// A server that can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address is in use, not ours, or no address at all.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// What was asked for.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system has no thread, poll or descriptor to give.
+    #[error("can't start the server's cores: {0}")]
+    Cores(#[from] io::Error),
+    /// The controller refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+}
+
+/// A server to be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    algorithm: Algorithm,
+    params: Params,
+    rtt: Nanos,
+    slo: Nanos,
+    options: Options,
+    limits: Limits,
+}
+
+/// A running server. Dropping it does not stop it: see [`Server::stop`].
+pub struct Server {
+    address: SocketAddr,
+    cores: Cores<Job>,
+    common: Arc<Common>,
+}
+
+impl Server {
+    /// One core that spins, no admission control, the papers' objective; every part can be set.
+    pub fn builder() -> Builder {
+        let none = Registry::builtin().algorithms().next().cloned();
+        Builder {
+            algorithm: none.unwrap_or(leeward_control::algorithms::none::ALGORITHM),
+            params: Params::default(),
+            rtt: Nanos::from_micros(10),
+            slo: Nanos::from_micros(200),
+            options: Options { cores: 1, cpus: Vec::new(), idle: Idle::Spin },
+            limits: Limits {
+                payload: PayloadLimit::DEFAULT,
+                connections: 16_384,
+                unanswered: 256,
+                unsent: 1 << 20,
+                silence: Nanos::from_secs(300),
+                stuck: Nanos::from_secs(10),
+                drain: Nanos::from_secs(5),
+            },
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The controller's state.
+    pub fn gauges(&self) -> Gauges {
+        self.common.gauges()
+    }
+
+    /// Requests so far.
+    pub fn counts(&self) -> Counts {
+        self.common.counts()
+    }
+
+    /// The queueing delay at this moment.
+    pub fn delay(&self) -> Nanos {
+        let shared = self.cores.shared();
+        shared.delay(shared.clock.now())
+    }
+
+    /// Takes no more connections and calls, sends the answers that it owes, and ends.
+    ///
+    /// # Errors
+    /// What made a core end before its time.
+    pub fn stop(self) -> io::Result<()> {
+        self.cores.stop();
+        self.cores.join()
+    }
+}
+
+impl Builder {
+    /// The admission controller and its parameters.
+    #[must_use]
+    pub fn admission(mut self, algorithm: &Algorithm, params: Params) -> Self {
+        self.algorithm = algorithm.clone();
+        self.params = params;
+        self
+    }
+
+    /// How many cores (at least one).
+    #[must_use]
+    pub fn cores(mut self, cores: usize) -> Self {
+        self.options.cores = cores.clamp(1, 1024);
+        self
+    }
+
+    /// The CPUs to pin the cores to, in turn; none: wherever the system puts them.
+    #[must_use]
+    pub fn cpus(mut self, cpus: Vec<usize>) -> Self {
+        self.options.cpus = cpus;
+        self
+    }
+
+    /// What a core without work does.
+    #[must_use]
+    pub fn idle(mut self, idle: Idle) -> Self {
+        self.options.idle = idle;
+        self
+    }
+
+    /// What the controller is told of the network's round trip and the objective.
+    #[must_use]
+    pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
+        self.rtt = rtt;
+        self.slo = slo;
+        self
+    }
+
+    /// The longest argument that is accepted.
+    #[must_use]
+    pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {
+        self.limits.payload = limit;
+        self
+    }
+
+    /// Connections that may be open at once.
+    #[must_use]
+    pub fn connection_limit(mut self, connections: usize) -> Self {
+        self.limits.connections = connections;
+        self
+    }
+
+    /// How long a connection may be silent, and how long a peer may take nothing of what waits for it.
+    #[must_use]
+    pub fn patience(mut self, silence: Nanos, stuck: Nanos) -> Self {
+        self.limits.silence = silence;
+        self.limits.stuck = stuck;
+        self
+    }
+
+    /// Listens on `address` and starts the cores.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start<H: Handler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
+        let listen = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+        let listener = listener(address).map_err(listen)?;
+        let bound = listener.local_addr().map_err(listen)?;
+        let cores = self.options.cores;
+        let environment = Environment::new(cores as u32, self.rtt, self.slo);
+        let halves = self.algorithm.server(&self.params, &environment)?;
+        let polls = (0..cores).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
+        let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
+        let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
+        let common = Arc::new(Common::new(halves.control, wakers));
+        let shared = Arc::new(Shared::new(cores, Clock::start()));
+        let handler = Arc::new(handler);
+        // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
+        let limits = Limits { connections: self.limits.connections.div_ceil(cores), ..self.limits };
+        let mut listener = Some(listener);
+        let networks = polls
+            .into_iter()
+            .zip(halves.cores)
+            .enumerate()
+            .map(|(index, (poll, admission))| {
+                let (shared, common, handler) = (Arc::clone(&shared), Arc::clone(&common), Arc::clone(&handler));
+                CoreNetwork::new(index, poll, listener.take(), shared, common, handler, admission, limits)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let all = Arc::clone(&common);
+        let wake_all = move || (0..all.cores()).for_each(|core| all.wake(core));
+        let cores = Cores::start(&self.options, shared, networks, Box::new(wake_all))?;
+        Ok(Server { address: bound, cores, common })
+    }
+}
+
+/// Listens with room for a crowd that connects at once.
+fn listener(address: &str) -> io::Result<mio::net::TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
+    for address in address.to_socket_addrs()? {
+        let bound = mio::net::TcpListener::bind(address);
+        match bound {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

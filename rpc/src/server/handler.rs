@@ -1,0 +1,44 @@
+//! What a request does: an application's code.
+
+use crate::wire::{Budget, Method};
+use leeward_control::units::Time;
+
+/// A request as its handler sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Which procedure.
+    pub method: Method,
+    /// Its argument.
+    pub payload: &'a [u8],
+    /// When its packet was read, on the server's clock.
+    pub arrived: Time,
+    /// Queueing delay that it may still spend.
+    pub budget: Budget,
+}
+
+/// A request that was executed without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// There is no such procedure.
+    UnknownMethod,
+    /// The handler says no; the words go to the client.
+    Because(String),
+}
+
+/// Executes requests, on any core: shared by all of them.
+pub trait Handler: Send + Sync + 'static {
+    /// Executes `request` and appends the result to `reply`, which is empty.
+    ///
+    /// # Errors
+    /// What goes to the client as a failure. A panic counts as one.
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed>;
+}
+
+impl<F> Handler for F
+where
+    F: Fn(&Request<'_>, &mut Vec<u8>) -> Result<(), Failed> + Send + Sync + 'static,
+{
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        self(request, reply)
+    }
+}

@@ -1,0 +1,627 @@
+//! One core's network: its connections and their sessions, read, decided and answered by this core alone.
+
+use super::connection::{Came, Connection, ConnectionId, State};
+use super::handler::{Failed, Handler, Request};
+use super::shared::{Common, Executed, Job, Message, Ticket, add};
+use crate::wire::{
+    Answer, Call, Credit, CreditId, DropReason, Dropped, ErrorCode, Failure, FailureCode, Fatal, Frame,
+    Message as Text, Nanos32, PayloadLimit, Pong, Regime, Register, Response, Welcome, WireError,
+};
+use leeward_control::server::{
+    Admission, Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict,
+};
+use leeward_control::units::{Nanos, Time};
+use leeward_runtime::Network;
+use leeward_runtime::cores::Shared;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The poll's token of what is no connection.
+pub(super) const WAKER: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+
+/// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
+const BATCH: usize = 16;
+/// Explicit credits that one control tick may cause on a core.
+const WAKES_PER_TICK: usize = 64;
+/// Answers wait for company at most as long as this much work, then go out.
+const COALESCE: Nanos = Nanos(2_000);
+/// Look for silent and stuck peers this often.
+const SWEEP: Nanos = Nanos::from_millis(100);
+
+/// What bounds a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) payload: PayloadLimit,
+    /// Connections of this core.
+    pub(super) connections: usize,
+    /// Calls that a connection may have unanswered; it is not read while it has.
+    pub(super) unanswered: usize,
+    /// Bytes that may wait for a peer; it is not read while more do.
+    pub(super) unsent: usize,
+    /// A connection from which nothing has come for this long ends.
+    pub(super) silence: Nanos,
+    /// A connection that takes nothing for this long ends.
+    pub(super) stuck: Nanos,
+    /// A stop waits this long for answers to go out.
+    pub(super) drain: Nanos,
+}
+
+pub(super) struct CoreNetwork<H> {
+    index: usize,
+    poll: Poll,
+    events: Events,
+    listener: Option<TcpListener>,
+    next_core: usize,
+    shared: Arc<Shared<Job>>,
+    common: Arc<Common>,
+    handler: Arc<H>,
+    admission: Box<dyn Admission>,
+    limits: Limits,
+    connections: Vec<Option<Connection>>,
+    tenants: Vec<u32>,
+    free: Vec<u32>,
+    /// Connections with bytes to send.
+    dirty: Vec<u32>,
+    dirty_since: Time,
+    /// Connections that may hold unread bytes, besides what the poll will say.
+    unread: Vec<u32>,
+    messages: Vec<Message>,
+    spares: Vec<Vec<u8>>,
+    ticks_seen: u64,
+    next_sweep: Time,
+    stopping_since: Option<Time>,
+    random: u64,
+}
+
+impl<H: Handler> CoreNetwork<H> {
+    #[allow(clippy::too_many_arguments)] // the parts of a core, each made elsewhere
+    pub(super) fn new(
+        index: usize,
+        poll: Poll,
+        listener: Option<TcpListener>,
+        shared: Arc<Shared<Job>>,
+        common: Arc<Common>,
+        handler: Arc<H>,
+        admission: Box<dyn Admission>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        let mut network = CoreNetwork {
+            index,
+            poll,
+            events: Events::with_capacity(BATCH),
+            listener,
+            next_core: 0,
+            shared,
+            common,
+            handler,
+            admission,
+            limits,
+            connections: Vec::new(),
+            tenants: Vec::new(),
+            free: Vec::new(),
+            dirty: Vec::new(),
+            dirty_since: Time::ZERO,
+            unread: Vec::new(),
+            messages: Vec::new(),
+            spares: Vec::new(),
+            ticks_seen: 0,
+            next_sweep: Time::ZERO,
+            stopping_since: None,
+            random: 0x9E37_79B9_7F4A_7C15 ^ index as u64,
+        };
+        if let Some(listener) = &mut network.listener {
+            network.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        Ok(network)
+    }
+
+    // ---- connections ----
+
+    /// Takes what waits at the listener and deals it out to the cores in turn.
+    fn accept(&mut self, now: Time) {
+        for _ in 0..BATCH {
+            let Some(listener) = &self.listener else { return };
+            let Ok((stream, _)) = listener.accept() else {
+                // Nothing there; or out of descriptors, and then the sweep tries again.
+                return;
+            };
+            let core = self.next_core;
+            self.next_core = (core + 1) % self.common.cores();
+            if core == self.index {
+                self.adopt(stream, now);
+            } else {
+                self.common.send(core, Message::Adopt(stream));
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut stream: TcpStream, now: Time) {
+        // A small answer must not wait for the acknowledgement of the one before it.
+        if stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let full = self.connections.len() - self.free.len() >= self.limits.connections;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.tenants.push(0);
+            self.connections.len() as u32 - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut stream, Token(slot as usize), interest).is_err() {
+            self.free.push(slot);
+            return;
+        }
+        let tenant = self.tenants[slot as usize];
+        self.connections[slot as usize] = Some(Connection::new(stream, tenant, self.limits.payload, now));
+        add(&self.common.counters[self.index].connections, 1);
+        if full {
+            self.end_with(slot, now, ErrorCode::ConnectionLimit, "this server has as many connections as it takes");
+        } else if self.stopping_since.is_some() {
+            self.end_with(slot, now, ErrorCode::ShuttingDown, "this server is stopping");
+        }
+    }
+
+    /// Ends a connection at once. Its session's window goes back to the pool, exactly once.
+    fn close(&mut self, slot: u32, now: Time) {
+        let Some(mut connection) = self.connections[slot as usize].take() else { return };
+        let _ = self.poll.registry().deregister(&mut connection.stream);
+        if let Some(mut session) = connection.session.take() {
+            self.admission.close(&mut session, now);
+        }
+        let counters = &self.common.counters[self.index];
+        add(&counters.abandoned, connection.unanswered.len() as u64);
+        add(&counters.connections, 1u64.wrapping_neg());
+        self.tenants[slot as usize] = self.tenants[slot as usize].wrapping_add(1);
+        self.free.push(slot);
+    }
+
+    /// Says why, sends what can be sent, and ends the connection.
+    fn end_with(&mut self, slot: u32, now: Time, code: ErrorCode, words: &str) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        if connection.state != State::Ending {
+            connection.state = State::Ending;
+            let _ = connection.append(&Frame::Error(Fatal { code, message: Text::new(words) }));
+        }
+        self.flush(slot, now);
+    }
+
+    fn flush(&mut self, slot: u32, now: Time) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        if connection.flush(now).is_err() || connection.may_end() {
+            self.close(slot, now);
+        } else if connection.readable && self.may_read(slot) {
+            // It had not been read for want of room; now there is some.
+            self.unread.push(slot);
+        }
+    }
+
+    fn flush_all(&mut self, now: Time) {
+        while let Some(slot) = self.dirty.pop() {
+            if let Some(connection) = &mut self.connections[slot as usize] {
+                connection.dirty = false;
+                self.flush(slot, now);
+            }
+        }
+    }
+
+    fn mark_dirty(&mut self, slot: u32, now: Time) {
+        if let Some(connection) = &mut self.connections[slot as usize]
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            if self.dirty.is_empty() {
+                self.dirty_since = now;
+            }
+            self.dirty.push(slot);
+        }
+    }
+
+    fn may_read(&self, slot: u32) -> bool {
+        self.connections[slot as usize].as_ref().is_some_and(|connection| {
+            connection.state != State::Ending
+                && connection.unanswered.len() < self.limits.unanswered
+                && connection.unsent() < self.limits.unsent
+        })
+    }
+
+    // ---- reading ----
+
+    /// Reads a connection once and handles what came.
+    fn read(&mut self, slot: u32, now: Time) {
+        if !self.may_read(slot) {
+            return;
+        }
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        match connection.read() {
+            Ok(came) => {
+                connection.heard = now;
+                connection.readable = came == Came::More;
+                self.handle_frames(slot, now);
+                if came == Came::End {
+                    self.close(slot, now);
+                } else if came == Came::More && self.connections[slot as usize].is_some() {
+                    self.unread.push(slot);
+                }
+            }
+            Err(_) => self.close(slot, now),
+        }
+    }
+
+    fn handle_frames(&mut self, slot: u32, now: Time) {
+        // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
+        let Some(mut connection) = self.connections[slot as usize].take() else { return };
+        let mut decoder = std::mem::replace(
+            &mut connection.decoder,
+            crate::wire::Decoder::new(crate::wire::Side::Client, self.limits.payload),
+        );
+        self.connections[slot as usize] = Some(connection);
+        let fatal = loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(fatal) = self.handle_frame(slot, &frame, now) {
+                        break Some(fatal);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some((code_of(&error), error.to_string())),
+            }
+        };
+        if let Some(connection) = &mut self.connections[slot as usize] {
+            connection.decoder = decoder;
+        }
+        if let Some((code, words)) = fatal {
+            self.end_with(slot, now, code, &words);
+        }
+    }
+
+    /// What is wrong with a frame that is well-formed goes back as the code and words of an error.
+    fn handle_frame(&mut self, slot: u32, frame: &Frame<'_>, now: Time) -> Result<(), (ErrorCode, String)> {
+        let Some(connection) = &mut self.connections[slot as usize] else { return Ok(()) };
+        match (connection.state, frame) {
+            (State::Ending, _) => Ok(()),
+            (State::Fresh, Frame::Register(register)) => {
+                self.register(slot, register, now);
+                Ok(())
+            }
+            (State::Open, Frame::Call(call)) => self.call(slot, call, now),
+            (State::Open, Frame::Demand(demand)) => {
+                if let Some(session) = &mut connection.session {
+                    session.demand = demand.demand;
+                    if let Some(feedback) = self.admission.demand(session, now) {
+                        self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+                    }
+                }
+                Ok(())
+            }
+            (State::Open, Frame::Deregister) => {
+                connection.state = State::Leaving;
+                if let Some(mut session) = connection.session.take() {
+                    self.admission.close(&mut session, now);
+                }
+                self.mark_dirty(slot, now);
+                Ok(())
+            }
+            (State::Open | State::Leaving, Frame::Ping(ping)) => {
+                self.say(slot, &Frame::Pong(Pong { timestamp: ping.timestamp }), now);
+                Ok(())
+            }
+            (State::Open | State::Leaving, Frame::Pong(_)) => Ok(()),
+            (_, frame) => Err((ErrorCode::Unexpected, format!("a {} frame has no place here", frame.kind()))),
+        }
+    }
+
+    fn register(&mut self, slot: u32, register: &Register, now: Time) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let mut session = Session::new(SessionSlot(slot), CoreId(self.index as u32));
+        self.admission.open(&mut session, &Opened { now, demand: register.demand });
+        let feedback = Feedback { window: session.window, ..Feedback::NONE };
+        connection.session = Some(session);
+        connection.state = State::Open;
+        connection.peer_accepts(register.payload_max);
+        let welcome = Welcome {
+            timestamp: register.timestamp,
+            credit: CreditId::NONE,
+            feedback,
+            payload_max: self.limits.payload,
+            regime: if self.common.gauges().credit_pool.is_some() { Regime::Credits } else { Regime::Open },
+        };
+        self.say(slot, &Frame::Welcome(welcome), now);
+    }
+
+    fn call(&mut self, slot: u32, call: &Call<'_>, now: Time) -> Result<(), (ErrorCode, String)> {
+        let random = self.draw();
+        let delay = self.shared.delay(now);
+        let counters = &self.common.counters[self.index];
+        let Some(connection) = &mut self.connections[slot as usize] else { return Ok(()) };
+        let Some(session) = &mut connection.session else { return Ok(()) };
+        if connection.unanswered.contains(&call.request) {
+            return Err((ErrorCode::DuplicateRequest, format!("request {} is unanswered", call.request.value())));
+        }
+        connection.unanswered.push(call.request);
+        add(&counters.received, 1);
+        let arrival = Arrival { now, demand: call.demand, priority: call.priority, delay, random };
+        let verdict = session.request(self.admission.as_mut(), &arrival);
+        let id = ConnectionId { slot, tenant: connection.tenant };
+        let ticket = Ticket { connection: id, request: call.request, timestamp: call.timestamp, arrived: now };
+        match verdict {
+            Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), now),
+            Verdict::Admit if self.stopping_since.is_some() => self.drop_call(&ticket, DropReason::ShuttingDown, now),
+            Verdict::Admit => {
+                let mut payload = self.spares.pop().unwrap_or_default();
+                payload.extend_from_slice(call.payload);
+                let job = Job { home: self.index, ticket, call: call.method, budget: call.budget, payload };
+                self.shared.queues.push(self.index, now, job);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- answering ----
+
+    fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
+        if let Some(connection) = &mut self.connections[slot as usize] {
+            // What the server says by itself always fits.
+            let _ = connection.append(frame);
+            self.mark_dirty(slot, now);
+        }
+    }
+
+    /// Settles a call's account with the controller; `None` if its connection is gone.
+    fn settle(&mut self, ticket: &Ticket, outcome: Outcome, now: Time) -> Option<Answer> {
+        let slot = ticket.connection.slot;
+        let connection = self.connections[slot as usize].as_mut()?;
+        if connection.tenant != ticket.connection.tenant {
+            return None;
+        }
+        let place = connection.unanswered.iter().position(|request| *request == ticket.request)?;
+        connection.unanswered.swap_remove(place);
+        let sojourn = now.since(ticket.arrived);
+        let feedback = match &mut connection.session {
+            Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
+            None => Feedback::NONE,
+        };
+        let counters = &self.common.counters[self.index];
+        add(if outcome == Outcome::Completed { &counters.completed } else { &counters.dropped }, 1);
+        Some(Answer {
+            request: ticket.request,
+            timestamp: ticket.timestamp,
+            credit: CreditId::NONE,
+            feedback,
+            sojourn: Nanos32::saturating(sojourn),
+        })
+    }
+
+    fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
+        if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
+            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
+            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
+        }
+    }
+
+    fn answer(&mut self, executed: Executed, now: Time) {
+        let Executed { ticket, outcome, reply, spare } = executed;
+        if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
+            let slot = ticket.connection.slot;
+            let response = match &outcome {
+                Ok(()) => Frame::Response(Response { answer, payload: &reply }),
+                Err(Failed::UnknownMethod) => failure(answer, FailureCode::UnknownMethod, "no such method"),
+                Err(Failed::Because(words)) => failure(answer, FailureCode::Failed, words),
+            };
+            if let Some(connection) = &mut self.connections[slot as usize] {
+                if connection.append(&response).is_err() {
+                    let words = "the result is longer than this client accepts";
+                    let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, words));
+                }
+                self.mark_dirty(slot, now);
+            }
+        }
+        self.keep(reply);
+        self.keep(spare);
+    }
+
+    /// Keeps a buffer for the next request, if it is no giant.
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.spares.len() < 1024 && buffer.capacity() <= 4096 {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
+
+    // ---- what is due ----
+
+    fn wake_sessions(&mut self, now: Time) {
+        for _ in 0..WAKES_PER_TICK {
+            let random = self.draw();
+            let Some(SessionSlot(slot)) = self.admission.next_to_wake(random) else { break };
+            let session = self.connections[slot as usize].as_mut().and_then(|connection| connection.session.as_mut());
+            let Some(session) = session else { continue };
+            let feedback = self.admission.wake(session, now);
+            self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+        }
+    }
+
+    /// Ends connections that are silent or don't read.
+    fn sweep(&mut self, now: Time) {
+        for slot in 0..self.connections.len() as u32 {
+            let Some(connection) = &self.connections[slot as usize] else { continue };
+            if connection.stuck_since.is_some_and(|since| now.since(since) > self.limits.stuck) {
+                self.close(slot, now);
+            } else if now.since(connection.heard) > self.limits.silence && connection.unanswered.is_empty() {
+                self.end_with(slot, now, ErrorCode::Timeout, "nothing has come for too long");
+            }
+        }
+        // Out of descriptors, the listener says nothing more by itself.
+        self.accept(now);
+    }
+
+    /// Numbers for the controller's choices (xorshift): which of two is taken, never a secret.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn stop_accepting(&mut self, now: Time) {
+        self.stopping_since = Some(now);
+        if let Some(mut listener) = self.listener.take() {
+            let _ = self.poll.registry().deregister(&mut listener);
+        }
+    }
+
+    fn handle_event(&mut self, token: Token, event: Ready, now: Time) {
+        match token {
+            WAKER => {}
+            LISTENER => self.accept(now),
+            Token(slot) => {
+                let slot = slot as u32;
+                let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+                if event.readable {
+                    connection.readable = true;
+                }
+                if event.writable && connection.unsent() > 0 {
+                    self.flush(slot, now);
+                }
+                if event.readable {
+                    self.read(slot, now);
+                }
+            }
+        }
+    }
+}
+
+/// What an event says, apart from the poll that it is borrowed from.
+#[derive(Clone, Copy)]
+struct Ready {
+    readable: bool,
+    writable: bool,
+}
+
+impl From<&Event> for Ready {
+    fn from(event: &Event) -> Self {
+        let readable = event.is_readable() || event.is_read_closed() || event.is_error();
+        Ready { readable, writable: event.is_writable() }
+    }
+}
+
+impl<H: Handler> Network for CoreNetwork<H> {
+    type Job = Job;
+
+    fn housekeeping(&mut self, now: Time) {
+        if !self.dirty.is_empty() && (now.since(self.dirty_since) >= COALESCE || self.shared.queues.are_empty()) {
+            self.flush_all(now);
+        }
+        let shared = &self.shared;
+        let delays = || (shared.packets.delay(now), shared.queues.delay(now));
+        let ticks = self.common.tick(now, delays);
+        if ticks != self.ticks_seen {
+            self.ticks_seen = ticks;
+            self.wake_sessions(now);
+        }
+        if self.common.cores() > 1 {
+            let mut messages = std::mem::take(&mut self.messages);
+            self.common.receive(self.index, &mut messages);
+            for message in messages.drain(..) {
+                match message {
+                    Message::Adopt(stream) => self.adopt(stream, now),
+                    Message::Executed(executed) => self.answer(executed, now),
+                }
+            }
+            self.messages = messages;
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP;
+            self.sweep(now);
+        }
+        if self.stopping_since.is_none() && self.shared.is_stopping() {
+            self.stop_accepting(now);
+        }
+    }
+
+    fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+        let before = self.shared.clock.now();
+        let unread = std::mem::take(&mut self.unread);
+        let wait =
+            if unread.is_empty() && self.dirty.is_empty() { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let now = self.shared.clock.now();
+        let mut anything = false;
+        for slot in &unread {
+            anything = true;
+            self.read(*slot, now);
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            anything = true;
+            self.handle_event(event.token(), event.into(), now);
+        }
+        self.events = events;
+        // Until a socket says when its bytes came, they may have waited since the last look that found none.
+        let found = if anything { now.since(before) } else { Nanos::ZERO };
+        self.shared.packets.publish(self.index, now, found, !self.unread.is_empty());
+        Ok(anything)
+    }
+
+    fn run(&mut self, _: Time, job: Job) {
+        let Job { home, ticket, call, budget, payload } = job;
+        let began = self.shared.clock.now();
+        let mut reply = self.spares.pop().unwrap_or_default();
+        let request = Request { method: call, payload: &payload, arrived: ticket.arrived, budget };
+        let handler = &self.handler;
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(&request, &mut reply)))
+            .unwrap_or_else(|_| Err(Failed::Because("the handler has panicked".into())));
+        let now = self.shared.clock.now();
+        let executed = Executed { ticket, outcome, reply, spare: payload };
+        if home == self.index {
+            self.answer(executed, now);
+            if now.since(began) >= COALESCE {
+                self.flush_all(now);
+            }
+        } else {
+            self.common.send(home, Message::Executed(executed));
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.next_sweep
+    }
+
+    fn wake(&self, core: usize) {
+        self.common.wake(core);
+    }
+
+    fn is_drained(&mut self, now: Time) -> bool {
+        let since = *self.stopping_since.get_or_insert(now);
+        let patience_is_over = now.since(since) > self.limits.drain;
+        let owes = self.connections.iter().flatten().any(|c| !c.unanswered.is_empty() || c.unsent() > 0);
+        if owes && !patience_is_over {
+            return false;
+        }
+        for slot in 0..self.connections.len() as u32 {
+            self.end_with(slot, now, ErrorCode::ShuttingDown, "this server has stopped");
+            self.close(slot, now);
+        }
+        true
+    }
+}
+
+fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {
+    Frame::Failure(Failure { answer, code, message: Text::new(words) })
+}
+
+fn code_of(error: &WireError) -> ErrorCode {
+    match error {
+        WireError::Version { .. } => ErrorCode::Version,
+        WireError::PayloadTooLarge { .. } => ErrorCode::TooLarge,
+        _ => ErrorCode::Malformed,
+    }
+}

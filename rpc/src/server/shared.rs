@@ -1,0 +1,175 @@
+//! What the cores of a server share besides their run queues.
+
+use super::connection::ConnectionId;
+use super::handler::Failed;
+use crate::wire::{RequestId, Timestamp};
+use leeward_control::server::{ControlLoop, Gauges, Signals};
+use leeward_control::units::{Nanos, Time};
+use mio::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+/// An admitted request on its way to a handler.
+pub(super) struct Job {
+    /// The core that owns the connection.
+    pub(super) home: usize,
+    pub(super) ticket: Ticket,
+    pub(super) call: crate::wire::Method,
+    pub(super) budget: crate::wire::Budget,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What an answer needs to find its way back.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    pub(super) connection: ConnectionId,
+    pub(super) request: RequestId,
+    pub(super) timestamp: Timestamp,
+    pub(super) arrived: Time,
+}
+
+/// How a job ended, with the result and the argument's buffer, which is used again.
+pub(super) struct Executed {
+    pub(super) ticket: Ticket,
+    pub(super) outcome: Result<(), Failed>,
+    pub(super) reply: Vec<u8>,
+    pub(super) spare: Vec<u8>,
+}
+
+/// From one core to another.
+pub(super) enum Message {
+    /// Look after this connection.
+    Adopt(TcpStream),
+    /// A job of yours that I have stolen is done.
+    Executed(Executed),
+}
+
+/// Requests so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Received.
+    pub received: u64,
+    /// Answered with a result or a failure.
+    pub completed: u64,
+    /// Rejected.
+    pub dropped: u64,
+    /// Neither, because their connection ended first.
+    pub abandoned: u64,
+    /// Connections that are open.
+    pub connections: u64,
+}
+
+/// One core's counters; only that core writes them.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    pub(super) received: AtomicU64,
+    pub(super) completed: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+    pub(super) connections: AtomicU64,
+}
+
+/// Adds to a counter that only this thread writes.
+pub(super) fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+/// The controller's slow half and what goes between cores.
+pub(super) struct Common {
+    control: Mutex<Control>,
+    /// When the next tick is due.
+    due: AtomicU64,
+    /// Ticks so far: each core looks for sessions to wake after a new one.
+    ticks: AtomicU64,
+    period: Nanos,
+    pub(super) counters: Vec<Counters>,
+    inboxes: Vec<Mutex<Vec<Message>>>,
+    wakers: Vec<mio::Waker>,
+}
+
+struct Control {
+    half: Box<dyn ControlLoop>,
+    /// Counts at the last tick.
+    before: Counts,
+}
+
+impl Common {
+    pub(super) fn new(half: Box<dyn ControlLoop>, wakers: Vec<mio::Waker>) -> Self {
+        let cores = wakers.len();
+        Common {
+            period: half.period().max(Nanos(1)),
+            control: Mutex::new(Control { half, before: Counts::default() }),
+            due: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            counters: (0..cores).map(|_| Counters::default()).collect(),
+            inboxes: (0..cores).map(|_| Mutex::new(Vec::new())).collect(),
+            wakers,
+        }
+    }
+
+    /// Ticks the controller if that is due and no other core is at it. Returns the number of ticks so far.
+    pub(super) fn tick(&self, now: Time, delays: impl FnOnce() -> (Nanos, Nanos)) -> u64 {
+        if now.0 >= self.due.load(Ordering::Relaxed)
+            && let Ok(mut control) = self.control.try_lock()
+        {
+            self.due.store((now + self.period).0, Ordering::Relaxed);
+            let counts = self.counts();
+            let (packet_delay, run_delay) = delays();
+            let before = control.before;
+            control.half.tick(&Signals {
+                now,
+                packet_delay,
+                run_delay,
+                arrivals: counts.received - before.received,
+                completions: counts.completed - before.completed,
+                drops: counts.dropped - before.dropped,
+            });
+            control.before = counts;
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn gauges(&self) -> Gauges {
+        lock(&self.control).half.gauges()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for core in &self.counters {
+            sum.received += core.received.load(Ordering::Relaxed);
+            sum.completed += core.completed.load(Ordering::Relaxed);
+            sum.dropped += core.dropped.load(Ordering::Relaxed);
+            sum.abandoned += core.abandoned.load(Ordering::Relaxed);
+            sum.connections += core.connections.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    /// Leaves a message for `core` and wakes it.
+    pub(super) fn send(&self, core: usize, message: Message) {
+        lock(&self.inboxes[core]).push(message);
+        self.wake(core);
+    }
+
+    /// Takes the messages for `core` into `into`, which is empty.
+    pub(super) fn receive(&self, core: usize, into: &mut Vec<Message>) {
+        // Uncontended, and empty nearly always with one core: a lock of some nanoseconds.
+        std::mem::swap(&mut *lock(&self.inboxes[core]), into);
+    }
+
+    pub(super) fn wake(&self, core: usize) {
+        // A waker fails only when its event counter is full, and then the core is being woken already.
+        let _ = self.wakers[core].wake();
+    }
+
+    pub(super) fn cores(&self) -> usize {
+        self.wakers.len()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whatever happened to the thread that held it: these values are whole after every statement.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
