@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Overload control, in simulation: run the experiments of the papers, compare controllers, read reports.
+/// Overload control: run the experiments of the papers in simulation, compare controllers, serve under one.
 #[derive(Debug, Parser)]
 #[command(name = "leeward", version, max_term_width = 100, after_help = START)]
 pub(crate) struct Args {
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     List(ListArgs),
     Report(ReportArgs),
     Tune(TuneArgs),
+    Serve(ServeArgs),
 }
 
 /// Run an experiment; print its results and write them, with a report, to a folder
@@ -113,6 +114,69 @@ const TUNE: &str = "\
 Examples:
   leeward tune bw-overall --controller seda --quick
   leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
+
+/// Serve requests on real sockets under an admission controller
+///
+/// Runs until Ctrl-C or SIGTERM: then it takes no more calls, sends the answers that it owes, and ends. The protocol is
+/// docs/protocol.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SERVE)]
+pub(crate) struct ServeArgs {
+    /// What requests do: keep a core busy for as long as they say, or come back as they are
+    #[arg(long, value_enum, default_value = "synthetic")]
+    pub(crate) service: Service,
+    /// The controller (see `leeward list`)
+    #[arg(long, value_name = "NAME", default_value = "breakwater")]
+    pub(crate) admission: String,
+    /// A parameter of the controller, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Address and port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
+    pub(crate) listen: String,
+    /// Cores: one thread each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) cores: u16,
+    /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    pub(crate) cpus: Vec<usize>,
+    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us
+    #[arg(long, value_name = "POLICY", default_value = "spin")]
+    pub(crate) idle: String,
+    /// The latency objective
+    #[arg(long, value_name = "SPAN", default_value = "200us")]
+    pub(crate) slo: String,
+    /// The network's round trip without queueing
+    #[arg(long, value_name = "SPAN", default_value = "10us")]
+    pub(crate) rtt: String,
+    /// Connections that may be open at once
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+}
+
+/// What `leeward serve` can serve.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Service {
+    /// Keeps a core busy for as long as the request says.
+    Synthetic,
+    /// Sends the argument back.
+    Echo,
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Service::Synthetic => "synthetic",
+            Service::Echo => "echo",
+        })
+    }
+}
+
+const SERVE: &str = "\
+Examples:
+  leeward serve                                                 Breakwater on one core
+  leeward serve --admission none --cores 4 --cpus 0,1,2,3
+  leeward serve --slo 1ms --set target=300us --idle 50us";
 
 /// What to run, for all commands that run something.
 #[derive(Debug, clap::Args)]

@@ -5,15 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
     ("runtime", &["leeward-control"]),
     ("rpc", &["leeward-control", "leeward-runtime"]),
+    ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
+    ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     ("experiment", &["leeward-control", "leeward-sim"]),
     ("report", &["leeward-experiment"]),
-    ("cli", &["leeward-control", "leeward-sim", "leeward-experiment", "leeward-report"]),
+    (
+        "cli",
+        &[
+            "leeward-control",
+            "leeward-sim",
+            "leeward-experiment",
+            "leeward-report",
+            "leeward-rpc",
+            "leeward-runtime",
+            "leeward-services",
+        ],
+    ),
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.

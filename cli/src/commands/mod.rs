@@ -3,6 +3,7 @@
 mod list;
 mod report;
 mod run;
+mod serve;
 mod summary;
 mod target;
 mod tune;
@@ -17,5 +18,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::List(args) => list::list(&args),
         Command::Report(args) => report::report(&args),
         Command::Tune(args) => tune::tune(&args),
+        Command::Serve(args) => serve::serve(&args),
     }
 }

@@ -1,0 +1,121 @@
+//! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
+
+use anyhow::{Context, anyhow};
+use leeward_control::params::{Params, Raw};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::units::{Nanos, parse_duration};
+use leeward_rpc::server::{Builder, Server, ServerError};
+use leeward_runtime::Idle;
+use leeward_services::{echo::Echo, synthetic::Synthetic};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::args::{ServeArgs, Service};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::stdout;
+
+/// The command.
+pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
+    let (algorithm, params) = admission(args)?;
+    let slo = span("--slo", &args.slo)?;
+    let rtt = span("--rtt", &args.rtt)?;
+    let builder = Server::builder()
+        .admission(&algorithm, params)
+        .objective(rtt, slo)
+        .cores(args.cores.into())
+        .cpus(args.cpus.clone())
+        .idle(idle(&args.idle)?)
+        .connection_limit(args.connections as usize);
+    let interrupt = Interrupt::listen()?;
+    let server = start(builder, args)?;
+    stdout::print(&format!(
+        "serving {} on {} with {} ({} core{}, objective {slo}); Ctrl-C stops",
+        args.service,
+        server.address(),
+        algorithm.name,
+        args.cores,
+        if args.cores == 1 { "" } else { "s" },
+    ))?;
+    while !interrupt.flag().load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let counts = server.counts();
+    server.stop().context("stopping").map_err(Failure::Runtime)?;
+    stdout::print(&format!(
+        "stopped: {} requests received, {} answered, {} rejected",
+        counts.received, counts.completed, counts.dropped
+    ))
+}
+
+fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
+    let started = match args.service {
+        Service::Synthetic => builder.start(&args.listen, Synthetic::new()),
+        Service::Echo => builder.start(&args.listen, Echo),
+    };
+    started.map_err(|error| match error {
+        ServerError::Params(_) => Failure::Input(anyhow!(error)),
+        // Whether the address is wrong or taken, another one helps.
+        ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
+        _ => Failure::Runtime(anyhow!(error)),
+    })
+}
+
+/// The controller and the parameters that `--set` gives it.
+fn admission(args: &ServeArgs) -> Result<(Algorithm, Params), Failure> {
+    let registry = Registry::builtin();
+    let algorithm = registry.find(&args.admission).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let pairs: Vec<(&str, Raw)> = args
+        .overrides
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
+            None => Err(Failure::Input(anyhow!("--set {pair}: expected name=value, such as target=80us"))),
+        })
+        .collect::<Result<_, _>>()?;
+    let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    Ok((algorithm.clone(), params))
+}
+
+fn raw(text: &str) -> Raw {
+    text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
+}
+
+fn span(flag: &str, text: &str) -> Result<Nanos, Failure> {
+    match parse_duration(text) {
+        Ok(span) if span > Nanos::ZERO => Ok(span),
+        Ok(_) => Err(Failure::Input(anyhow!("{flag} must not be zero"))),
+        Err(error) => Err(Failure::Input(anyhow!("{flag}: {error}"))),
+    }
+}
+
+/// `spin`, `block`, or how long to spin before sleeping.
+fn idle(text: &str) -> Result<Idle, Failure> {
+    match text {
+        "spin" => Ok(Idle::Spin),
+        "block" => Ok(Idle::Block),
+        _ => parse_duration(text).map(Idle::Adaptive).map_err(|_| {
+            Failure::Input(anyhow!("--idle `{text}`; accepted: `spin`, `block`, or how long to spin, such as `50us`"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_policies_are_read() {
+        assert_eq!(idle("spin").unwrap(), Idle::Spin);
+        assert_eq!(idle("block").unwrap(), Idle::Block);
+        assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
+        assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
+    }
+
+    #[test]
+    fn values_keep_their_kind() {
+        assert_eq!(raw("64"), Raw::Integer(64));
+        assert_eq!(raw("0.02"), Raw::Number(0.02));
+        assert_eq!(raw("80us"), Raw::Text("80us".into()));
+    }
+}

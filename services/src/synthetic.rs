@@ -1,0 +1,64 @@
+//! Keeps a core busy for as long as the request says: the papers' workload. The client draws the service time, so that
+//! the same seed gives the same work to every server.
+
+use leeward_control::units::Nanos;
+use leeward_rpc::server::{Failed, Handler, Request};
+use leeward_runtime::Clock;
+
+/// The longest that a request may ask for: a mistake in units should not take a core away for good.
+pub const LONGEST: Nanos = Nanos::from_secs(1);
+
+/// The synthetic service. Argument: nanoseconds, 8 bytes, little-endian. Result: none.
+#[derive(Clone, Debug)]
+pub struct Synthetic {
+    clock: Clock,
+}
+
+impl Synthetic {
+    /// A service with a clock of its own.
+    pub fn new() -> Self {
+        Synthetic { clock: Clock::start() }
+    }
+}
+
+impl Default for Synthetic {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Handler for Synthetic {
+    fn call(&self, request: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+        let began = self.clock.now();
+        let span = asked_for(request.payload)?;
+        while self.clock.now().since(began) < span {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// The span that an argument asks for.
+fn asked_for(payload: &[u8]) -> Result<Nanos, Failed> {
+    let bytes = payload.first_chunk::<8>().ok_or_else(|| {
+        Failed::Because("expected at least 8 bytes: the service time in nanoseconds, little-endian".into())
+    })?;
+    let span = Nanos(u64::from_le_bytes(*bytes));
+    if span > LONGEST {
+        return Err(Failed::Because(format!("a service time of {span}; accepted: up to {LONGEST}")));
+    }
+    Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_is_a_span_within_reason() {
+        assert_eq!(asked_for(&10_000u64.to_le_bytes()), Ok(Nanos::from_micros(10)));
+        assert_eq!(asked_for(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 9]), Ok(Nanos(1)));
+        assert!(asked_for(&[1, 2, 3]).is_err());
+        assert!(asked_for(&u64::MAX.to_le_bytes()).is_err());
+    }
+}
