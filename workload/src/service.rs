@@ -20,7 +20,7 @@ pub enum Service {
         /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// One of these, evenly. At least one: [`crate::simulate`] refuses an empty list.
+    /// One of these, evenly. At least one: the simulator refuses an empty list.
     Empirical(Arc<[Nanos]>),
 }
 
