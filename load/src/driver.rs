@@ -1,0 +1,398 @@
+//! The loop of one run: one thread, all connections. Issues what is due, moves bytes, and lets the recorder count.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use leeward_control::client::ClientParts;
+use leeward_control::params::ParamError;
+use leeward_control::units::{Nanos, Priority, Time};
+use leeward_rpc::client::{Event, Request};
+use leeward_workload::Service;
+use leeward_workload::rng::{Purpose, Rng};
+
+use crate::config::{LoadConfig, LoadError, Plan, Polling};
+use crate::link::{Change, Clock, Link};
+use crate::poller::{Poller, Wait};
+use crate::recorder::{Due, Recorder, Recording, WINDOWS_MAX};
+use crate::report::{Counts, Ending};
+use crate::schedule::Planned;
+use crate::system::{Pinned, allow_connections};
+
+/// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
+const GREETING_MAX: u32 = 64;
+/// Requests issued before the sockets get their turn again.
+const BATCH: usize = 32;
+/// From "go" to the first request's time, so that the first is not late.
+const LEAD: Nanos = Nanos::from_millis(1);
+/// The longest wait: how soon a stop is noticed.
+const PATIENCE: Nanos = Nanos::from_millis(10);
+/// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
+const AWAKE: Nanos = Nanos::from_micros(100);
+/// How often progress is told.
+const PROGRESS: Nanos = Nanos::from_millis(100);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the start; negative times don't exist, so zero while connecting.
+    pub elapsed: Nanos,
+    /// How long requests are issued.
+    pub duration: Nanos,
+    /// What has happened so far.
+    pub counts: Counts,
+}
+
+/// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
+/// server runs, one per connection. `stop` ends the run early: nothing more is issued, the last answers are awaited as
+/// ever. `progress` is told ten times a second.
+///
+/// Raises the process's limit of open files if the connections need that.
+///
+/// # Errors
+/// Settings that make no sense, and whatever keeps the run from beginning. Once requests flow there is always a report.
+pub fn run(
+    config: &LoadConfig,
+    plan: &Plan,
+    client: impl FnMut() -> Result<ClientParts, ParamError>,
+    stop: &AtomicBool,
+    progress: impl FnMut(&Progress),
+) -> Result<Recording, LoadError> {
+    check(config, plan)?;
+    let _pinned = Pinned::to(config.cpu)?;
+    allow_connections(plan.connections());
+    let mut driver = Driver::new(config, plan)?;
+    driver.connect(plan, client, stop)?;
+    driver.go(plan, stop, progress)
+}
+
+fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
+    let refuse = |when: bool, why| if when { Err(LoadError::Config(why)) } else { Ok(()) };
+    refuse(config.payload < 8, "a payload has at least 8 bytes, which carry the service time")?;
+    refuse(plan.connections() == 0, "a run needs at least one connection")?;
+    refuse(config.warmup >= plan.duration(), "the warm-up is as long as the run: nothing would be measured")?;
+    refuse(matches!(plan, Plan::Closed { outstanding: 0, .. }), "a closed loop needs at least one request under way")?;
+    let whole = plan.duration() + config.drain;
+    let too_many = config.window.is_some_and(|window| whole.0 / window.0.max(1) > WINDOWS_MAX);
+    refuse(too_many, "more than 100,000 windows: make them longer")
+}
+
+/// What the next request is and when it is due.
+enum Source<'a> {
+    Open { requests: &'a [Planned] },
+    Closed { service: &'a Service, services: Rng, clients: Rng, end: Time },
+}
+
+/// Something to do with one connection.
+enum Action<'a> {
+    Submit(Time, Due, Request<'a>),
+    Ready,
+    Flush,
+    Timer(Time, Time),
+    Close,
+}
+
+struct Driver<'a> {
+    config: &'a LoadConfig,
+    clock: Clock,
+    poller: Poller,
+    links: Vec<Link>,
+    /// By time; an entry that its link doesn't know any more does nothing.
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    recorder: Recorder,
+    /// When the run starts, by the clock.
+    start: Time,
+    /// Connections welcomed, and connections lost.
+    welcomed: u32,
+    lost: u32,
+    /// Connections with something new to send.
+    touched: Vec<u32>,
+    ready: Vec<u32>,
+    /// Connections whose requests have ended, once per request; a closed loop issues the next.
+    freed: Vec<u32>,
+    payload: Vec<u8>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(config: &'a LoadConfig, plan: &Plan) -> Result<Self, LoadError> {
+        Ok(Driver {
+            config,
+            clock: Clock::start(),
+            poller: Poller::new().map_err(LoadError::Poll)?,
+            links: Vec::new(),
+            timers: BinaryHeap::new(),
+            recorder: Recorder::new(config, plan),
+            start: Time::ZERO,
+            welcomed: 0,
+            lost: 0,
+            touched: Vec::new(),
+            ready: Vec::new(),
+            freed: Vec::new(),
+            payload: vec![0; config.payload],
+        })
+    }
+
+    /// Does `action` with a connection, and takes note of what became of it.
+    fn act(&mut self, number: u32, action: Action<'_>) {
+        let Driver { clock, poller, recorder, freed, start, .. } = self;
+        let link = &mut self.links[number as usize];
+        let mut events = |now: Time, event: Event<'_, Due>| {
+            recorder.ended(Time(now.since(*start).0), &event);
+            freed.push(number);
+        };
+        match action {
+            Action::Submit(now, due, request) => link.submit(now, due, &request, &mut events),
+            Action::Ready => link.ready(*clock, poller, &mut events),
+            Action::Flush => link.flush(*clock, poller, &mut events),
+            Action::Timer(at, now) => {
+                link.timer(at, now, &mut events);
+                link.flush(*clock, poller, &mut events);
+            }
+            Action::Close => link.close(clock.now(), &mut events),
+        }
+        match link.change() {
+            Some(Change::Welcomed) => {
+                self.welcomed += 1;
+                self.recorder.opened();
+            }
+            Some(Change::Lost) => {
+                self.lost += 1;
+                self.recorder.lost(&link.reason());
+            }
+            None => {}
+        }
+        if let Some(at) = link.rearm(self.clock.now()) {
+            self.timers.push(Reverse((at, number)));
+        }
+    }
+
+    // ---- before the run ----
+
+    /// Opens all connections, some at a time, and waits until the server has welcomed each.
+    fn connect(
+        &mut self,
+        plan: &Plan,
+        mut client: impl FnMut() -> Result<ClientParts, ParamError>,
+        stop: &AtomicBool,
+    ) -> Result<(), LoadError> {
+        let LoadConfig { address, connect_timeout, connection, .. } = *self.config;
+        let count = plan.connections();
+        for number in 0..count {
+            let mut parts = client()?;
+            if let Plan::Closed { outstanding, .. } = plan {
+                // What is under way here must not displace itself.
+                parts.config.queue = parts.config.queue.max(*outstanding as usize);
+            }
+            let link = Link::open(number, address, connect_timeout, parts, connection, &self.poller)
+                .map_err(|source| LoadError::Connect { address, number: number + 1, of: count, source })?;
+            self.links.push(link);
+            self.act(number, Action::Flush);
+            self.greet((number + 1).saturating_sub(GREETING_MAX), count, stop)?;
+        }
+        self.greet(count, count, stop)
+    }
+
+    /// Waits until at least `enough` of the connections opened so far are welcomed.
+    fn greet(&mut self, enough: u32, of: u32, stop: &AtomicBool) -> Result<(), LoadError> {
+        let deadline = self.clock.now() + self.config.connect_timeout;
+        loop {
+            let failed =
+                |welcomed, reason: String| LoadError::Welcome { address: self.config.address, welcomed, of, reason };
+            if self.lost > 0 {
+                let reason = self.links.iter().find(|link| link.is_lost()).map(Link::reason).unwrap_or_default();
+                return Err(failed(self.welcomed, reason));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Stopped);
+            }
+            if self.welcomed >= enough {
+                return Ok(());
+            }
+            let now = self.clock.now();
+            if now >= deadline {
+                return Err(failed(self.welcomed, "no welcome in time".into()));
+            }
+            self.poll(Wait::For(deadline.since(now).min(PATIENCE)))?;
+        }
+    }
+
+    // ---- the run ----
+
+    fn go(
+        mut self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<Recording, LoadError> {
+        self.start = self.clock.now() + LEAD;
+        self.freed.clear();
+        let (mut source, planned) = self.source(plan);
+        // Set when the last request has been issued.
+        let mut deadline = None;
+        let mut stopped = false;
+        let mut next_progress = self.start;
+        let ending = loop {
+            let now = self.clock.now();
+            if deadline.is_none() {
+                stopped = stop.load(Ordering::Relaxed);
+            }
+            let due = if stopped { None } else { self.issue(&mut source) };
+            if due.is_none() && deadline.is_none() {
+                deadline = Some(now + self.config.drain);
+            }
+            self.fire_timers();
+            self.flush();
+            if now >= next_progress {
+                next_progress = now + PROGRESS;
+                let (elapsed, counts) = (now.since(self.start), *self.recorder.totals());
+                progress(&Progress { elapsed, duration: plan.duration(), counts });
+            }
+            if self.lost as usize == self.links.len() {
+                break Ending::Disconnected;
+            }
+            if let Some(deadline) = deadline {
+                let done = self.recorder.under_way() == 0;
+                if done || now >= deadline {
+                    break if stopped {
+                        Ending::Stopped
+                    } else if done {
+                        Ending::Finished
+                    } else {
+                        Ending::Drained
+                    };
+                }
+            }
+            let wait = self.wait(due, deadline);
+            self.poll(wait)?;
+        };
+        self.recorder.close();
+        for number in 0..self.links.len() as u32 {
+            self.act(number, Action::Close);
+        }
+        Ok(self.recorder.finish(ending, planned))
+    }
+
+    fn source<'p>(&mut self, plan: &'p Plan) -> (Source<'p>, u64) {
+        match plan {
+            Plan::Open(schedule) => {
+                let requests = schedule.requests();
+                (Source::Open { requests }, requests.len() as u64)
+            }
+            Plan::Closed { connections, outstanding, service, seed, duration } => {
+                // As if that many requests had just ended everywhere, in turn.
+                self.freed.extend((0..*outstanding).flat_map(|_| 0..*connections));
+                let rng = |purpose| Rng::new(*seed, purpose);
+                let (services, clients) = (rng(Purpose::Service), rng(Purpose::Clients));
+                (Source::Closed { service, services, clients, end: self.start + *duration }, 0)
+            }
+        }
+    }
+
+    /// Issues some of what is due, and says when the next is; `None` when no more will come.
+    fn issue(&mut self, source: &mut Source<'_>) -> Option<Time> {
+        match source {
+            Source::Open { requests } => {
+                self.freed.clear();
+                for _ in 0..BATCH {
+                    let (planned, rest) = requests.split_first()?;
+                    let (now, due) = (self.clock.now(), self.start + Nanos(planned.at.0));
+                    if due > now {
+                        return Some(due);
+                    }
+                    // Late or not, it is issued: a request that was never sent would be missing from the worst moments.
+                    self.submit(now, planned.client, planned.at, planned.service, planned.priority, planned.random);
+                    *requests = rest;
+                }
+                requests.first().map(|next| self.start + Nanos(next.at.0))
+            }
+            Source::Closed { service, services, clients, end } => {
+                if self.clock.now() < self.start {
+                    return Some(self.start);
+                }
+                // Taken away first: what ends at once comes in the next turn, after the sockets had theirs.
+                let mut freed = mem::take(&mut self.freed);
+                for number in freed.drain(..) {
+                    let now = self.clock.now();
+                    if now >= *end {
+                        return None;
+                    }
+                    if !self.links[number as usize].is_lost() {
+                        let at = Time(now.since(self.start).0);
+                        let (service, priority) = (service.draw(services), Priority::from_random(clients.bits()));
+                        self.submit(now, number, at, service, priority, clients.bits());
+                    }
+                }
+                let now = self.clock.now();
+                if now >= *end {
+                    return None;
+                }
+                if self.freed.is_empty() {
+                    // Its memory for the next turn.
+                    self.freed = freed;
+                    Some(*end)
+                } else {
+                    Some(now)
+                }
+            }
+        }
+    }
+
+    /// Gives one request, due at `at` from the start, to its client.
+    fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
+        self.recorder.issued(Time(now.since(self.start).0), at);
+        let mut payload = mem::take(&mut self.payload);
+        payload[..8].copy_from_slice(&service.0.to_le_bytes());
+        let request = Request { method: self.config.method, payload: &payload, priority, random };
+        self.act(number, Action::Submit(now, Due(at), request));
+        self.payload = payload;
+        self.touched.push(number);
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.clock.now();
+        while let Some(&Reverse((at, number))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            self.act(number, Action::Timer(at, now));
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut touched = mem::take(&mut self.touched);
+        for number in touched.drain(..) {
+            self.act(number, Action::Flush);
+        }
+        self.touched = touched;
+    }
+
+    /// How long to wait for sockets when the next request is `due`, and the run over at `deadline`.
+    fn wait(&self, due: Option<Time>, deadline: Option<Time>) -> Wait {
+        let now = self.clock.now();
+        let timer = self.timers.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
+        let idle = timer.min(deadline.unwrap_or(Time::NEVER)).since(now).min(PATIENCE);
+        let until_due = due.map_or(Nanos::MAX, |due| due.since(now));
+        match self.config.polling {
+            Polling::Busy => Wait::Not,
+            Polling::Sleep => Wait::For(idle.min(until_due)),
+            Polling::Hybrid if until_due <= AWAKE => {
+                // The server may need this core as much.
+                std::thread::yield_now();
+                Wait::Not
+            }
+            Polling::Hybrid => Wait::For(idle.min(until_due - AWAKE)),
+        }
+    }
+
+    fn poll(&mut self, wait: Wait) -> Result<(), LoadError> {
+        let mut ready = mem::take(&mut self.ready);
+        self.poller.wait(wait, &mut ready).map_err(LoadError::Poll)?;
+        for number in ready.drain(..) {
+            self.act(number, Action::Ready);
+        }
+        self.ready = ready;
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! One socket and the connection that it carries: moves bytes and reports what the connection says.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use leeward_control::client::ClientParts;
+use leeward_control::units::{Nanos, Time};
+use leeward_rpc::client::{Connection, ConnectionConfig, Event, Phase, Request};
+
+use crate::poller::Poller;
+use crate::recorder::Due;
+
+/// The generator's clock: nanoseconds since it was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock(Instant::now())
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(self.0.elapsed().as_nanos() as u64)
+    }
+}
+
+/// Reads of one socket before others get their turn.
+const READS_MAX: u32 = 4;
+
+/// A step in a link's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The server has welcomed it.
+    Welcomed,
+    /// The socket is gone.
+    Lost,
+}
+
+/// A connection and its socket; without one when it is lost.
+pub(crate) struct Link {
+    number: u32,
+    socket: Option<TcpStream>,
+    connection: Connection<Due>,
+    watches_room: bool,
+    /// The last [`Change`] that was reported.
+    reported: Option<Change>,
+    /// When its timer goes off; `NEVER` when it is not set.
+    timer: Time,
+}
+
+impl Link {
+    /// Connects, and waits for that; nothing is sent yet.
+    pub(crate) fn open(
+        number: u32,
+        address: SocketAddr,
+        timeout: Nanos,
+        parts: ClientParts,
+        config: ConnectionConfig,
+        poller: &Poller,
+    ) -> io::Result<Self> {
+        let socket = TcpStream::connect_timeout(&address, Duration::from_nanos(timeout.0.max(1)))?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        poller.add(&socket, number)?;
+        let connection = Connection::new(parts, config);
+        Ok(Link { number, socket: Some(socket), connection, watches_room: false, reported: None, timer: Time::NEVER })
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.socket.is_none()
+    }
+
+    /// What has become of it since the last call.
+    pub(crate) fn change(&mut self) -> Option<Change> {
+        let state = match (self.is_lost(), self.connection.phase()) {
+            (true, _) => Some(Change::Lost),
+            (false, Phase::Ready) => Some(Change::Welcomed),
+            _ => None,
+        };
+        if state == self.reported {
+            return None;
+        }
+        self.reported = state;
+        state
+    }
+
+    /// Why the connection is over, for people.
+    pub(crate) fn reason(&self) -> String {
+        self.connection.error().map_or_else(String::new, ToString::to_string)
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        now: Time,
+        due: Due,
+        request: &Request<'_>,
+        events: &mut impl FnMut(Time, Event<'_, Due>),
+    ) {
+        self.connection.submit(now, due, request, &mut |event| events(now, event));
+    }
+
+    /// Reads what there is, up to a bound, and writes what that gave rise to.
+    pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        for _ in 0..READS_MAX {
+            let Some(socket) = &mut self.socket else { return };
+            let spare = self.connection.spare();
+            let room = spare.len();
+            match socket.read(spare) {
+                Ok(0) => return self.lose(clock.now(), events),
+                Ok(count) => {
+                    // The clock is read after the bytes: an answer is never dated before it was here.
+                    let now = clock.now();
+                    if self.connection.received(now, count, &mut |event| events(now, event)).is_err() {
+                        return self.lose(now, events);
+                    }
+                    if count < room {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.lose(clock.now(), events),
+            }
+        }
+        self.flush(clock, poller, events);
+    }
+
+    /// Writes as much as the socket takes.
+    pub(crate) fn flush(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        loop {
+            let now = clock.now();
+            let Some(socket) = &mut self.socket else { return };
+            let output = self.connection.output(now);
+            if output.is_empty() {
+                return self.watch_room(now, false, poller, events);
+            }
+            match socket.write(output) {
+                Ok(0) => return self.lose(now, events),
+                Ok(count) => self.connection.consumed(now, count, &mut |event| events(now, event)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.watch_room(now, true, poller, events);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.lose(now, events),
+            }
+        }
+    }
+
+    fn watch_room(&mut self, now: Time, room: bool, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        let Some(socket) = &self.socket else { return };
+        if self.watches_room == room {
+            return;
+        }
+        self.watches_room = room;
+        if poller.watch_room(socket, self.number, room).is_err() {
+            self.lose(now, events);
+        }
+    }
+
+    /// The socket is of no use any more. Dropping it closes it and takes it from the poller.
+    fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        // Why is kept by the connection.
+        let _ = self.connection.ended(now, &mut |event| events(now, event));
+        self.socket = None;
+    }
+
+    /// The timer that is set for `at` goes off; does nothing if it is another one.
+    pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        if self.timer == at {
+            self.timer = Time::NEVER;
+            self.connection.on_timer(now, &mut |event| events(now, event));
+        }
+    }
+
+    /// When the timer must be set anew; `None` if it need not be. One that is set too early stays, and does nothing.
+    pub(crate) fn rearm(&mut self, now: Time) -> Option<Time> {
+        let wanted = self.connection.next_timeout(now)?.max(now + Nanos(1));
+        if wanted >= self.timer {
+            return None;
+        }
+        self.timer = wanted;
+        Some(wanted)
+    }
+
+    /// The run is over: says good-bye if the server listens, and ends all requests. Not reported as a [`Change`].
+    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+        self.reported = Some(Change::Lost);
+        self.connection.deregister(now, &mut |event| events(now, event));
+        if let Some(mut socket) = self.socket.take() {
+            // One attempt: if the server doesn't read, the end of the stream tells it, too.
+            let _ = socket.write(self.connection.output(now));
+        }
+        self.connection.close(now, &mut |event| events(now, event));
+    }
+}

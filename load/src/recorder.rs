@@ -1,0 +1,347 @@
+//! Counts what happens. Nothing here influences a run. Times are from the start of the run.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use hdrhistogram::Histogram;
+use leeward_control::client::LocalReason;
+use leeward_control::units::{Nanos, Time};
+use leeward_rpc::client::{Disconnected, Event};
+
+use crate::config::{LoadConfig, Plan};
+use crate::report::{Adherence, Connections, Counts, Ending, LoadReport, Percentiles, WindowReport};
+
+/// What a request is known by: when it was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due(pub Time);
+
+/// A distribution of spans in nanoseconds: a histogram and an exact mean.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    histogram: Histogram<u64>,
+    sum: u128,
+}
+
+impl Distribution {
+    fn new() -> Self {
+        // Three digits, up to an hour, which stands for all that is longer.
+        let histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constant bounds are valid");
+        Distribution { histogram, sum: 0 }
+    }
+
+    fn record(&mut self, span: Nanos) {
+        self.histogram.saturating_record(span.0);
+        self.sum += u128::from(span.0);
+    }
+
+    fn take(&mut self) -> Percentiles {
+        let percentiles = self.percentiles();
+        self.histogram.reset();
+        self.sum = 0;
+        percentiles
+    }
+
+    /// Its summary.
+    pub fn percentiles(&self) -> Percentiles {
+        let count = self.histogram.len();
+        if count == 0 {
+            return Percentiles::default();
+        }
+        let at = |quantile| self.histogram.value_at_quantile(quantile);
+        Percentiles {
+            count,
+            mean_ns: self.sum as f64 / count as f64,
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            max_ns: self.histogram.max(),
+        }
+    }
+
+    /// All of it, in nanoseconds.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+}
+
+/// A run's results: the report and whole distributions for `.hgrm` files.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recording {
+    /// The summary.
+    pub report: LoadReport,
+    /// Latency from the intended time.
+    pub latency: Distribution,
+    /// Latency from when the request left.
+    pub latency_from_send: Distribution,
+    /// Time from a request's departure to its drop.
+    pub reject_delay: Distribution,
+}
+
+struct Windows {
+    length: Nanos,
+    done: Vec<WindowReport>,
+    /// The window that `latency` is of.
+    current: usize,
+    latency: Distribution,
+}
+
+impl Windows {
+    /// The window that `at` lies in. A run that stands still for hours gets one long last window.
+    fn index(&self, at: Time) -> usize {
+        (at.0 / self.length.0.max(1)).min(2 * WINDOWS_MAX) as usize
+    }
+
+    /// The counts of the window that `at` lies in.
+    fn counts(&mut self, at: Time) -> &mut Counts {
+        let index = self.index(at);
+        while self.done.len() <= index {
+            let start_ns = self.done.len() as u64 * self.length.0;
+            self.done.push(WindowReport { start_ns, counts: Counts::default(), latency: Percentiles::default() });
+        }
+        &mut self.done[index].counts
+    }
+
+    fn completed(&mut self, now: Time, latency: Nanos) {
+        let index = self.index(now);
+        if index > self.current {
+            self.close();
+            self.current = index;
+        }
+        self.latency.record(latency);
+    }
+
+    fn close(&mut self) {
+        let latency = self.latency.take();
+        if let Some(window) = self.done.get_mut(self.current) {
+            window.latency = latency;
+        }
+    }
+}
+
+/// Windows that a time series may have: more would hide a mistaken length, and fill the memory.
+pub(crate) const WINDOWS_MAX: u64 = 100_000;
+
+/// Different reasons for lost connections that are kept apart.
+const REASONS_MAX: usize = 8;
+
+/// What is counted during a run.
+pub(crate) struct Recorder {
+    slo: Nanos,
+    timeout: Nanos,
+    late_after: Nanos,
+    /// The measured part.
+    from: Time,
+    to: Time,
+    /// The run is over: who is still connected has not lost the connection.
+    closing: bool,
+    totals: Counts,
+    measured: Counts,
+    latency: Distribution,
+    latency_from_send: Distribution,
+    reject_delay: Distribution,
+    sojourn: Distribution,
+    lateness: Distribution,
+    drop_reasons: BTreeMap<String, u64>,
+    failures: BTreeMap<String, u64>,
+    connections: Connections,
+    windows: Option<Windows>,
+}
+
+impl Recorder {
+    pub(crate) fn new(config: &LoadConfig, plan: &Plan) -> Self {
+        Recorder {
+            slo: config.slo,
+            timeout: config.timeout.unwrap_or(Nanos::MAX),
+            late_after: config.late_after,
+            from: Time::ZERO + config.warmup,
+            to: Time::ZERO + plan.duration(),
+            closing: false,
+            totals: Counts::default(),
+            measured: Counts::default(),
+            latency: Distribution::new(),
+            latency_from_send: Distribution::new(),
+            reject_delay: Distribution::new(),
+            sojourn: Distribution::new(),
+            lateness: Distribution::new(),
+            drop_reasons: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            connections: Connections::default(),
+            windows: config.window.map(|length| Windows {
+                length,
+                done: Vec::new(),
+                current: 0,
+                latency: Distribution::new(),
+            }),
+        }
+    }
+
+    /// Counts something that happened at `at`: in all, in the measured part, in its window.
+    fn count(&mut self, at: Time, what: impl Fn(&mut Counts)) {
+        what(&mut self.totals);
+        if at >= self.from && at < self.to {
+            what(&mut self.measured);
+        }
+        if let Some(windows) = &mut self.windows {
+            what(windows.counts(at));
+        }
+    }
+
+    /// A request due at `due` is given to the client now.
+    pub(crate) fn issued(&mut self, now: Time, due: Time) {
+        let lateness = now.since(due);
+        let late = lateness > self.late_after;
+        self.lateness.record(lateness);
+        self.count(due, |counts| {
+            counts.offered += 1;
+            counts.late += u64::from(late);
+        });
+    }
+
+    /// A request has ended.
+    pub(crate) fn ended(&mut self, now: Time, event: &Event<'_, Due>) {
+        let Due(due) = *event.token();
+        let is_measured = due >= self.from;
+        let age = now.since(due);
+        match event {
+            Event::Completed { round_trip, sojourn, .. } => {
+                // Latency is recorded even when nobody waits any more: leaving out the worst would flatter.
+                if is_measured {
+                    self.latency.record(age);
+                    self.latency_from_send.record(*round_trip);
+                    self.sojourn.record(*sojourn);
+                }
+                let (in_time, good) = (age <= self.timeout, age <= self.slo.min(self.timeout));
+                self.count(now, |counts| {
+                    counts.completed += u64::from(in_time);
+                    counts.timed_out += u64::from(!in_time);
+                    counts.good += u64::from(good);
+                });
+                if let Some(windows) = &mut self.windows {
+                    windows.completed(now, age);
+                }
+            }
+            Event::Dropped { reason, round_trip, .. } => {
+                if is_measured {
+                    self.reject_delay.record(*round_trip);
+                }
+                add(&mut self.drop_reasons, reason);
+                self.count(now, |counts| counts.dropped += 1);
+            }
+            Event::Failed { code, .. } => {
+                add(&mut self.failures, code);
+                self.count(now, |counts| counts.failed += 1);
+            }
+            Event::Ended { end, .. } => match end.reason {
+                LocalReason::Overflow => self.count(now, |counts| counts.overflowed += 1),
+                LocalReason::Throttled => self.count(now, |counts| counts.throttled += 1),
+                // A reason that is new to this crate is an expiry of some kind.
+                _ => self.count(now, |counts| counts.expired += 1),
+            },
+            Event::TooLong { .. } => self.count(now, |counts| counts.too_long += 1),
+            Event::Disconnected { .. } if self.closing && age > self.timeout => {
+                self.count(now, |counts| counts.timed_out += 1);
+            }
+            Event::Disconnected { .. } if self.closing => self.count(now, |counts| counts.unfinished += 1),
+            Event::Disconnected { at: Disconnected::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
+            // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
+            _ => self.count(now, |counts| counts.unsent += 1),
+        }
+    }
+
+    /// Issued and not ended.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.totals.offered - self.totals.ended()
+    }
+
+    pub(crate) fn totals(&self) -> &Counts {
+        &self.totals
+    }
+
+    pub(crate) fn opened(&mut self) {
+        self.connections.opened += 1;
+    }
+
+    pub(crate) fn lost(&mut self, reason: &str) {
+        self.connections.lost += 1;
+        let reasons = &mut self.connections.reasons;
+        let key = if reasons.len() < REASONS_MAX || reasons.contains_key(reason) { reason } else { "other" };
+        *reasons.entry(key.to_string()).or_default() += 1;
+    }
+
+    /// From now on, what is still under way is unfinished.
+    pub(crate) fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn finish(mut self, ending: Ending, planned: u64) -> Recording {
+        if let Some(windows) = &mut self.windows {
+            windows.close();
+        }
+        let measured_s = self.to.since(self.from).as_secs_f64();
+        let per_second = |count: u64| if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 };
+        let mut violations = Vec::new();
+        if self.totals.offered != self.totals.ended() {
+            violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
+        }
+        let report = LoadReport {
+            ending,
+            planned,
+            duration_ns: self.to.0,
+            warmup_ns: self.from.0,
+            slo_ns: self.slo.0,
+            totals: self.totals,
+            measured: self.measured,
+            throughput_per_s: per_second(self.measured.completed),
+            goodput_per_s: per_second(self.measured.good),
+            latency: self.latency.percentiles(),
+            latency_from_send: self.latency_from_send.percentiles(),
+            reject_delay: self.reject_delay.percentiles(),
+            server_sojourn: self.sojourn.percentiles(),
+            adherence: Adherence {
+                late_after_ns: self.late_after.0,
+                late_share: self.totals.late as f64 / self.totals.offered.max(1) as f64,
+                lateness: self.lateness.percentiles(),
+            },
+            drop_reasons: self.drop_reasons,
+            failures: self.failures,
+            connections: self.connections,
+            windows: self.windows.map(|windows| windows.done).unwrap_or_default(),
+            violations,
+        };
+        Recording {
+            report,
+            latency: self.latency,
+            latency_from_send: self.latency_from_send,
+            reject_delay: self.reject_delay,
+        }
+    }
+}
+
+/// One more of `name`. Looks before it allocates: after the first of a name nothing is allocated.
+fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
+    use std::fmt::Write;
+    let mut text = Name { bytes: [0; 32], length: 0 };
+    // A name longer than that is cut, which is no error here.
+    let _ = write!(text, "{name:?}");
+    let text = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or("unnamed");
+    match counts.get_mut(text) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(text.to_string(), 1)),
+    }
+}
+
+struct Name {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl std::fmt::Write for Name {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let count = text.len().min(self.bytes.len() - self.length);
+        self.bytes[self.length..self.length + count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        Ok(())
+    }
+}

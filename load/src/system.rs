@@ -1,0 +1,46 @@
+//! What the process must have from the system: a CPU to itself, and enough file descriptors.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::config::LoadError;
+
+/// Keeps the calling thread on one CPU; puts it back where it was when dropped.
+pub(crate) struct Pinned(CpuSet);
+
+impl Pinned {
+    /// Moves the calling thread to `cpu`, if there is one asked for.
+    pub(crate) fn to(cpu: Option<usize>) -> Result<Option<Self>, LoadError> {
+        let Some(cpu) = cpu else { return Ok(None) };
+        let failed = |source: rustix::io::Errno| LoadError::Pin { cpu, source: source.into() };
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(failed(rustix::io::Errno::INVAL));
+        }
+        let before = sched_getaffinity(None).map_err(failed)?;
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        sched_setaffinity(None, &only).map_err(failed)?;
+        Ok(Some(Pinned(before)))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Where that fails the thread stays where it is, which harms nobody.
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
+/// Descriptors besides the connections': standard streams, files, what libraries hold.
+const OTHER_FILES: u64 = 256;
+
+/// Raises the process's limit of open files, as far as the system allows, to hold `connections`. If that is not
+/// enough, connecting fails and says so.
+pub(crate) fn allow_connections(connections: u32) {
+    let wanted = u64::from(connections) + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
+    }
+}
