@@ -311,3 +311,15 @@ fn drops_are_answered_too() {
     assert!(dropped > 0 && answers.iter().any(|answer| answer.starts_with("Response")), "{answers:?}");
     assert_eq!(server.counts().dropped, dropped as u64);
 }
+
+#[test]
+fn sleeping_cores_still_hand_out_credit() {
+    let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
+    let params = algorithm.params(&[]).unwrap();
+    let server = Server::builder().admission(&algorithm, params).idle(Idle::Block).start("127.0.0.1:0", echo).unwrap();
+    // More sessions than the pool begins with, and none of them says anything.
+    let mut peers: Vec<Peer> = (0..30).map(|_| Peer::registered(&server)).collect();
+    for peer in &mut peers {
+        assert!(peer.hear().unwrap().starts_with("Credit"));
+    }
+}

@@ -592,7 +592,9 @@ impl<H: Handler> Network for CoreNetwork<H> {
     }
 
     fn next_timeout(&self) -> Time {
-        self.next_sweep
+        // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
+        let has_sessions = self.free.len() < self.connections.len();
+        if has_sessions { self.next_sweep.min(self.common.due()) } else { self.next_sweep }
     }
 
     fn wake(&self, core: usize) {

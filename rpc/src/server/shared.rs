@@ -88,6 +88,9 @@ pub(super) struct Common {
     wakers: Vec<mio::Waker>,
 }
 
+/// Missed ticks that are made up for at once; more than this long asleep is a fresh start.
+const MISSED_TICKS: u64 = 1_000;
+
 struct Control {
     half: Box<dyn ControlLoop>,
     /// Counts at the last tick.
@@ -113,22 +116,34 @@ impl Common {
         if now.0 >= self.due.load(Ordering::Relaxed)
             && let Ok(mut control) = self.control.try_lock()
         {
-            self.due.store((now + self.period).0, Ordering::Relaxed);
+            let due = Time(self.due.swap((now + self.period).0, Ordering::Relaxed));
             let counts = self.counts();
             let (packet_delay, run_delay) = delays();
             let before = control.before;
-            control.half.tick(&Signals {
+            let mut signals = Signals {
                 now,
                 packet_delay,
                 run_delay,
                 arrivals: counts.received - before.received,
                 completions: counts.completed - before.completed,
                 drops: counts.dropped - before.dropped,
-            });
+            };
+            control.half.tick(&signals);
+            // Periods that passed while every core slept: nothing came in them, and a controller that counts its periods
+            // (a pool that grows by each) must not fall behind.
+            signals = Signals { packet_delay, run_delay, ..Signals::idle(now) };
+            for _ in 0..(now.since(due).0 / self.period.0).min(MISSED_TICKS) {
+                control.half.tick(&signals);
+            }
             control.before = counts;
             self.ticks.fetch_add(1, Ordering::Relaxed);
         }
         self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// When the next tick is due.
+    pub(super) fn due(&self) -> Time {
+        Time(self.due.load(Ordering::Relaxed))
     }
 
     pub(super) fn gauges(&self) -> Gauges {
