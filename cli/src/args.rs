@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Report(ReportArgs),
     Tune(TuneArgs),
     Serve(ServeArgs),
+    Load(LoadArgs),
 }
 
 /// Run an experiment; print its results and write them, with a report, to a folder
@@ -125,12 +126,8 @@ pub(crate) struct ServeArgs {
     /// What requests do: keep a core busy for as long as they say, or come back as they are
     #[arg(long, value_enum, default_value = "synthetic")]
     pub(crate) service: Service,
-    /// The controller (see `leeward list`)
-    #[arg(long, value_name = "NAME", default_value = "breakwater")]
-    pub(crate) admission: String,
-    /// A parameter of the controller, such as target=80us; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
-    pub(crate) overrides: Vec<String>,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
     pub(crate) listen: String,
@@ -143,16 +140,80 @@ pub(crate) struct ServeArgs {
     /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us
     #[arg(long, value_name = "POLICY", default_value = "spin")]
     pub(crate) idle: String,
+    /// Connections that may be open at once
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+}
+
+/// The controller, for both ends of a connection.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdmissionArgs {
+    /// The controller (see `leeward list`); server and clients must run the same
+    #[arg(long = "admission", value_name = "NAME", default_value = "breakwater")]
+    pub(crate) name: String,
+    /// A parameter of the controller, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
     /// The latency objective
     #[arg(long, value_name = "SPAN", default_value = "200us")]
     pub(crate) slo: String,
     /// The network's round trip without queueing
     #[arg(long, value_name = "SPAN", default_value = "10us")]
     pub(crate) rtt: String,
-    /// Connections that may be open at once
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) connections: u32,
 }
+
+/// Load a server and report what came of each request
+///
+/// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
+/// from then. With `--closed` each client keeps so many requests under way instead, which measures capacity.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOAD)]
+pub(crate) struct LoadArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Requests per second of all clients, such as 50k
+    #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
+    pub(crate) demand: String,
+    /// Closed loop: requests that each client keeps under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) closed: Option<u32>,
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean
+    #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
+    pub(crate) service: String,
+    /// How long requests are issued, warm-up included
+    #[arg(long, value_name = "SPAN", default_value = "5s")]
+    pub(crate) duration: String,
+    /// The part at the beginning that is not measured
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) warmup: String,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: Option<usize>,
+    /// Never sleep: for microseconds, on a CPU of its own
+    #[arg(long)]
+    pub(crate) busy: bool,
+    /// Write the latencies as an HdrHistogram percentile file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LOAD: &str = "\
+Examples:
+  leeward load 127.0.0.1:7117 --demand 50k
+  leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
+  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json";
 
 /// What `leeward serve` can serve.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

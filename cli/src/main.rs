@@ -2,6 +2,7 @@
 //! lives in the libraries; how they talk lives in `commands`.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod args;
 mod commands;
 mod failure;

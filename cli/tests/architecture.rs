@@ -19,6 +19,8 @@ const MAY_USE: [(&str, &[&str]); 10] = [
         "cli",
         &[
             "leeward-control",
+            "leeward-workload",
+            "leeward-load",
             "leeward-sim",
             "leeward-experiment",
             "leeward-report",

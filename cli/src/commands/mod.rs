@@ -1,6 +1,7 @@
 //! One file per command. A command reads its input, calls the libraries and says what came out.
 
 mod list;
+mod load;
 mod report;
 mod run;
 mod serve;
@@ -19,5 +20,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::report(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Serve(args) => serve::serve(&args),
+        Command::Load(args) => load::load(&args),
     }
 }

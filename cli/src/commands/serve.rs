@@ -1,9 +1,7 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 
 use anyhow::{Context, anyhow};
-use leeward_control::params::{Params, Raw};
-use leeward_control::registry::{Algorithm, Registry};
-use leeward_control::units::{Nanos, parse_duration};
+use leeward_control::units::parse_duration;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_runtime::Idle;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
@@ -13,13 +11,13 @@ use std::time::Duration;
 use crate::args::{ServeArgs, Service};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::stdout;
+use crate::{admission, stdout};
 
 /// The command.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    let (algorithm, params) = admission(args)?;
-    let slo = span("--slo", &args.slo)?;
-    let rtt = span("--rtt", &args.rtt)?;
+    let (algorithm, params) = admission::controller(&args.admission)?;
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    let rtt = admission::span("--rtt", &args.admission.rtt)?;
     let builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)
@@ -61,34 +59,6 @@ fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
     })
 }
 
-/// The controller and the parameters that `--set` gives it.
-fn admission(args: &ServeArgs) -> Result<(Algorithm, Params), Failure> {
-    let registry = Registry::builtin();
-    let algorithm = registry.find(&args.admission).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
-    let pairs: Vec<(&str, Raw)> = args
-        .overrides
-        .iter()
-        .map(|pair| match pair.split_once('=') {
-            Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
-            None => Err(Failure::Input(anyhow!("--set {pair}: expected name=value, such as target=80us"))),
-        })
-        .collect::<Result<_, _>>()?;
-    let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
-    Ok((algorithm.clone(), params))
-}
-
-fn raw(text: &str) -> Raw {
-    text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
-}
-
-fn span(flag: &str, text: &str) -> Result<Nanos, Failure> {
-    match parse_duration(text) {
-        Ok(span) if span > Nanos::ZERO => Ok(span),
-        Ok(_) => Err(Failure::Input(anyhow!("{flag} must not be zero"))),
-        Err(error) => Err(Failure::Input(anyhow!("{flag}: {error}"))),
-    }
-}
-
 /// `spin`, `block`, or how long to spin before sleeping.
 fn idle(text: &str) -> Result<Idle, Failure> {
     match text {
@@ -103,6 +73,7 @@ fn idle(text: &str) -> Result<Idle, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_control::units::Nanos;
 
     #[test]
     fn idle_policies_are_read() {
@@ -110,12 +81,5 @@ mod tests {
         assert_eq!(idle("block").unwrap(), Idle::Block);
         assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
         assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
-    }
-
-    #[test]
-    fn values_keep_their_kind() {
-        assert_eq!(raw("64"), Raw::Integer(64));
-        assert_eq!(raw("0.02"), Raw::Number(0.02));
-        assert_eq!(raw("80us"), Raw::Text("80us".into()));
     }
 }

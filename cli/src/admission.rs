@@ -1,0 +1,57 @@
+//! The flags that name a controller, its parameters and the objective: the same for a server and for its clients.
+
+use anyhow::anyhow;
+use leeward_control::params::{Params, Raw};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::units::{Nanos, parse_duration};
+
+use crate::args::AdmissionArgs;
+use crate::failure::Failure;
+
+/// The controller and the parameters that `--set` gives it.
+pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {
+    let registry = Registry::builtin();
+    let algorithm = registry.find(&args.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let pairs: Vec<(&str, Raw)> = args
+        .overrides
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
+            None => Err(Failure::Input(anyhow!("--set {pair}: expected name=value, such as target=80us"))),
+        })
+        .collect::<Result<_, _>>()?;
+    let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    Ok((algorithm.clone(), params))
+}
+
+fn raw(text: &str) -> Raw {
+    text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
+}
+
+/// A span that is not zero.
+pub(crate) fn span(flag: &str, text: &str) -> Result<Nanos, Failure> {
+    match parse_duration(text) {
+        Ok(span) if span > Nanos::ZERO => Ok(span),
+        Ok(_) => Err(Failure::Input(anyhow!("{flag} must not be zero"))),
+        Err(error) => Err(Failure::Input(anyhow!("{flag}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_kind() {
+        assert_eq!(raw("64"), Raw::Integer(64));
+        assert_eq!(raw("0.02"), Raw::Number(0.02));
+        assert_eq!(raw("80us"), Raw::Text("80us".into()));
+    }
+
+    #[test]
+    fn a_span_has_a_unit_and_is_not_zero() {
+        assert_eq!(span("--slo", "200us").unwrap(), Nanos::from_micros(200));
+        assert!(span("--slo", "200").unwrap_err().to_string().contains("--slo"));
+        assert!(span("--slo", "0us").is_err());
+    }
+}
