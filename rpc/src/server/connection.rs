@@ -1,10 +1,11 @@
 //! One connection's bytes: what came in and is not decoded, what shall go out and is not sent.
 
+use super::receive::{Received, Receiver};
 use crate::wire::{Decoder, EncodeError, Encoder, Frame, PayloadLimit, RequestId, Side};
 use leeward_control::server::Session;
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Time};
 use mio::net::TcpStream;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 /// A connection's place on its core, and which of the place's tenants is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,20 +84,20 @@ impl Connection {
         self.encoder = Encoder::new(limit);
     }
 
-    /// Reads once into the decoder.
-    pub(super) fn read(&mut self) -> io::Result<Came> {
+    /// Reads once into the decoder; also how long what came had waited, if that is known.
+    pub(super) fn read(&mut self, receiver: &mut Receiver) -> io::Result<(Came, Option<Nanos>)> {
         let spare = self.decoder.spare();
         let room = spare.len();
         loop {
-            match self.stream.read(spare) {
-                Ok(0) => return Ok(Came::End),
-                Ok(count) => {
-                    self.decoder.filled(count);
+            match receiver.receive(&self.stream, spare) {
+                Ok(Received { bytes: 0, .. }) => return Ok((Came::End, None)),
+                Ok(Received { bytes, waited }) => {
+                    self.decoder.filled(bytes);
                     // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering).
-                    return Ok(if count < room { Came::Drained } else { Came::More });
+                    return Ok((if bytes < room { Came::Drained } else { Came::More }, waited));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Came::Drained),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((Came::Drained, None)),
                 Err(error) => return Err(error),
             }
         }

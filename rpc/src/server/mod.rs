@@ -2,7 +2,7 @@
 //!
 //! - [`Server`], [`Builder`]: starting, stopping, looking at it.
 //! - [`Handler`]: what a request does.
-//! - `network`: one core's sockets and sessions. `connection`: one connection's bytes.
+//! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
 //! - `shared`: what the cores share: the controller's slow half, counters, messages between cores.
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
@@ -11,6 +11,7 @@ mod builder;
 mod connection;
 mod handler;
 mod network;
+mod receive;
 mod shared;
 
 pub use builder::{Builder, Server, ServerError};

@@ -2,6 +2,7 @@
 
 use super::connection::{Came, Connection, ConnectionId, State};
 use super::handler::{Failed, Handler, Request};
+use super::receive::Receiver;
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
 use crate::wire::{
     Answer, Call, Credit, CreditId, DropReason, Dropped, ErrorCode, Failure, FailureCode, Fatal, Frame,
@@ -71,6 +72,13 @@ pub(super) struct CoreNetwork<H> {
     dirty_since: Time,
     /// Connections that may hold unread bytes, besides what the poll will say.
     unread: Vec<u32>,
+    receiver: Receiver,
+    /// What a message may have waited for where the kernel does not say: since the last look at the network.
+    unseen: Nanos,
+    /// When the network was last looked at.
+    looked: Time,
+    /// The longest wait found by the poll under way.
+    found: Nanos,
     messages: Vec<Message>,
     spares: Vec<Vec<u8>>,
     ticks_seen: u64,
@@ -108,6 +116,10 @@ impl<H: Handler> CoreNetwork<H> {
             dirty: Vec::new(),
             dirty_since: Time::ZERO,
             unread: Vec::new(),
+            receiver: Receiver::new(),
+            unseen: Nanos::ZERO,
+            looked: Time::ZERO,
+            found: Nanos::ZERO,
             messages: Vec::new(),
             spares: Vec::new(),
             ticks_seen: 0,
@@ -146,6 +158,7 @@ impl<H: Handler> CoreNetwork<H> {
         if stream.set_nodelay(true).is_err() {
             return;
         }
+        Receiver::prepare(&stream);
         let full = self.connections.len() - self.free.len() >= self.limits.connections;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
@@ -238,11 +251,17 @@ impl<H: Handler> CoreNetwork<H> {
             return;
         }
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        match connection.read() {
-            Ok(came) => {
+        match connection.read(&mut self.receiver) {
+            Ok((came, waited)) => {
                 connection.heard = now;
                 connection.readable = came == Came::More;
-                self.handle_frames(slot, now);
+                let waited = waited.unwrap_or(self.unseen);
+                if waited > self.found {
+                    // Known before the first decision that it bears on.
+                    self.found = waited;
+                    self.shared.packets.publish(self.index, now, waited, true);
+                }
+                self.handle_frames(slot, now, waited);
                 if came == Came::End {
                     self.close(slot, now);
                 } else if came == Came::More && self.connections[slot as usize].is_some() {
@@ -253,7 +272,7 @@ impl<H: Handler> CoreNetwork<H> {
         }
     }
 
-    fn handle_frames(&mut self, slot: u32, now: Time) {
+    fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) {
         // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
         let Some(mut connection) = self.connections[slot as usize].take() else { return };
         let mut decoder = std::mem::replace(
@@ -264,7 +283,7 @@ impl<H: Handler> CoreNetwork<H> {
         let fatal = loop {
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
-                    if let Err(fatal) = self.handle_frame(slot, &frame, now) {
+                    if let Err(fatal) = self.handle_frame(slot, &frame, now, waited) {
                         break Some(fatal);
                     }
                 }
@@ -281,7 +300,13 @@ impl<H: Handler> CoreNetwork<H> {
     }
 
     /// What is wrong with a frame that is well-formed goes back as the code and words of an error.
-    fn handle_frame(&mut self, slot: u32, frame: &Frame<'_>, now: Time) -> Result<(), (ErrorCode, String)> {
+    fn handle_frame(
+        &mut self,
+        slot: u32,
+        frame: &Frame<'_>,
+        now: Time,
+        waited: Nanos,
+    ) -> Result<(), (ErrorCode, String)> {
         let Some(connection) = &mut self.connections[slot as usize] else { return Ok(()) };
         match (connection.state, frame) {
             (State::Ending, _) => Ok(()),
@@ -289,7 +314,7 @@ impl<H: Handler> CoreNetwork<H> {
                 self.register(slot, register, now);
                 Ok(())
             }
-            (State::Open, Frame::Call(call)) => self.call(slot, call, now),
+            (State::Open, Frame::Call(call)) => self.call(slot, call, now, waited),
             (State::Open, Frame::Demand(demand)) => {
                 if let Some(session) = &mut connection.session {
                     session.demand = demand.demand;
@@ -334,7 +359,7 @@ impl<H: Handler> CoreNetwork<H> {
         self.say(slot, &Frame::Welcome(welcome), now);
     }
 
-    fn call(&mut self, slot: u32, call: &Call<'_>, now: Time) -> Result<(), (ErrorCode, String)> {
+    fn call(&mut self, slot: u32, call: &Call<'_>, now: Time, waited: Nanos) -> Result<(), (ErrorCode, String)> {
         let random = self.draw();
         let delay = self.shared.delay(now);
         let counters = &self.common.counters[self.index];
@@ -348,7 +373,12 @@ impl<H: Handler> CoreNetwork<H> {
         let arrival = Arrival { now, demand: call.demand, priority: call.priority, delay, random };
         let verdict = session.request(self.admission.as_mut(), &arrival);
         let id = ConnectionId { slot, tenant: connection.tenant };
-        let ticket = Ticket { connection: id, request: call.request, timestamp: call.timestamp, arrived: now };
+        let ticket = Ticket {
+            connection: id,
+            request: call.request,
+            timestamp: call.timestamp,
+            arrived: Time(now.0.saturating_sub(waited.0)),
+        };
         match verdict {
             Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), now),
             Verdict::Admit if self.stopping_since.is_some() => self.drop_call(&ticket, DropReason::ShuttingDown, now),
@@ -545,7 +575,6 @@ impl<H: Handler> Network for CoreNetwork<H> {
     }
 
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
-        let before = self.shared.clock.now();
         let unread = std::mem::take(&mut self.unread);
         let wait =
             if unread.is_empty() && self.dirty.is_empty() { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
@@ -554,20 +583,21 @@ impl<H: Handler> Network for CoreNetwork<H> {
             _ => {}
         }
         let now = self.shared.clock.now();
-        let mut anything = false;
+        // After a sleep what is there has just come.
+        self.unseen = if wait.is_zero() { now.since(self.looked) } else { Nanos::ZERO };
+        self.looked = now;
+        self.found = Nanos::ZERO;
         for slot in &unread {
-            anything = true;
             self.read(*slot, now);
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
-            anything = true;
             self.handle_event(event.token(), event.into(), now);
         }
+        let anything = !unread.is_empty() || !events.is_empty();
+        let more = !self.unread.is_empty() || events.iter().count() == BATCH;
         self.events = events;
-        // Until a socket says when its bytes came, they may have waited since the last look that found none.
-        let found = if anything { now.since(before) } else { Nanos::ZERO };
-        self.shared.packets.publish(self.index, now, found, !self.unread.is_empty());
+        self.shared.packets.publish(self.index, now, self.found, more);
         Ok(anything)
     }
 

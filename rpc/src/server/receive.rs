@@ -1,0 +1,94 @@
+//! Reading a socket and learning when the kernel got what is read: the part of the queue that no program can see from
+//! outside. Where the kernel gives no timestamps, reading works without.
+
+use leeward_control::units::Nanos;
+use mio::net::TcpStream;
+use nix::sys::socket::sockopt::Timestamping;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
+use std::io::{self, IoSliceMut};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Bytes; 0 at the end of the stream.
+    pub(super) bytes: usize,
+    /// How long the last of them had been with the kernel, if it says.
+    pub(super) waited: Option<Nanos>,
+}
+
+/// One core's means of reading: room for the kernel's control messages.
+pub(super) struct Receiver {
+    control: Vec<u8>,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Receiver { control: nix::cmsg_space!([TimeSpec; 3]) }
+    }
+
+    /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
+    pub(super) fn prepare(stream: &TcpStream) {
+        let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+        let _ = setsockopt(stream, Timestamping, &flags);
+    }
+
+    /// Reads once.
+    pub(super) fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+        let mut slices = [IoSliceMut::new(into)];
+        let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
+        let mut waited = None;
+        // A control message that was cut off is a timestamp we don't get.
+        for control in message.cmsgs().into_iter().flatten() {
+            if let ControlMessageOwned::ScmTimestampsns(stamps) = control {
+                waited = age(stamps.system);
+            }
+        }
+        Ok(Received { bytes: message.bytes, waited })
+    }
+}
+
+/// How long ago the kernel's clock showed `stamp`. The kernel stamps with the system's time, which may be set: a stamp
+/// from the future has waited for nothing, and a leap shows as one odd reading.
+fn age(stamp: TimeSpec) -> Option<Nanos> {
+    let stamp = Duration::from(stamp);
+    if stamp.is_zero() {
+        return None;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(now.saturating_sub(stamp).as_nanos()).ok().map(Nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream as Blocking};
+
+    #[test]
+    fn what_waits_in_a_socket_has_an_age() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = Blocking::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let stream = TcpStream::from_std(stream);
+        Receiver::prepare(&stream);
+        // The kernel begins to stamp a moment after the first socket asks for it.
+        std::thread::sleep(Duration::from_millis(50));
+        peer.write_all(b"hello").unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let mut into = [0; 16];
+        let received = Receiver::new().receive(&stream, &mut into).unwrap();
+        assert_eq!(received.bytes, 5);
+        if let Some(waited) = received.waited {
+            assert!(waited >= Nanos::from_millis(20), "{waited}");
+        }
+    }
+
+    #[test]
+    fn no_stamp_is_no_age() {
+        assert_eq!(age(TimeSpec::new(0, 0)), None);
+        assert_eq!(age(TimeSpec::new(i64::MAX / 2, 0)), Some(Nanos::ZERO));
+    }
+}
