@@ -14,33 +14,34 @@ struct PacketDelay {
     found: AtomicU64,
     /// When that was.
     read_at: AtomicU64,
-    /// Whether that read left something behind, so that waits go on growing: 1 or 0.
-    more: AtomicU64,
+    /// Whether something is likely to wait since then, so that the wait grows: 1 or 0.
+    grows: AtomicU64,
 }
 
 impl PacketDelays {
     /// No wait on any of so many cores.
     pub fn new(cores: usize) -> Self {
         let core =
-            || Padded(PacketDelay { found: AtomicU64::new(0), read_at: AtomicU64::new(0), more: AtomicU64::new(0) });
+            || Padded(PacketDelay { found: AtomicU64::new(0), read_at: AtomicU64::new(0), grows: AtomicU64::new(0) });
         PacketDelays { cores: (0..cores).map(|_| core()).collect() }
     }
 
-    /// `core` has just read its network: the oldest message had waited for `found`; `more` if it did not read all.
-    pub fn publish(&self, core: usize, now: Time, found: Nanos, more: bool) {
+    /// `core` has just looked at its network: what is left there has waited for `found`. `grows` if messages keep coming,
+    /// so that from now on some wait until it looks again.
+    pub fn publish(&self, core: usize, now: Time, found: Nanos, grows: bool) {
         let entry = &self.cores[core].0;
         entry.found.store(found.0, Ordering::Relaxed);
         entry.read_at.store(now.0, Ordering::Relaxed);
-        entry.more.store(u64::from(more), Ordering::Relaxed);
+        entry.grows.store(u64::from(grows), Ordering::Relaxed);
     }
 
-    /// The longest wait on any core, as far as it is known at `now`. A core's finding stands until it reads again, and
-    /// grows with time while it is known to have left something unread.
+    /// The longest wait on any core, as far as it is known at `now`. A core's finding stands until it looks again, and
+    /// grows meanwhile if it is busy.
     pub fn delay(&self, now: Time) -> Nanos {
         let of_core = |entry: &Padded<PacketDelay>| {
             let entry = &entry.0;
             let found = Nanos(entry.found.load(Ordering::Relaxed));
-            if entry.more.load(Ordering::Relaxed) == 1 {
+            if entry.grows.load(Ordering::Relaxed) == 1 {
                 found + now.since(Time(entry.read_at.load(Ordering::Relaxed)))
             } else {
                 found
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_stands_until_the_next_read_and_grows_while_more_is_there() {
+    fn a_wait_stands_until_the_next_look_and_grows_on_a_busy_core() {
         let delays = PacketDelays::new(2);
         assert_eq!(delays.delay(Time(5)), Nanos::ZERO);
         delays.publish(0, Time(100), Nanos(30), false);

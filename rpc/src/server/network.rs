@@ -587,6 +587,8 @@ impl<H: Handler> Network for CoreNetwork<H> {
         self.unseen = if wait.is_zero() { now.since(self.looked) } else { Nanos::ZERO };
         self.looked = now;
         self.found = Nanos::ZERO;
+        // From here on the messages themselves tell how long they have waited.
+        self.shared.packets.publish(self.index, now, Nanos::ZERO, false);
         for slot in &unread {
             self.read(*slot, now);
         }
@@ -597,7 +599,10 @@ impl<H: Handler> Network for CoreNetwork<H> {
         let anything = !unread.is_empty() || !events.is_empty();
         let more = !self.unread.is_empty() || events.iter().count() == BATCH;
         self.events = events;
-        self.shared.packets.publish(self.index, now, self.found, more);
+        // What was read waits no longer. What was left has waited as long as what was read before it; what comes while
+        // this core is busy with its tasks waits from the moment it looked away.
+        let left = if more { self.found } else { Nanos::ZERO };
+        self.shared.packets.publish(self.index, now, left, anything);
         Ok(anything)
     }
 
