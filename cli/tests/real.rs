@@ -1,0 +1,87 @@
+//! `leeward serve` and `leeward load` against each other, from outside. Nothing here asserts how fast they are.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+/// A running server; killed if a test fails before stopping it.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block"])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split(" on ").nth(1).unwrap().split(' ').next().unwrap().to_string();
+        Server { child, address }
+    }
+
+    /// SIGTERM, and what it says then.
+    fn stop(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut said = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        said
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn load(address: &str, flags: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address, "--json"]).args(flags).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_request_has_one_end_under_any_controller() {
+    for controller in ["none", "breakwater", "dagor", "seda"] {
+        let objective = ["--admission", controller, "--slo", "100ms", "--rtt", "50us"];
+        let server = Server::start(&objective);
+        let shape = ["--clients", "20", "--demand", "2k", "--duration", "600ms", "--warmup", "100ms"];
+        let report = load(&server.address, &[&objective[..], &shape].concat());
+        assert_eq!(report["violations"], Value::Array(Vec::new()), "{controller}: {report}");
+        let totals = &report["totals"];
+        let count = |name: &str| totals[name].as_u64().unwrap();
+        assert!(count("offered") > 0 && count("completed") > 0, "{controller}: {totals}");
+        assert_eq!((count("failed"), count("disconnected")), (0, 0), "{controller}: {totals}");
+        let said = server.stop();
+        assert!(said.contains(&format!("{} answered", count("completed"))), "{controller}: {said} but {totals}");
+    }
+}
+
+#[test]
+fn a_closed_loop_asks_again() {
+    let server = Server::start(&["--service", "echo", "--admission", "none"]);
+    let report = load(
+        &server.address,
+        &["--admission", "none", "--clients", "4", "--closed", "2", "--duration", "400ms", "--warmup", "100ms"],
+    );
+    assert!(report["totals"]["completed"].as_u64().unwrap() > 8, "{report}");
+}
+
+#[test]
+fn nobody_there_is_one_clear_line() {
+    for (address, code) in [("127.0.0.1:1", 1), ("nowhere", 2), ("", 2)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), words.lines().count()), (Some(code), 1), "{address}: {words}");
+        assert!(output.stdout.is_empty());
+    }
+}
