@@ -18,6 +18,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
         (config.server.batch >= 1 && config.server.batch <= 65_536, "a core must take 1 to 65,536 packets at a time"),
+        (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
         (!workload.demand.is_empty(), "there is no demand"),
         (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
         (in_order, "the demand's segments must be in order of time"),
@@ -42,6 +43,11 @@ fn service_is_possible(service: &Service) -> bool {
         Service::Lognormal { sigma, .. } => (0.0..=5.0).contains(sigma),
         Service::Exponential(_) | Service::Constant(_) | Service::Bimodal(_) => true,
     }
+}
+
+fn stalls_are_possible(config: &SimConfig) -> bool {
+    let hour = Nanos::from_secs(3_600);
+    config.server.stalls.is_none_or(|stalls| stalls.every >= Nanos::from_micros(1) && stalls.lasts <= hour)
 }
 
 fn windows_are_possible(window: Option<Nanos>, config: &SimConfig) -> bool {

@@ -71,6 +71,18 @@ pub struct ServerModel {
     pub batch: u32,
     /// What a free core looks at first.
     pub order: Order,
+    /// What the machine takes away; `None`: nothing, as on a testbed of the papers.
+    pub stalls: Option<Stalls>,
+}
+
+/// How a shared machine takes cores away from the server: on each core by itself, at exponential intervals, for
+/// exponential spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// Mean time from the end of one to the beginning of the next.
+    pub every: Nanos,
+    /// Mean length.
+    pub lasts: Nanos,
 }
 
 /// What a free core looks at first.
@@ -119,7 +131,7 @@ impl Default for Costs {
 
 impl Default for ServerModel {
     fn default() -> Self {
-        ServerModel { cores: 10, costs: Costs::default(), batch: 16, order: Order::TasksFirst }
+        ServerModel { cores: 10, costs: Costs::default(), batch: 16, order: Order::TasksFirst, stalls: None }
     }
 }
 

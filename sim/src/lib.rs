@@ -36,6 +36,7 @@ mod requests;
 mod run;
 mod server;
 mod server_queues;
+mod stalls;
 mod stats;
 mod wire;
 

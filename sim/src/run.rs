@@ -8,6 +8,7 @@ use crate::report::SimReport;
 use crate::requests::{Request, RequestId, Requests};
 use crate::server::{Activity, Outgoing, Packet, Server};
 use crate::server_queues::Task;
+use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
 use leeward_control::params::{ParamError, Params};
@@ -56,6 +57,7 @@ pub(crate) struct Run<'a> {
     clients: Clients,
     wire: Wire,
     server: Server,
+    stalls: StallClock,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
@@ -87,6 +89,7 @@ impl<'a> Run<'a> {
             clients: Clients::new(config.workload.clients, algorithm, params, &environment)?,
             wire: Wire::new(config),
             server: Server::new(&config.server),
+            stalls: StallClock::new(config.server.stalls, cores, config.seed),
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
@@ -298,16 +301,33 @@ impl<'a> Run<'a> {
     }
 
     /// `core` begins what comes next for it.
-    fn begin(&mut self, core: usize, owed: Nanos) {
-        let requests = &self.requests;
-        let Some(begun) = self.server.begin(core, self.now, owed, |request| requests[request].service) else {
-            return;
+    fn begin(&mut self, core: usize, mut owed: Nanos) {
+        let begun = loop {
+            let requests = &self.requests;
+            let Some(begun) = self.server.begin(core, self.now, owed, |request| requests[request].service) else {
+                return;
+            };
+            let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from)
+            else {
+                break begun;
+            };
+            let record = self.requests[task.request];
+            let home = self.home(record.session);
+            match self.halves.cores[home].execute(from.since(record.arrived)) {
+                Verdict::Admit => {
+                    self.stats.started(from, &record);
+                    break begun;
+                }
+                Verdict::Reject(_) => {
+                    self.stats.rejected();
+                    self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, task.request));
+                    owed += self.server.cost_of_rejection();
+                }
+            }
         };
-        if let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from) {
-            self.stats.started(from, &self.requests[task.request]);
-        }
-        self.stats.busy(self.now, begun.until);
-        self.agenda.schedule(begun.until, Event::Core(core as u32));
+        let until = self.stalls.delayed(core, self.now, begun.until);
+        self.stats.busy(self.now, until);
+        self.agenda.schedule(until, Event::Core(core as u32));
     }
 
     fn send_outgoing(&mut self, core: usize) {
@@ -341,6 +361,10 @@ impl<'a> Run<'a> {
     }
 
     fn tick(&mut self) {
+        if let Some(later) = self.stalls.all_until(self.now) {
+            self.agenda.schedule(later, Event::Tick);
+            return;
+        }
         let signals = Signals {
             now: self.now,
             packet_delay: self.server.queues.packet_delay(self.now),

@@ -17,6 +17,8 @@ pub enum Purpose {
     Server,
     /// Jitter of the network.
     Network,
+    /// When the machine takes cores away, and for how long.
+    Stalls,
 }
 
 /// A stream of random numbers.

@@ -4,7 +4,7 @@ use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
-use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares};
+use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const LARGEST_FILE: u64 = 64 << 20;
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
     let Some(item) = item else { return Ok(default) };
-    let table = item.table(&["cores", "batch", "costs", "order"])?;
+    let table = item.table(&["cores", "batch", "costs", "order", "stalls"])?;
     let costs = match table.find("costs") {
         None => default.costs,
         Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
@@ -33,6 +33,7 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             Some(0) => Order::TasksFirst,
             Some(_) => Order::PacketsFirst,
         },
+        stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
     })
 }
 
@@ -46,6 +47,12 @@ fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
         reject: cost("reject", default.reject)?,
         steal: cost("steal", default.steal)?,
     })
+}
+
+fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
+    let table = item.table(&["every", "lasts"])?;
+    let span = |key, least| table.require(key, "a duration such as \"10ms\"")?.duration(least..=SECOND);
+    Ok(Stalls { every: span("every", Nanos::from_micros(1))?, lasts: span("lasts", Nanos::ZERO)? })
 }
 
 pub(super) fn network(item: Option<Item<'_>>) -> Result<NetworkModel, ScenarioError> {

@@ -3,7 +3,9 @@
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, Segment, ServerModel, Shares, SimConfig, Workload};
+use leeward_sim::config::{
+    Arrivals, Costs, NetworkModel, Order, Segment, ServerModel, Shares, SimConfig, Stalls, Workload,
+};
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -74,6 +76,11 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         costs: dice.one_of(&[Costs::default(), Costs::FREE]),
         batch: dice.between(1, 32) as u32,
         order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+        stalls: dice.one_of(&[
+            None,
+            None,
+            Some(Stalls { every: Nanos::from_millis(2), lasts: Nanos::from_micros(200) }),
+        ]),
     };
     let capacity = server.capacity(mean).0;
     // About 20,000 requests at capacity: enough for every queue to fill and drain, few enough for hundreds of scenarios.
