@@ -111,6 +111,13 @@ pub trait Admission: Send {
     /// Decides on a request right after it was parsed.
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict;
 
+    /// Decides once more when an admitted request's turn has come, `waited` after its packet arrived. A rejection costs
+    /// no more here than on arrival and spares the execution, but its client learns of it later.
+    fn execute(&mut self, waited: Nanos) -> Verdict {
+        let _ = waited;
+        Verdict::Admit
+    }
+
     /// A response or drop is about to leave: what goes back with it.
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         let _ = (session, event);

@@ -435,8 +435,10 @@ impl<H: Handler> CoreNetwork<H> {
     }
 
     fn answer(&mut self, executed: Executed, now: Time) {
-        let Executed { ticket, outcome, reply, spare } = executed;
-        if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
+        let Executed { ticket, dropped, outcome, reply, spare } = executed;
+        if let Some(reason) = dropped {
+            self.drop_call(&ticket, reason, now);
+        } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
                 Ok(()) => Frame::Response(Response { answer, payload: &reply }),
@@ -453,6 +455,15 @@ impl<H: Handler> CoreNetwork<H> {
         }
         self.keep(reply);
         self.keep(spare);
+    }
+
+    /// Brings what has become of a job to the core that answers it.
+    fn deliver(&mut self, home: usize, executed: Executed, now: Time) {
+        if home == self.index {
+            self.answer(executed, now);
+        } else {
+            self.common.send(home, Message::Executed(executed));
+        }
     }
 
     /// Keeps a buffer for the next request, if it is no giant.
@@ -609,20 +620,21 @@ impl<H: Handler> Network for CoreNetwork<H> {
     fn run(&mut self, _: Time, job: Job) {
         let Job { home, ticket, call, budget, payload } = job;
         let began = self.shared.clock.now();
+        if let Verdict::Reject(reason) = self.admission.execute(began.since(ticket.arrived)) {
+            let dropped = Some(reason.into());
+            let executed = Executed { ticket, dropped, outcome: Ok(()), reply: Vec::new(), spare: payload };
+            return self.deliver(home, executed, began);
+        }
         let mut reply = self.spares.pop().unwrap_or_default();
         let request = Request { method: call, payload: &payload, arrived: ticket.arrived, budget };
         let handler = &self.handler;
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(&request, &mut reply)))
             .unwrap_or_else(|_| Err(Failed::Because("the handler has panicked".into())));
         let now = self.shared.clock.now();
-        let executed = Executed { ticket, outcome, reply, spare: payload };
-        if home == self.index {
-            self.answer(executed, now);
-            if now.since(began) >= COALESCE {
-                self.flush_all(now);
-            }
-        } else {
-            self.common.send(home, Message::Executed(executed));
+        let executed = Executed { ticket, dropped: None, outcome, reply, spare: payload };
+        self.deliver(home, executed, now);
+        if now.since(began) >= COALESCE {
+            self.flush_all(now);
         }
     }
 

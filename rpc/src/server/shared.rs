@@ -2,7 +2,7 @@
 
 use super::connection::ConnectionId;
 use super::handler::Failed;
-use crate::wire::{RequestId, Timestamp};
+use crate::wire::{DropReason, RequestId, Timestamp};
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use mio::net::TcpStream;
@@ -31,6 +31,8 @@ pub(super) struct Ticket {
 /// How a job ended, with the result and the argument's buffer, which is used again.
 pub(super) struct Executed {
     pub(super) ticket: Ticket,
+    /// Why it was not executed after all.
+    pub(super) dropped: Option<DropReason>,
     pub(super) outcome: Result<(), Failed>,
     pub(super) reply: Vec<u8>,
     pub(super) spare: Vec<u8>,
@@ -120,7 +122,7 @@ impl Common {
             let counts = self.counts();
             let (packet_delay, run_delay) = delays();
             let before = control.before;
-            let mut signals = Signals {
+            let signals = Signals {
                 now,
                 packet_delay,
                 run_delay,
@@ -129,11 +131,13 @@ impl Common {
                 drops: counts.dropped - before.dropped,
             };
             control.half.tick(&signals);
-            // Periods that passed while every core slept: nothing came in them, and a controller that counts its periods
-            // (a pool that grows by each) must not fall behind.
-            signals = Signals { packet_delay, run_delay, ..Signals::idle(now) };
-            for _ in 0..(now.since(due).0 / self.period.0).min(MISSED_TICKS) {
-                control.half.tick(&signals);
+            // Periods that passed while every core slept: nothing waited in them, and a controller that counts its periods
+            // (a pool that grows by each) must not fall behind. A delay that is found after a pause is one finding, though,
+            // not one for each period of it: a pool that shrank so often would be gone after every hiccup of the machine.
+            if packet_delay + run_delay == Nanos::ZERO {
+                for _ in 0..(now.since(due).0 / self.period.0).min(MISSED_TICKS) {
+                    control.half.tick(&Signals::idle(now));
+                }
             }
             control.before = counts;
             self.ticks.fetch_add(1, Ordering::Relaxed);

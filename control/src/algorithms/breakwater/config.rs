@@ -54,6 +54,10 @@ pub struct Config {
     pub target: Nanos,
     /// Queueing delay from which requests are dropped.
     pub aqm_threshold: Nanos,
+    /// Waiting time from which a request is dropped when its turn comes: its response could not be in time any more.
+    /// Not in the paper. On many cores requests rarely get so far; on one, where the age of the oldest says little of how
+    /// long the newest will wait, it spares the executions that nobody has a use for.
+    pub stale: Nanos,
     /// Control period: the network round trip.
     pub period: Nanos,
     /// A session's window stays below this.
@@ -124,6 +128,13 @@ pub const PARAMS: &[ParamSpec] = &[
         tune: &[],
     },
     ParamSpec {
+        name: "stale",
+        kind: Kind::SPAN,
+        default: "aqm_threshold",
+        doc: "a request that has waited this long is dropped when its turn comes, instead of being served too late (part of aqm)",
+        tune: &[],
+    },
+    ParamSpec {
         name: "period",
         kind: Kind::SPAN,
         default: "the network round trip",
@@ -180,6 +191,7 @@ impl Config {
             beta: params.number("beta", 0.02),    // Breakwater §5.1
             target,
             aqm_threshold,
+            stale: params.duration("stale", aqm_threshold),
             period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
             max_window: params.count("max_window", 64) as u32, // the published code's bound
             min_pool: params.count("min_pool", environment.cores.into()) as u32,

@@ -31,6 +31,7 @@ pub struct Core {
     demand: Demand,
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
     aqm_threshold: Nanos,
+    stale: Nanos,
     max_window: i64,
     cores: i64,
 }
@@ -43,6 +44,7 @@ impl Core {
             credits: config.credits,
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
+            stale: if config.aqm { config.stale } else { Nanos::MAX },
             max_window: config.max_window.into(),
             cores: environment.cores.into(),
         }
@@ -134,6 +136,10 @@ impl Admission for Core {
             self.shrink_to_demand(session);
         }
         if event.delay >= self.aqm_threshold { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+    }
+
+    fn execute(&mut self, waited: Nanos) -> Verdict {
+        if waited >= self.stale { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
