@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
@@ -13,7 +13,18 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("rpc", &["leeward-control", "leeward-runtime"]),
     ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
-    ("experiment", &["leeward-control", "leeward-sim"]),
+    (
+        "real",
+        &[
+            "leeward-control",
+            "leeward-workload",
+            "leeward-runtime",
+            "leeward-rpc",
+            "leeward-services",
+            "leeward-load",
+        ],
+    ),
+    ("experiment", &["leeward-control", "leeward-sim", "leeward-real", "leeward-load"]),
     ("report", &["leeward-experiment"]),
     (
         "cli",

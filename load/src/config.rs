@@ -85,6 +85,11 @@ pub struct LoadConfig {
     pub late_after: Nanos,
     /// Length of the windows of the time series, if there shall be one.
     pub window: Option<Nanos>,
+    /// Length of the windows of the fine time series (responses only), if there shall be one: for what happens within
+    /// milliseconds.
+    pub fine_window: Option<Nanos>,
+    /// How often progress is told.
+    pub progress_every: Nanos,
     /// How long the server may take to accept a connection and welcome it.
     pub connect_timeout: Nanos,
     /// How to wait.
@@ -108,6 +113,8 @@ impl LoadConfig {
             drain: Nanos::from_secs(2),
             late_after: Nanos::from_micros(100),
             window: None,
+            fine_window: None,
+            progress_every: Nanos::from_millis(100),
             connect_timeout: Nanos::from_secs(5),
             polling: Polling::default(),
             cpu: None,

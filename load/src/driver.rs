@@ -16,7 +16,7 @@ use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
 use crate::recorder::{Due, Recorder, Recording, WINDOWS_MAX};
-use crate::report::{Counts, Ending};
+use crate::report::{Counts, Ending, WindowReport};
 use crate::schedule::Planned;
 use crate::system::{Pinned, allow_connections};
 
@@ -30,11 +30,9 @@ const LEAD: Nanos = Nanos::from_millis(1);
 const PATIENCE: Nanos = Nanos::from_millis(10);
 /// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
 const AWAKE: Nanos = Nanos::from_micros(100);
-/// How often progress is told.
-const PROGRESS: Nanos = Nanos::from_millis(100);
 
 /// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Since the start; negative times don't exist, so zero while connecting.
     pub elapsed: Nanos,
@@ -42,11 +40,13 @@ pub struct Progress {
     pub duration: Nanos,
     /// What has happened so far.
     pub counts: Counts,
+    /// The last window of the time series that is over, if there is one.
+    pub latest: Option<WindowReport>,
 }
 
 /// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
 /// server runs, one per connection. `stop` ends the run early: nothing more is issued, the last answers are awaited as
-/// ever. `progress` is told ten times a second.
+/// ever. `progress` is told every [`LoadConfig::progress_every`].
 ///
 /// Raises the process's limit of open files if the connections need that.
 ///
@@ -74,7 +74,8 @@ fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
     refuse(config.warmup >= plan.duration(), "the warm-up is as long as the run: nothing would be measured")?;
     refuse(matches!(plan, Plan::Closed { outstanding: 0, .. }), "a closed loop needs at least one request under way")?;
     let whole = plan.duration() + config.drain;
-    let too_many = config.window.is_some_and(|window| whole.0 / window.0.max(1) > WINDOWS_MAX);
+    let windows = [config.window, config.fine_window];
+    let too_many = windows.iter().flatten().any(|window| whole.0 / window.0.max(1) > WINDOWS_MAX);
     refuse(too_many, "more than 100,000 windows: make them longer")
 }
 
@@ -244,9 +245,10 @@ impl<'a> Driver<'a> {
             self.fire_timers();
             self.flush();
             if now >= next_progress {
-                next_progress = now + PROGRESS;
+                next_progress = now + self.config.progress_every;
                 let (elapsed, counts) = (now.since(self.start), *self.recorder.totals());
-                progress(&Progress { elapsed, duration: plan.duration(), counts });
+                let latest = self.recorder.latest_window();
+                progress(&Progress { elapsed, duration: plan.duration(), counts, latest });
             }
             if self.lost as usize == self.links.len() {
                 break Ending::Disconnected;

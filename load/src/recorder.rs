@@ -9,7 +9,7 @@ use leeward_control::units::{Nanos, Time};
 use leeward_rpc::client::{Disconnected, Event};
 
 use crate::config::{LoadConfig, Plan};
-use crate::report::{Adherence, Connections, Counts, Ending, LoadReport, Percentiles, WindowReport};
+use crate::report::{Adherence, Connections, Counts, Ending, FineWindow, LoadReport, Percentiles, WindowReport};
 
 /// What a request is known by: when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ struct Windows {
     /// The window that `latency` is of.
     current: usize,
     latency: Distribution,
+    /// Sum of the reject delays of each window, ns.
+    reject_delays: Vec<u64>,
 }
 
 impl Windows {
@@ -98,7 +100,13 @@ impl Windows {
         let index = self.index(at);
         while self.done.len() <= index {
             let start_ns = self.done.len() as u64 * self.length.0;
-            self.done.push(WindowReport { start_ns, counts: Counts::default(), latency: Percentiles::default() });
+            self.done.push(WindowReport {
+                start_ns,
+                counts: Counts::default(),
+                latency: Percentiles::default(),
+                reject_delay_mean_ns: 0.0,
+            });
+            self.reject_delays.push(0);
         }
         &mut self.done[index].counts
     }
@@ -110,6 +118,20 @@ impl Windows {
             self.current = index;
         }
         self.latency.record(latency);
+    }
+
+    /// A drop's reject delay; the drop itself has been counted.
+    fn dropped(&mut self, now: Time, delay: Nanos) {
+        let index = self.index(now);
+        if let (Some(sum), Some(window)) = (self.reject_delays.get_mut(index), self.done.get_mut(index)) {
+            *sum = sum.saturating_add(delay.0);
+            window.reject_delay_mean_ns = *sum as f64 / window.counts.dropped.max(1) as f64;
+        }
+    }
+
+    /// The last window that is over.
+    fn latest(&self) -> Option<WindowReport> {
+        self.current.checked_sub(1).and_then(|index| self.done.get(index)).copied()
     }
 
     fn close(&mut self) {
@@ -147,6 +169,7 @@ pub(crate) struct Recorder {
     failures: BTreeMap<String, u64>,
     connections: Connections,
     windows: Option<Windows>,
+    fine: Option<(Nanos, Vec<FineWindow>)>,
 }
 
 impl Recorder {
@@ -173,7 +196,9 @@ impl Recorder {
                 done: Vec::new(),
                 current: 0,
                 latency: Distribution::new(),
+                reject_delays: Vec::new(),
             }),
+            fine: config.fine_window.map(|length| (length, Vec::new())),
         }
     }
 
@@ -221,6 +246,7 @@ impl Recorder {
                 if let Some(windows) = &mut self.windows {
                     windows.completed(now, age);
                 }
+                self.count_fine(now, in_time, good);
             }
             Event::Dropped { reason, round_trip, .. } => {
                 if is_measured {
@@ -228,6 +254,9 @@ impl Recorder {
                 }
                 add(&mut self.drop_reasons, reason);
                 self.count(now, |counts| counts.dropped += 1);
+                if let Some(windows) = &mut self.windows {
+                    windows.dropped(now, *round_trip);
+                }
             }
             Event::Failed { code, .. } => {
                 add(&mut self.failures, code);
@@ -248,6 +277,21 @@ impl Recorder {
             // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
             _ => self.count(now, |counts| counts.unsent += 1),
         }
+    }
+
+    fn count_fine(&mut self, now: Time, in_time: bool, good: bool) {
+        let Some((length, windows)) = &mut self.fine else { return };
+        let index = (now.0 / length.0.max(1)).min(2 * WINDOWS_MAX) as usize;
+        if windows.len() <= index {
+            windows.resize(index + 1, FineWindow::default());
+        }
+        windows[index].completed += u64::from(in_time);
+        windows[index].good += u64::from(good);
+    }
+
+    /// The last window of the time series that is over.
+    pub(crate) fn latest_window(&self) -> Option<WindowReport> {
+        self.windows.as_ref().and_then(Windows::latest)
     }
 
     /// Issued and not ended.
@@ -308,6 +352,7 @@ impl Recorder {
             failures: self.failures,
             connections: self.connections,
             windows: self.windows.map(|windows| windows.done).unwrap_or_default(),
+            fine: self.fine.map(|(_, windows)| windows).unwrap_or_default(),
             violations,
         };
         Recording {

@@ -46,6 +46,8 @@ pub struct LoadReport {
     pub connections: Connections,
     /// The time series, if asked for, from the start of the run.
     pub windows: Vec<WindowReport>,
+    /// The fine time series, if asked for, from the start of the run.
+    pub fine: Vec<FineWindow>,
     /// Books that did not balance, in words; empty unless this generator has a defect.
     pub violations: Vec<String>,
 }
@@ -166,4 +168,15 @@ pub struct WindowReport {
     pub counts: Counts,
     /// Latency, from the intended time, of the responses that came in it.
     pub latency: Percentiles,
+    /// Time from their requests' departures to the drops that came in it.
+    pub reject_delay_mean_ns: f64,
+}
+
+/// One window of the fine time series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FineWindow {
+    /// Responses that came in it.
+    pub completed: u64,
+    /// Of those, within the objective.
+    pub good: u64,
 }

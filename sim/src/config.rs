@@ -85,6 +85,13 @@ pub struct Stalls {
     pub lasts: Nanos,
 }
 
+impl Stalls {
+    /// The share of time that is left, 0..=1.
+    pub fn available(&self) -> f64 {
+        self.every.0 as f64 / (self.every + self.lasts).0.max(1) as f64
+    }
+}
+
 /// What a free core looks at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -139,7 +146,7 @@ impl ServerModel {
     /// Requests per second that the cores can serve when they do nothing else.
     pub fn capacity(&self, service_mean: Nanos) -> Rate {
         let busy = (service_mean + self.costs.per_request()).as_secs_f64();
-        Rate(f64::from(self.cores) / busy)
+        Rate(f64::from(self.cores) / busy * self.stalls.map_or(1.0, |stalls| stalls.available()))
     }
 }
 

@@ -1,0 +1,147 @@
+//! What this machine can do: how many requests of a kind it serves without control, how long a round trip takes when
+//! nothing waits, how often it takes a CPU away.
+
+use crate::error::RealError;
+use crate::placement::Placement;
+use crate::run::start;
+use crate::stalls::{self, Missed};
+use leeward_control::algorithms::none;
+use leeward_control::params::Params;
+use leeward_control::registry::Environment;
+use leeward_control::units::{Nanos, Rate};
+use leeward_load::{LoadConfig, Plan, Recording};
+use leeward_workload::Service;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Most responses per second without control, whatever their latency: the median of [`ROUNDS`] closed loops.
+    pub capacity: Rate,
+    /// Median round trip of an empty request when nothing else is under way.
+    pub rtt: Nanos,
+    /// How often a core that is busy is taken away: mean time from one stall to the next; `None` if it was never.
+    pub stalls: Option<Stalls>,
+}
+
+/// Moments in which a busy core does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// Mean time from the end of one to the beginning of the next.
+    pub every: Nanos,
+    /// Mean length.
+    pub lasts: Nanos,
+}
+
+/// Closed loops whose median is the capacity.
+pub const ROUNDS: usize = 3;
+/// Length of each, a quarter of which is warm-up.
+const ROUND: Nanos = Nanos::from_millis(1_000);
+/// Round trips are measured for this long.
+const IDLE: Nanos = Nanos::from_millis(400);
+/// Stalls are looked for on both ends' CPUs at once for this long.
+const WATCH: Nanos = Nanos::from_millis(2_000);
+/// Steps that [`Machine::measure`] tells of.
+pub const STEPS: usize = ROUNDS + 2;
+
+impl Machine {
+    /// Measures with `clients` connections and this service. `step` is told before each of [`STEPS`] steps.
+    ///
+    /// # Errors
+    /// See [`RealError`].
+    pub fn measure(
+        placement: &Placement,
+        service: &Service,
+        clients: u32,
+        stop: &AtomicBool,
+        mut step: impl FnMut(&str),
+    ) -> Result<Self, RealError> {
+        step("round trip");
+        let nothing = Service::Constant(Nanos(1));
+        let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
+        let rtt = Nanos(closed(placement, &alone, stop)?.report.latency_from_send.p50_ns);
+        step("stalls");
+        let missed = watch(placement, stop);
+        let mut rates = Vec::with_capacity(ROUNDS);
+        for round in 0..ROUNDS {
+            step("capacity");
+            let (service, seed) = (service.clone(), round as u64 + 1);
+            let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND };
+            rates.push(closed(placement, &full, stop)?.report.throughput_per_s);
+        }
+        rates.sort_by(f64::total_cmp);
+        let capacity = Rate(rates[ROUNDS / 2]);
+        if capacity.0 <= 0.0 || rtt == Nanos::ZERO {
+            return Err(RealError::Silent);
+        }
+        Ok(Machine { capacity, rtt, stalls: Stalls::of(&missed) })
+    }
+}
+
+impl Stalls {
+    fn of(missed: &Missed) -> Option<Self> {
+        if missed.gaps == 0 {
+            return None;
+        }
+        let ran = missed.watched.saturating_sub(missed.lost);
+        Some(Stalls { every: Nanos(ran.0 / missed.gaps).max(Nanos(1_000)), lasts: Nanos(missed.lost.0 / missed.gaps) })
+    }
+}
+
+/// A closed loop on a server of its own, without control.
+fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Recording, RealError> {
+    // Nothing here depends on the objective.
+    let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
+    let server = start(placement, &none::ALGORITHM, &params, rtt, slo)?;
+    let config = LoadConfig {
+        warmup: Nanos(plan.duration().0 / 4),
+        polling: placement.polling(),
+        cpu: Some(placement.load),
+        ..LoadConfig::new(server.address(), slo)
+    };
+    let client = || (none::ALGORITHM.build_client)(&params, &Environment::new(1, rtt, slo));
+    let outcome = leeward_load::run(&config, plan, client, stop, |_| {});
+    server.stop().map_err(RealError::Core)?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(RealError::Cancelled);
+    }
+    Ok(outcome?)
+}
+
+/// Keeps all CPUs of the placement busy and says what the server's first one misses.
+fn watch(placement: &Placement, stop: &AtomicBool) -> Missed {
+    let busy = |cpu: usize| {
+        pin(cpu);
+        stalls::watch(WATCH, stop)
+    };
+    std::thread::scope(|scope| {
+        let others = placement.server.iter().skip(1).chain((!placement.shared).then_some(&placement.load));
+        for cpu in others {
+            scope.spawn(move || busy(*cpu));
+        }
+        let first = placement.server.first().copied().unwrap_or(0);
+        scope.spawn(move || busy(first)).join().unwrap_or_default()
+    })
+}
+
+/// Moves the calling thread; where that is not allowed it stays, and what it finds is of another CPU.
+fn pin(cpu: usize) {
+    let mut only = rustix::thread::CpuSet::new();
+    if cpu < rustix::thread::CpuSet::MAX_CPU {
+        only.set(cpu);
+        let _ = rustix::thread::sched_setaffinity(None, &only);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_are_means() {
+        let missed = Missed { watched: Nanos::from_millis(100), gaps: 4, lost: Nanos::from_millis(20) };
+        let stalls = Stalls::of(&missed).unwrap();
+        assert_eq!(stalls, Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_millis(5) });
+        assert_eq!(Stalls::of(&Missed { gaps: 0, ..missed }), None);
+    }
+}

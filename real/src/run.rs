@@ -1,0 +1,170 @@
+//! One run: a controller at both ends, a workload between them, and what both ends say of it.
+
+use crate::error::RealError;
+use crate::placement::Placement;
+use leeward_control::params::Params;
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::server::Gauges;
+use leeward_control::units::{Nanos, Time};
+use leeward_load::report::{Ending, LoadReport, WindowReport};
+use leeward_load::{LoadConfig, Plan, Recording, Schedule};
+use leeward_rpc::server::{Counts, Server};
+use leeward_services::synthetic::Synthetic;
+use leeward_workload::Workload;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct RunSpec<'a> {
+    /// The two ends' CPUs.
+    pub placement: &'a Placement,
+    /// The controller.
+    pub algorithm: &'a Algorithm,
+    /// Its parameters.
+    pub params: &'a Params,
+    /// The network's round trip, as the controller is told.
+    pub rtt: Nanos,
+    /// The objective.
+    pub slo: Nanos,
+    /// What the clients ask for.
+    pub workload: &'a Workload,
+    /// Draws it.
+    pub seed: u64,
+    /// Nothing is measured before this.
+    pub warmup: Nanos,
+    /// How long requests are issued, the warm-up included.
+    pub duration: Nanos,
+    /// Length of the time series' windows.
+    pub window: Nanos,
+    /// Length of the fine time series' windows, if there shall be one.
+    pub fine_window: Option<Nanos>,
+}
+
+/// The server at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When, from the start of the run.
+    pub at: Nanos,
+    /// The controller's state.
+    pub gauges: Gauges,
+    /// The queueing delay.
+    pub delay: Nanos,
+}
+
+/// A run under way, for whoever watches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The server now; also how far the run is.
+    pub server: Sample,
+    /// How long it lasts.
+    pub duration: Nanos,
+    /// The last window of the time series.
+    pub latest: Option<WindowReport>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// What the clients saw.
+    pub load: LoadReport,
+    /// What the server counted, whole run.
+    pub server: Counts,
+    /// The server once per window.
+    pub samples: Vec<Sample>,
+    /// The controller's state after the last client has gone.
+    pub after: Gauges,
+    /// Books that did not balance, in words; empty unless something is broken.
+    pub violations: Vec<String>,
+}
+
+/// How long a server may take to notice that its clients have gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Runs `spec` on a server of its own. `watch` is told once per window, on the clients' CPU: it must be quick.
+///
+/// # Errors
+/// See [`RealError`].
+pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapshot)) -> Result<RunReport, RealError> {
+    let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
+    let server = start(spec.placement, spec.algorithm, spec.params, spec.rtt, spec.slo)?;
+    let config = LoadConfig {
+        warmup: spec.warmup,
+        window: Some(spec.window),
+        fine_window: spec.fine_window,
+        progress_every: spec.window,
+        polling: spec.placement.polling(),
+        cpu: Some(spec.placement.load),
+        ..LoadConfig::new(server.address(), spec.slo)
+    };
+    let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
+    let client = || (spec.algorithm.build_client)(spec.params, &environment);
+    let mut samples = Vec::with_capacity((spec.duration.0 / spec.window.0.max(1)) as usize + 1);
+    let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
+        let sample = Sample { at: progress.elapsed, gauges: server.gauges(), delay: server.delay() };
+        if progress.elapsed <= spec.duration {
+            samples.push(sample);
+        }
+        watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
+    });
+    finish(server, outcome, samples)
+}
+
+/// A synthetic server on its part of the placement.
+pub(crate) fn start(
+    placement: &Placement,
+    algorithm: &Algorithm,
+    params: &Params,
+    rtt: Nanos,
+    slo: Nanos,
+) -> Result<Server, RealError> {
+    let builder = Server::builder()
+        .admission(algorithm, params.clone())
+        .objective(rtt, slo)
+        .cores(placement.server.len())
+        .cpus(placement.server.clone())
+        .idle(placement.idle())
+        .connection_limit(1 << 20);
+    Ok(builder.start("127.0.0.1:0", Synthetic::new())?)
+}
+
+/// Stops the server, whatever came of the load, and checks what both ends say.
+fn finish(
+    server: Server,
+    outcome: Result<Recording, leeward_load::LoadError>,
+    samples: Vec<Sample>,
+) -> Result<RunReport, RealError> {
+    let began = Instant::now();
+    while server.counts().connections > 0 && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (after, counts) = (server.gauges(), server.counts());
+    server.stop().map_err(RealError::Core)?;
+    let load = outcome?.report;
+    match load.ending {
+        Ending::Stopped => return Err(RealError::Cancelled),
+        Ending::Disconnected => return Err(RealError::Disconnected(load.connections.opened)),
+        _ => {}
+    }
+    let mut violations = load.violations.clone();
+    let mut check = |holds: bool, words: String| {
+        if !holds {
+            violations.push(words);
+        }
+    };
+    check(counts.connections == 0, format!("{} connections are left when all clients have gone", counts.connections));
+    let issued = after.credits_issued.unwrap_or(0);
+    check(issued == 0, format!("{issued} credits are issued when all clients have gone"));
+    let ended = counts.completed + counts.dropped + counts.abandoned;
+    check(counts.received == ended, format!("{} requests received, {ended} ended: {counts:?}", counts.received));
+    let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
+    check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
+    Ok(RunReport { load, server: counts, samples, after, violations })
+}
+
+impl Sample {
+    /// When, as a time.
+    pub fn time(&self) -> Time {
+        Time(self.at.0)
+    }
+}

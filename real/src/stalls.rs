@@ -1,0 +1,48 @@
+//! How often this machine takes a busy CPU away from a program that wants nothing but to run.
+
+use leeward_control::units::{Nanos, Time};
+use leeward_runtime::Clock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A program that looks at the clock all the time and misses this much was not running. Interrupts are shorter.
+const GAP: Nanos = Nanos::from_micros(20);
+
+/// What was missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Missed {
+    pub(crate) watched: Nanos,
+    pub(crate) gaps: u64,
+    pub(crate) lost: Nanos,
+}
+
+/// Watches the clock on the calling thread's CPU for `span`, or until told to stop.
+pub(crate) fn watch(span: Nanos, stop: &AtomicBool) -> Missed {
+    let clock = Clock::start();
+    let begin = clock.now();
+    let mut found = Missed::default();
+    let mut last: Time = begin;
+    while last.since(begin) < span && !stop.load(Ordering::Relaxed) {
+        let now = clock.now();
+        let gap = now.since(last);
+        if gap >= GAP {
+            found.gaps += 1;
+            found.lost += gap;
+        }
+        last = now;
+    }
+    found.watched = last.since(begin);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missed_is_part_of_what_is_watched() {
+        let found = watch(Nanos::from_millis(5), &AtomicBool::new(false));
+        assert!(found.watched >= Nanos::from_millis(5) && found.lost <= found.watched);
+        assert!(found.lost.0 >= found.gaps * GAP.0);
+        assert_eq!(watch(Nanos::from_secs(1), &AtomicBool::new(true)).gaps, 0);
+    }
+}
