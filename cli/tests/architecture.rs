@@ -15,14 +15,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
         "real",
-        &[
-            "leeward-control",
-            "leeward-workload",
-            "leeward-runtime",
-            "leeward-rpc",
-            "leeward-services",
-            "leeward-load",
-        ],
+        &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-services", "leeward-load"],
     ),
     ("experiment", &["leeward-control", "leeward-sim", "leeward-real", "leeward-load"]),
     ("report", &["leeward-experiment"]),

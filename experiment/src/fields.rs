@@ -156,7 +156,8 @@ table!(
     number: [
         demand_rps, demand_ratio, clients, service_mean_us, capacity_rps, slo_us, seed, throughput_rps, goodput_rps,
         p50_us, p99_us, p999_us, mean_us, drop_rate, expiry_rate, throttle_rate, reject_delay_mean_us,
-        cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished
+        cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, predicted_goodput_rps,
+        predicted_p99_us
     ]
 );
 
@@ -193,7 +194,9 @@ mod tests {
             }
             assert_eq!(value.as_object().unwrap().len(), table.fields().len());
         }
-        check(Point::default(), Table::Points);
+        let predicted = Some(0.0);
+        let point = Point { predicted_goodput_rps: predicted, predicted_p99_us: predicted, ..Point::default() };
+        check(point, Table::Points);
         check(Window { credit_pool: Some(0.0), credits_issued: Some(0.0), ..Window::default() }, Table::Windows);
         check(Shift::default(), Table::Shifts);
     }

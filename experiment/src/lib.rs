@@ -14,6 +14,7 @@ pub mod claims;
 pub mod fields;
 mod measure;
 pub mod plan;
+pub mod real;
 pub mod results;
 pub mod run;
 pub mod scenario;

@@ -13,7 +13,7 @@ pub(crate) fn round(value: f64, decimals: i32) -> f64 {
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-fn micros(span: Nanos) -> f64 {
+pub(crate) fn micros(span: Nanos) -> f64 {
     round(span.as_micros_f64(), 3)
 }
 
@@ -57,6 +57,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         tx_mps: per_second(counts.tx_messages, report.measured),
         offered: counts.offered,
         unfinished: report.totals.unfinished,
+        predicted_goodput_rps: None,
+        predicted_p99_us: None,
     }
 }
 

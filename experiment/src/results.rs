@@ -27,6 +27,9 @@ pub struct Results {
     pub overrides: Vec<String>,
     /// The plots the scenario asks for.
     pub plots: Vec<Plot>,
+    /// The machine, for runs of the real plant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Machine>,
     /// One per controller variant, demand, client count, service and seed.
     pub points: Vec<Point>,
     /// Time series, for scenarios that ask for them.
@@ -117,6 +120,33 @@ pub struct Point {
     pub offered: u64,
     /// Requests still under way at the run's end.
     pub unfinished: u64,
+    /// Goodput that the simulator, told of the machine that was measured, predicts for this run of the real plant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_goodput_rps: Option<f64>,
+    /// The 99th percentile that it predicts, µs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted_p99_us: Option<f64>,
+}
+
+/// The machine of a real run, as measured before it, per service and number of clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The service it was measured with.
+    pub service: String,
+    /// Clients.
+    pub clients: u32,
+    /// The server's cores, each on a CPU of its own.
+    pub cores: u32,
+    /// Whether the clients had a CPU of their own.
+    pub clients_apart: bool,
+    /// Most responses per second without control.
+    pub capacity_rps: f64,
+    /// Round trip when nothing waits, µs.
+    pub rtt_us: f64,
+    /// CPU time besides the service per request, µs.
+    pub cost_us: f64,
+    /// Share of a busy CPU's time that the machine takes away.
+    pub stalled: f64,
 }
 
 /// A window of a time series.

@@ -4,6 +4,7 @@
 use crate::claims::judge;
 use crate::measure;
 use crate::plan::{PlannedRun, plan};
+use crate::real;
 use crate::results::Results;
 use crate::scenario::Scenario;
 use crate::shifts::shifts;
@@ -23,7 +24,7 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Noted in the results; the scenario itself was shortened when it was read.
     pub quick: bool,
-    /// `sim`.
+    /// `sim` or `real`.
     pub plant: String,
     /// Noted in the results; applied when the scenario was read.
     pub overrides: Vec<String>,
@@ -52,8 +53,19 @@ pub enum RunError {
     #[error("cancelled")]
     Cancelled,
     /// This plant is not known.
-    #[error("unknown plant `{0}`; accepted: sim")]
+    #[error("unknown plant `{0}`; accepted: sim, real")]
     Plant(String),
+    /// A search runs the scenario hundreds of times.
+    #[error("parameters are searched in the simulator only; run the scenario with what it finds on the real plant")]
+    OnlySimulated,
+    /// A real run failed.
+    #[error("{run}: {source}")]
+    Real {
+        /// Which.
+        run: String,
+        /// Why.
+        source: leeward_real::RealError,
+    },
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
@@ -77,7 +89,7 @@ pub enum RunError {
         source: SimError,
     },
     /// The simulator's books don't balance: a defect of it or of a controller. Nothing it says can be trusted.
-    #[error("{run}: the simulation contradicts itself, please report this: {violation}")]
+    #[error("{run}: the books do not balance, please report this: {violation}")]
     Violation {
         /// Which.
         run: String,
@@ -101,13 +113,29 @@ pub fn run(
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<Results, RunError> {
-    check_plant(options)?;
+    match options.plant.as_str() {
+        "sim" => {}
+        "real" => return real::run(scenario, registry, options, progress, &|_| {}, cancel),
+        _ => return Err(unknown_plant(options)),
+    }
     let planned = plan(scenario, registry, options.seed)?;
     let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
         let report = simulate_one(run)?;
         Ok((measure::point(run, &report), measure::windows(run, &report), shifts(run, &report)))
     })?;
-    let mut results = Results {
+    let mut results = blank(scenario, options);
+    for (point, windows, shifts) in outcomes {
+        results.points.push(point);
+        results.windows.extend(windows);
+        results.shifts.extend(shifts);
+    }
+    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
+    Ok(results)
+}
+
+/// Results without rows.
+pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {
+    Results {
         schema: SCHEMA,
         scenario: scenario.id.clone(),
         title: scenario.title.clone(),
@@ -119,18 +147,20 @@ pub fn run(
         overrides: if options.overrides.is_empty() { scenario.overrides.clone() } else { options.overrides.clone() },
         plots: scenario.plots.clone(),
         ..Results::default()
-    };
-    for (point, windows, shifts) in outcomes {
-        results.points.push(point);
-        results.windows.extend(windows);
-        results.shifts.extend(shifts);
     }
-    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
-    Ok(results)
 }
 
-pub(crate) fn check_plant(options: &Options) -> Result<(), RunError> {
-    if options.plant == "sim" { Ok(()) } else { Err(RunError::Plant(options.plant.chars().take(40).collect())) }
+/// Refuses what only `run` can do elsewhere than in the simulator.
+pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
+    match options.plant.as_str() {
+        "sim" => Ok(()),
+        "real" => Err(RunError::OnlySimulated),
+        _ => Err(unknown_plant(options)),
+    }
+}
+
+fn unknown_plant(options: &Options) -> RunError {
+    RunError::Plant(options.plant.chars().take(40).collect())
 }
 
 /// Simulates one planned run.

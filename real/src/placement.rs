@@ -2,9 +2,9 @@
 //! the other.
 
 use crate::error::RealError;
+use leeward_control::units::Nanos;
 use leeward_load::Polling;
 use leeward_runtime::Idle;
-use leeward_control::units::Nanos;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Where the two ends run.

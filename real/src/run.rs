@@ -5,7 +5,7 @@ use crate::placement::Placement;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::Nanos;
 use leeward_load::report::{Ending, LoadReport, WindowReport};
 use leeward_load::{LoadConfig, Plan, Recording, Schedule};
 use leeward_rpc::server::{Counts, Server};
@@ -50,6 +50,10 @@ pub struct Sample {
     pub gauges: Gauges,
     /// The queueing delay.
     pub delay: Nanos,
+    /// What the server has counted so far.
+    pub counts: Counts,
+    /// How long its cores have had nothing to do so far, all together.
+    pub idle: Nanos,
 }
 
 /// A run under way, for whoever watches.
@@ -72,6 +76,8 @@ pub struct RunReport {
     pub server: Counts,
     /// The server once per window.
     pub samples: Vec<Sample>,
+    /// The server's cores.
+    pub cores: usize,
     /// The controller's state after the last client has gone.
     pub after: Gauges,
     /// Books that did not balance, in words; empty unless something is broken.
@@ -101,13 +107,15 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
     let mut samples = Vec::with_capacity((spec.duration.0 / spec.window.0.max(1)) as usize + 1);
     let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
-        let sample = Sample { at: progress.elapsed, gauges: server.gauges(), delay: server.delay() };
+        let at = progress.elapsed;
+        let (gauges, delay, counts, idle) = (server.gauges(), server.delay(), server.counts(), server.idle());
+        let sample = Sample { at, gauges, delay, counts, idle };
         if progress.elapsed <= spec.duration {
             samples.push(sample);
         }
         watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
     });
-    finish(server, outcome, samples)
+    finish(server, outcome, samples, spec.placement.server.len())
 }
 
 /// A synthetic server on its part of the placement.
@@ -133,6 +141,7 @@ fn finish(
     server: Server,
     outcome: Result<Recording, leeward_load::LoadError>,
     samples: Vec<Sample>,
+    cores: usize,
 ) -> Result<RunReport, RealError> {
     let began = Instant::now();
     while server.counts().connections > 0 && began.elapsed() < PATIENCE {
@@ -159,12 +168,27 @@ fn finish(
     check(counts.received == ended, format!("{} requests received, {ended} ended: {counts:?}", counts.received));
     let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
     check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
-    Ok(RunReport { load, server: counts, samples, after, violations })
+    Ok(RunReport { load, server: counts, samples, cores, after, violations })
 }
 
-impl Sample {
-    /// When, as a time.
-    pub fn time(&self) -> Time {
-        Time(self.at.0)
+impl RunReport {
+    /// What the server did from `from` to `to`, as nearly as the samples tell.
+    pub fn server_in(&self, from: Nanos, to: Nanos) -> Counts {
+        match (self.nearest(from), self.nearest(to)) {
+            (Some(first), Some(last)) => last.counts.since(&first.counts),
+            _ => Counts::default(),
+        }
+    }
+
+    /// The share of their time that the server's cores had something to do, 0..=1.
+    pub fn busy_share(&self, from: Nanos, to: Nanos) -> f64 {
+        let (Some(first), Some(last)) = (self.nearest(from), self.nearest(to)) else { return 0.0 };
+        let time = last.at.saturating_sub(first.at).0 as f64 * self.cores as f64;
+        let idle = last.idle.saturating_sub(first.idle).0 as f64;
+        if time > 0.0 { (1.0 - idle / time).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    fn nearest(&self, at: Nanos) -> Option<&Sample> {
+        self.samples.iter().min_by_key(|sample| sample.at.0.abs_diff(at.0))
     }
 }

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
+use crate::sync::{AtomicU64, Padded};
 use leeward_control::units::{Nanos, Time};
 use std::io;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub struct Shared<J> {
     /// What is known of messages that wait.
     pub packets: PacketDelays,
     parking: Parking,
+    /// Nanoseconds that each core has had nothing to do.
+    idle: Vec<Padded<AtomicU64>>,
     stopping: AtomicBool,
 }
 
@@ -53,6 +56,7 @@ impl<J> Shared<J> {
             queues: RunQueues::new(cores),
             packets: PacketDelays::new(cores),
             parking: Parking::new(cores),
+            idle: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -60,6 +64,17 @@ impl<J> Shared<J> {
     /// Whether the cores have been asked to end.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
+    pub fn idle(&self) -> Nanos {
+        Nanos(self.idle.iter().map(|core| core.0.load(Ordering::Relaxed)).sum())
+    }
+
+    /// Only `core` itself writes its number.
+    fn idled(&self, core: usize, span: Nanos) {
+        let idle = &self.idle[core].0;
+        idle.store(idle.load(Ordering::Relaxed).saturating_add(span.0), Ordering::Relaxed);
     }
 
     /// The queueing delay d_m (Breakwater §4).
@@ -170,8 +185,13 @@ impl<N: Network> Core<N> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
     fn work(mut self) -> io::Result<()> {
         let mut idle_since = None;
+        // When the last turn began, if it found nothing to do.
+        let mut idle_turn: Option<Time> = None;
         loop {
             let now = self.shared.clock.now();
+            if let Some(from) = idle_turn.take() {
+                self.shared.idled(self.index, now.since(from));
+            }
             self.network.housekeeping(now);
             if let Some((since, job)) = self.shared.queues.pop(self.index) {
                 self.network.run(since, job);
@@ -192,6 +212,7 @@ impl<N: Network> Core<N> {
                 return Ok(());
             }
             let since = *idle_since.get_or_insert(now);
+            idle_turn = Some(now);
             let spin = match self.idle {
                 Idle::Spin => true,
                 Idle::Adaptive(spin) => now.since(since) < spin,

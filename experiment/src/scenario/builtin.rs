@@ -32,6 +32,8 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-sensitivity",
         "bw-today",
         "bw-today-shift",
+        "real-overall",
+        "real-spike",
     ]
 }
 

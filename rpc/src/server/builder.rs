@@ -96,6 +96,11 @@ impl Server {
         shared.delay(shared.clock.now())
     }
 
+    /// How long the cores have had nothing to do since the start, all together.
+    pub fn idle(&self) -> Nanos {
+        self.cores.shared().idle()
+    }
+
     /// Takes no more connections and calls, sends the answers that it owes, and ends.
     ///
     /// # Errors

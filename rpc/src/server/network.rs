@@ -206,7 +206,12 @@ impl<H: Handler> CoreNetwork<H> {
 
     fn flush(&mut self, slot: u32, now: Time) {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        if connection.flush(now).is_err() || connection.may_end() {
+        let began = self.shared.clock.now();
+        let failed = connection.flush(now).is_err();
+        let counters = &self.common.counters[self.index];
+        add(&counters.writes, 1);
+        add(&counters.writing_ns, self.shared.clock.now().since(began).0);
+        if failed || connection.may_end() {
             self.close(slot, now);
         } else if connection.readable && self.may_read(slot) {
             // It had not been read for want of room; now there is some.
@@ -316,6 +321,7 @@ impl<H: Handler> CoreNetwork<H> {
             }
             (State::Open, Frame::Call(call)) => self.call(slot, call, now, waited),
             (State::Open, Frame::Demand(demand)) => {
+                add(&self.common.counters[self.index].demands, 1);
                 if let Some(session) = &mut connection.session {
                     session.demand = demand.demand;
                     if let Some(feedback) = self.admission.demand(session, now) {
@@ -483,6 +489,7 @@ impl<H: Handler> CoreNetwork<H> {
             let session = self.connections[slot as usize].as_mut().and_then(|connection| connection.session.as_mut());
             let Some(session) = session else { continue };
             let feedback = self.admission.wake(session, now);
+            add(&self.common.counters[self.index].credits, 1);
             self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
         }
     }
@@ -586,6 +593,7 @@ impl<H: Handler> Network for CoreNetwork<H> {
     }
 
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+        let entered = self.shared.clock.now();
         let unread = std::mem::take(&mut self.unread);
         let wait =
             if unread.is_empty() && self.dirty.is_empty() { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
@@ -610,6 +618,10 @@ impl<H: Handler> Network for CoreNetwork<H> {
         let anything = !unread.is_empty() || !events.is_empty();
         let more = !self.unread.is_empty() || events.iter().count() == BATCH;
         self.events = events;
+        if anything {
+            let spent = self.shared.clock.now().since(entered);
+            add(&self.common.counters[self.index].reading_ns, spent.0);
+        }
         // What was read waits no longer. What was left has waited as long as what was read before it; what comes while
         // this core is busy with its tasks waits from the moment it looked away.
         let left = if more { self.found } else { Nanos::ZERO };

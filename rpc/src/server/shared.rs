@@ -59,6 +59,35 @@ pub struct Counts {
     pub abandoned: u64,
     /// Connections that are open.
     pub connections: u64,
+    /// Explicit credit messages that were sent.
+    pub credits: u64,
+    /// Explicit demand messages that were received.
+    pub demands: u64,
+    /// Writes to sockets.
+    pub writes: u64,
+    /// Time spent in them, ns.
+    pub writing_ns: u64,
+    /// Time spent looking at sockets, reading, decoding and deciding, ns, where there was anything to read.
+    pub reading_ns: u64,
+}
+
+impl Counts {
+    /// What has happened since `earlier`; connections are those of now.
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Counts {
+            received: less(self.received, earlier.received),
+            completed: less(self.completed, earlier.completed),
+            dropped: less(self.dropped, earlier.dropped),
+            abandoned: less(self.abandoned, earlier.abandoned),
+            connections: self.connections,
+            credits: less(self.credits, earlier.credits),
+            demands: less(self.demands, earlier.demands),
+            writes: less(self.writes, earlier.writes),
+            writing_ns: less(self.writing_ns, earlier.writing_ns),
+            reading_ns: less(self.reading_ns, earlier.reading_ns),
+        }
+    }
 }
 
 /// One core's counters; only that core writes them.
@@ -70,6 +99,11 @@ pub(super) struct Counters {
     pub(super) dropped: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) connections: AtomicU64,
+    pub(super) credits: AtomicU64,
+    pub(super) demands: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) writing_ns: AtomicU64,
+    pub(super) reading_ns: AtomicU64,
 }
 
 /// Adds to a counter that only this thread writes.
@@ -162,6 +196,11 @@ impl Common {
             sum.dropped += core.dropped.load(Ordering::Relaxed);
             sum.abandoned += core.abandoned.load(Ordering::Relaxed);
             sum.connections += core.connections.load(Ordering::Relaxed);
+            sum.credits += core.credits.load(Ordering::Relaxed);
+            sum.demands += core.demands.load(Ordering::Relaxed);
+            sum.writes += core.writes.load(Ordering::Relaxed);
+            sum.writing_ns += core.writing_ns.load(Ordering::Relaxed);
+            sum.reading_ns += core.reading_ns.load(Ordering::Relaxed);
         }
         sum
     }

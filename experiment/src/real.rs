@@ -1,0 +1,309 @@
+//! Scenarios on the real plant: the machine is measured first, then each run goes over real sockets, and the simulator,
+//! told of that machine, predicts the same run.
+//!
+//! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
+//! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
+
+use crate::claims::judge;
+use crate::measure;
+use crate::plan::{PlannedRun, plan};
+use crate::results::{Machine, Results};
+use crate::run::{Options, Progress, RunError, blank, simulate_one};
+use crate::scenario::{Scenario, ServiceSpec};
+use crate::shifts::shifts;
+use leeward_control::params::Raw;
+use leeward_control::registry::Registry;
+use leeward_control::units::{Nanos, Time};
+use leeward_load::report as load;
+use leeward_real::machine::STEPS;
+use leeward_real::run::Sample;
+use leeward_real::{Placement, RealError, RunReport, RunSpec, Snapshot};
+use leeward_sim::SimReport;
+use leeward_sim::config::{Costs, Stalls};
+use leeward_sim::report as sim;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is being done, for whoever watches. Told on the clients' CPU during runs: must be quick.
+#[derive(Clone, Debug)]
+pub enum Stage<'a> {
+    /// A step of the measurement of the machine.
+    Measuring {
+        /// Which, in words.
+        step: &'a str,
+    },
+    /// The machine has been measured.
+    Measured(&'a Machine),
+    /// A run begins.
+    Begins(&'a PlannedRun<'a>),
+    /// A run is under way.
+    Runs(&'a PlannedRun<'a>, &'a Snapshot),
+}
+
+/// Windows of a run whose scenario asks for none: the live view has to show something.
+const WINDOW: Nanos = Nanos::from_millis(100);
+/// How the costs besides the service divide where nobody has measured it: mostly into the system's sending, as on loopback,
+/// where that includes the receiver's part.
+const RECEIVE_SHARE: f64 = 0.25;
+const SEND_SHARE: f64 = 0.7;
+
+/// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
+/// that what the machine does meanwhile is the same for all.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
+    let failed = |source| match source {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: "measuring this machine".into(), source },
+    };
+    let placement = Placement::choose(scenario.server.cores).map_err(failed)?;
+    let combinations = scenario.workload.services.len() * scenario.workload.clients.len();
+    let runs_of_each = plan(scenario, registry, options.seed)?.len() / combinations;
+    let total = combinations * (STEPS + runs_of_each);
+    let mut done = 0;
+    let mut advance = || {
+        done += 1;
+        progress(Progress { done, total });
+    };
+    let mut results = blank(scenario, options);
+    for service in &scenario.workload.services {
+        for clients in &scenario.workload.clients {
+            let step = |step: &str| watch(&Stage::Measuring { step });
+            let measured =
+                leeward_real::Machine::measure(&placement, &service.service, *clients, cancel, step).map_err(failed)?;
+            (0..STEPS).for_each(|_| advance());
+            let calibrated = calibrated(scenario, service, *clients, &placement, &measured);
+            let machine = row(&calibrated, service, *clients, &placement);
+            watch(&Stage::Measured(&machine));
+            results.machines.push(machine);
+            let planned = plan(&calibrated, registry, options.seed)?;
+            let mut outcomes: Vec<Option<Outcome>> = planned.iter().map(|_| None).collect();
+            for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(RunError::Cancelled);
+                }
+                outcomes[index] = Some(one(&planned[index], &placement, watch, cancel)?);
+                advance();
+            }
+            for Outcome { point, windows, shifts } in outcomes.into_iter().flatten() {
+                results.points.push(point);
+                results.windows.extend(windows);
+                results.shifts.extend(shifts);
+            }
+        }
+    }
+    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
+    Ok(results)
+}
+
+struct Outcome {
+    point: crate::results::Point,
+    windows: Vec<crate::results::Window>,
+    shifts: Vec<crate::results::Shift>,
+}
+
+/// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
+/// outermost, controllers innermost.
+fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
+    let per_controller = runs / controllers.max(1);
+    let demands = per_controller / seeds.max(1);
+    (0..seeds).flat_map(move |seed| {
+        (0..demands).flat_map(move |demand| {
+            (0..controllers).map(move |controller| controller * per_controller + demand * seeds + seed)
+        })
+    })
+}
+
+/// The scenario on this machine, with one service and one number of clients.
+fn calibrated(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    placement: &Placement,
+    measured: &leeward_real::Machine,
+) -> Scenario {
+    let mut calibrated = scenario.clone();
+    calibrated.workload.services = vec![service.clone()];
+    calibrated.workload.clients = vec![clients];
+    calibrated.network.rtt = measured.rtt;
+    calibrated.network.jitter = Nanos::ZERO;
+    let stalls = measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts });
+    let available = stalls.map_or(1.0, |stalls| stalls.available());
+    let busy = available * placement.server.len() as f64 / measured.capacity.0;
+    let besides = Nanos::from_secs_f64(busy).saturating_sub(service.service.mean());
+    let (receive, send) = (besides.scale(RECEIVE_SHARE), besides.scale(SEND_SHARE));
+    let server = &mut calibrated.server;
+    server.cores = placement.server.len() as u32;
+    server.costs = Costs { receive, send, spawn: besides.saturating_sub(receive + send), ..server.costs };
+    server.stalls = stalls;
+    calibrated
+}
+
+fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {
+    let server = &calibrated.server;
+    Machine {
+        service: service.text.clone(),
+        clients,
+        cores: server.cores,
+        clients_apart: !placement.shared,
+        capacity_rps: measure::round(server.capacity(service.service.mean()).0, 1),
+        rtt_us: measure::micros(calibrated.network.rtt),
+        cost_us: measure::micros(server.costs.per_request()),
+        stalled: measure::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
+    }
+}
+
+/// One run, and its prediction.
+fn one(
+    run: &PlannedRun<'_>,
+    placement: &Placement,
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Outcome, RunError> {
+    watch(&Stage::Begins(run));
+    let failed = |source| match source {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: run.name(), source },
+    };
+    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+    let params = run.algorithm.params(&pairs).map_err(|error| failed(error.into()))?;
+    let config = &run.config;
+    let spec = RunSpec {
+        placement,
+        algorithm: run.algorithm,
+        params: &params,
+        rtt: config.network.rtt,
+        slo: config.slo,
+        workload: &config.workload,
+        seed: config.seed,
+        warmup: config.warmup,
+        duration: config.duration,
+        window: config.window.unwrap_or(WINDOW),
+        fine_window: config.fine_window,
+    };
+    let report =
+        leeward_real::run::run(&spec, cancel, |snapshot| watch(&Stage::Runs(run, snapshot))).map_err(failed)?;
+    if let Some(violation) = report.violations.first() {
+        return Err(RunError::Violation { run: run.name(), violation: violation.clone() });
+    }
+    let predicted = simulate_one(run)?;
+    let told = in_the_simulators_terms(run, &report);
+    let mut point = measure::point(run, &told);
+    let forecast = measure::point(run, &predicted);
+    point.predicted_goodput_rps = Some(forecast.goodput_rps);
+    point.predicted_p99_us = Some(forecast.p99_us);
+    let windows = if config.window.is_some() { measure::windows(run, &told) } else { Vec::new() };
+    Ok(Outcome { point, windows, shifts: shifts(run, &told) })
+}
+
+/// A real run as the simulator would tell of it, so that both become the same rows.
+fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimReport {
+    let load = &report.load;
+    let (measured, totals) = (&load.measured, &load.totals);
+    let (from, to) = (run.config.warmup, run.config.duration);
+    let server = report.server_in(from, to);
+    let ended_at_client = totals.expired + totals.overflowed + totals.throttled + totals.too_long + totals.unsent;
+    let fine_length = run.config.fine_window.unwrap_or(Nanos(1));
+    SimReport {
+        measured: to.saturating_sub(from),
+        counts: sim::Counts {
+            received: server.received,
+            rejected: server.dropped,
+            rx_messages: server.received + server.demands,
+            tx_messages: server.completed + server.dropped + server.credits,
+            ..counts(measured)
+        },
+        totals: sim::Totals {
+            offered: totals.offered,
+            completed: totals.completed + totals.timed_out + totals.failed,
+            dropped: totals.dropped,
+            ended_at_client,
+            unfinished: totals.unfinished + totals.disconnected,
+        },
+        latency: percentiles(&load.latency),
+        reject_delay: percentiles(&load.reject_delay),
+        waiting: sim::Percentiles::default(),
+        cpu_utilization: report.busy_share(from, to),
+        mean_in_server: 0.0,
+        mean_sojourn_ns: load.server_sojourn.mean_ns,
+        violations: Vec::new(),
+        windows: windows(load, &report.samples, run.config.window.unwrap_or(WINDOW), to),
+        fine: load
+            .fine
+            .iter()
+            .enumerate()
+            .map(|(index, window)| sim::FineWindow {
+                start: Time(index as u64 * fine_length.0),
+                completed: window.completed,
+                good: window.good,
+            })
+            .take_while(|window| window.start.0 < to.0)
+            .collect(),
+        gauges: report.after,
+        events: 0,
+    }
+}
+
+fn counts(counts: &load::Counts) -> sim::Counts {
+    sim::Counts {
+        offered: counts.offered,
+        completed: counts.completed,
+        good: counts.good,
+        dropped: counts.dropped,
+        expired: counts.expired,
+        overflowed: counts.overflowed,
+        throttled: counts.throttled,
+        ..sim::Counts::default()
+    }
+}
+
+fn percentiles(of: &load::Percentiles) -> sim::Percentiles {
+    sim::Percentiles {
+        count: of.count,
+        mean_ns: of.mean_ns,
+        p50: Nanos(of.p50_ns),
+        p99: Nanos(of.p99_ns),
+        p999: Nanos(of.p999_ns),
+        max: Nanos(of.max_ns),
+    }
+}
+
+fn windows(load: &load::LoadReport, samples: &[Sample], length: Nanos, end: Nanos) -> Vec<sim::WindowReport> {
+    let inside = load.windows.iter().filter(|window| window.start_ns < end.0);
+    inside
+        .map(|window| {
+            // The sample that was taken when the window was just over.
+            let over = window.start_ns + length.0;
+            let after = samples.partition_point(|sample| sample.at.0 < over).min(samples.len().saturating_sub(1));
+            let sample = samples.get(after);
+            sim::WindowReport {
+                start: Time(window.start_ns),
+                length,
+                counts: counts(&window.counts),
+                latency: percentiles(&window.latency),
+                reject_delay: sim::Percentiles { mean_ns: window.reject_delay_mean_ns, ..sim::Percentiles::default() },
+                gauges: sample.map(|sample| sample.gauges).unwrap_or_default(),
+                delay: sample.map_or(Nanos::ZERO, |sample| sample.delay),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_alternate_and_every_run_has_its_turn() {
+        // Two controllers, three demands, two seeds; a plan has the controllers outermost.
+        let order: Vec<usize> = alternating(12, 2, 2).collect();
+        assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
+    }
+}
