@@ -6,46 +6,32 @@ use leeward_control::units::{Nanos, Time};
 
 /// One entry per core.
 pub struct PacketDelays {
-    cores: Vec<Padded<PacketDelay>>,
+    /// A wait that stands, or the moment since when it grows, and the lowest bit says which. In one word, so that no
+    /// reader takes a new wait for one that has grown since an older look.
+    cores: Vec<Padded<AtomicU64>>,
 }
 
-struct PacketDelay {
-    /// The oldest wait found at the last read, ns.
-    found: AtomicU64,
-    /// When that was.
-    read_at: AtomicU64,
-    /// Whether something is likely to wait since then, so that the wait grows: 1 or 0.
-    grows: AtomicU64,
-}
+const GROWS: u64 = 1;
 
 impl PacketDelays {
     /// No wait on any of so many cores.
     pub fn new(cores: usize) -> Self {
-        let core =
-            || Padded(PacketDelay { found: AtomicU64::new(0), read_at: AtomicU64::new(0), grows: AtomicU64::new(0) });
-        PacketDelays { cores: (0..cores).map(|_| core()).collect() }
+        PacketDelays { cores: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect() }
     }
 
     /// `core` has just looked at its network: what is left there has waited for `found`. `grows` if messages keep coming,
     /// so that from now on some wait until it looks again.
     pub fn publish(&self, core: usize, now: Time, found: Nanos, grows: bool) {
-        let entry = &self.cores[core].0;
-        entry.found.store(found.0, Ordering::Relaxed);
-        entry.read_at.store(now.0, Ordering::Relaxed);
-        entry.grows.store(u64::from(grows), Ordering::Relaxed);
+        let value = if grows { now.0.saturating_sub(found.0) << 1 | GROWS } else { found.0 << 1 };
+        self.cores[core].0.store(value, Ordering::Relaxed);
     }
 
     /// The longest wait on any core, as far as it is known at `now`. A core's finding stands until it looks again, and
     /// grows meanwhile if it is busy.
     pub fn delay(&self, now: Time) -> Nanos {
-        let of_core = |entry: &Padded<PacketDelay>| {
-            let entry = &entry.0;
-            let found = Nanos(entry.found.load(Ordering::Relaxed));
-            if entry.grows.load(Ordering::Relaxed) == 1 {
-                found + now.since(Time(entry.read_at.load(Ordering::Relaxed)))
-            } else {
-                found
-            }
+        let of_core = |entry: &Padded<AtomicU64>| {
+            let value = entry.0.load(Ordering::Relaxed);
+            if value & GROWS == GROWS { now.since(Time(value >> 1)) } else { Nanos(value >> 1) }
         };
         self.cores.iter().map(of_core).max().unwrap_or(Nanos::ZERO)
     }
@@ -66,5 +52,26 @@ mod tests {
         delays.publish(1, Time(160), Nanos::ZERO, false);
         delays.publish(0, Time(160), Nanos::ZERO, false);
         assert_eq!(delays.delay(Time(170)), Nanos::ZERO);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::{sync::Arc, thread};
+
+    /// A reader sees what was published before or after, never the one's wait with the other's growth.
+    #[test]
+    fn a_reader_never_mixes_two_findings() {
+        loom::model(|| {
+            let delays = Arc::new(PacketDelays::new(1));
+            delays.publish(0, Time(100), Nanos(10), true);
+            let reader = Arc::clone(&delays);
+            let thread = thread::spawn(move || reader.delay(Time(1_000)));
+            delays.publish(0, Time(900), Nanos(50), true);
+            delays.publish(0, Time(950), Nanos(7), false);
+            let seen = thread.join().unwrap();
+            assert!([Nanos(910), Nanos(150), Nanos(7)].contains(&seen), "{seen}");
+        });
     }
 }
