@@ -1,10 +1,13 @@
 //! The loop of a core, and the threads that run it.
 
 use crate::clock::Clock;
+use crate::context::{self, Entered, Place};
 use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
 use crate::sync::{AtomicU64, Padded};
+use crate::tasks::{Ready, Work};
+use crate::timers::Timers;
 use leeward_control::units::{Nanos, Time};
 use std::io;
 use std::sync::Arc;
@@ -39,24 +42,28 @@ pub struct Shared<J> {
     /// The time.
     pub clock: Clock,
     /// Admitted requests that wait.
-    pub queues: RunQueues<J>,
+    pub queues: RunQueues<Work<J>>,
     /// What is known of messages that wait.
     pub packets: PacketDelays,
-    parking: Parking,
     /// Nanoseconds that each core has had nothing to do.
     idle: Vec<Padded<AtomicU64>>,
+    parking: Arc<Parking>,
+    timers: Timers,
     stopping: AtomicBool,
 }
 
 impl<J> Shared<J> {
-    /// For so many cores.
-    pub fn new(cores: usize, clock: Clock) -> Self {
+    /// For so many cores. `wake` wakes one of them from its [`Network::poll`], or keeps it from the next one; any thread
+    /// may call it.
+    pub fn new(cores: usize, clock: Clock, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let parking = Arc::new(Parking::new(cores, wake));
         Shared {
+            timers: Timers::new(cores, &clock, &parking),
             clock,
             queues: RunQueues::new(cores),
             packets: PacketDelays::new(cores),
-            parking: Parking::new(cores),
             idle: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect(),
+            parking,
             stopping: AtomicBool::new(false),
         }
     }
@@ -80,6 +87,22 @@ impl<J> Shared<J> {
     /// The queueing delay d_m (Breakwater §4).
     pub fn delay(&self, now: Time) -> Nanos {
         self.packets.delay(now) + self.queues.delay(now)
+    }
+
+    /// Queues a task that has been woken, from any thread, and wakes a core for it if one sleeps.
+    pub(crate) fn ready(&self, core: usize, task: Ready, running: bool) {
+        let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
+        let next_in_turn = running || alone && context::place(self.timers.of(core)) == Place::InLoop;
+        // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
+        if !next_in_turn && !self.parking.wake(core) {
+            self.parking.wake_another(core);
+        }
+    }
+
+    /// Drops what no core will run any more.
+    fn close(&self) {
+        self.queues.close();
+        self.timers.close();
     }
 }
 
@@ -105,9 +128,6 @@ pub trait Network: Send {
     /// When [`Network::housekeeping`] has something to do next.
     fn next_timeout(&self) -> Time;
 
-    /// Wakes another core from its [`Network::poll`].
-    fn wake(&self, core: usize);
-
     /// Whether a core that shall stop may: everything it owes is done.
     fn is_drained(&mut self, now: Time) -> bool;
 }
@@ -116,11 +136,10 @@ pub trait Network: Send {
 pub struct Cores<J> {
     shared: Arc<Shared<J>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    wake_all: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<J: Send + 'static> Cores<J> {
-    /// Starts one thread per network, in the order of cores. `wake_all` wakes every core from its poll.
+    /// Starts one thread per network, in the order of cores.
     ///
     /// # Errors
     /// The system has no thread to give.
@@ -128,11 +147,10 @@ impl<J: Send + 'static> Cores<J> {
         options: &Options,
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
-        wake_all: Box<dyn Fn() + Send + Sync>,
     ) -> io::Result<Self> {
         let mut threads = Vec::with_capacity(networks.len());
         for (index, network) in networks.into_iter().enumerate() {
-            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), network };
+            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), network, resumed: 0 };
             let cpu = (!options.cpus.is_empty()).then(|| options.cpus[index % options.cpus.len()]);
             let thread = std::thread::Builder::new().name(format!("leeward-core-{index}")).spawn(move || {
                 if let Some(id) = cpu {
@@ -143,7 +161,7 @@ impl<J: Send + 'static> Cores<J> {
             })?;
             threads.push(thread);
         }
-        Ok(Cores { shared, threads, wake_all })
+        Ok(Cores { shared, threads })
     }
 
     /// What the cores share.
@@ -154,10 +172,10 @@ impl<J: Send + 'static> Cores<J> {
     /// Asks the cores to finish what they owe and end.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        (self.wake_all)();
+        self.shared.parking.wake_all();
     }
 
-    /// Waits for the cores to end.
+    /// Waits for the cores to end. Tasks that are left are dropped.
     ///
     /// # Errors
     /// The first core's that could not go on.
@@ -167,6 +185,7 @@ impl<J: Send + 'static> Cores<J> {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a core has panicked")));
             outcome = outcome.and(ended);
         }
+        self.shared.close();
         outcome
     }
 }
@@ -176,7 +195,13 @@ struct Core<N: Network> {
     idle: Idle,
     shared: Arc<Shared<N::Job>>,
     network: N,
+    /// Tasks gone on with since the last look at the network.
+    resumed: u32,
 }
+
+/// Tasks that a core goes on with before it looks at its network. Fresh ones don't count: they end in a queue that only
+/// the network fills. Those that wake themselves or each other need not.
+const RESUMED_PER_LOOK: u32 = 32;
 
 /// A core that waits is woken for work; this bounds what a defect there would cost.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
@@ -184,6 +209,7 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
 impl<N: Network> Core<N> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
     fn work(mut self) -> io::Result<()> {
+        let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)));
         let mut idle_since = None;
         // When the last turn began, if it found nothing to do.
         let mut idle_turn: Option<Time> = None;
@@ -193,18 +219,29 @@ impl<N: Network> Core<N> {
                 self.shared.idled(self.index, now.since(from));
             }
             self.network.housekeeping(now);
-            if let Some((since, job)) = self.shared.queues.pop(self.index) {
-                self.network.run(since, job);
+            self.shared.timers.fire(self.index, now);
+            if self.resumed >= RESUMED_PER_LOOK {
+                self.look()?;
+                if self.shared.is_stopping() && self.network.is_drained(now) {
+                    return Ok(());
+                }
+            }
+            if let Some((since, work)) = self.shared.queues.pop(self.index) {
+                self.run(since, work, &entered);
                 idle_since = None;
                 continue;
             }
-            if self.network.poll(None)? {
+            if self.look()? {
                 self.call_for_help();
                 idle_since = None;
                 continue;
             }
-            if let Some((since, job)) = self.shared.queues.steal(self.index) {
-                self.network.run(since, job);
+            if let Some((since, work)) = self.shared.queues.steal(self.index) {
+                self.run(since, work, &entered);
+                idle_since = None;
+                continue;
+            }
+            if self.shared.timers.fire_others(self.index, now) {
                 idle_since = None;
                 continue;
             }
@@ -226,19 +263,30 @@ impl<N: Network> Core<N> {
         }
     }
 
+    fn run(&mut self, since: Time, work: Work<N::Job>, entered: &Entered) {
+        match work {
+            Work::Job(job) => self.network.run(since, job),
+            Work::Task(task) => self.resumed += u32::from(entered.poll(|| task.run(self.index))),
+        }
+    }
+
+    fn look(&mut self) -> io::Result<bool> {
+        self.resumed = 0;
+        self.network.poll(None)
+    }
+
     /// More jobs than this core can begin at once are for those that sleep.
     fn call_for_help(&self) {
-        if !self.shared.queues.are_empty()
-            && let Some(sleeper) = self.shared.parking.sleeper(self.index)
-        {
-            self.network.wake(sleeper);
+        if !self.shared.queues.are_empty() {
+            self.shared.parking.wake_another(self.index);
         }
     }
 
     fn sleep(&mut self, now: Time) -> io::Result<()> {
         self.shared.parking.going_to_sleep(self.index);
         if self.shared.queues.are_empty() && !self.shared.is_stopping() {
-            let wait = self.network.next_timeout().since(now).min(LONGEST_SLEEP);
+            let until = self.network.next_timeout().min(self.shared.timers.next(self.index));
+            let wait = until.since(now).min(LONGEST_SLEEP);
             self.network.poll(Some(Duration::from_nanos(wait.0)))?;
         }
         self.shared.parking.awake(self.index);

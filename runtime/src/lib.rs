@@ -6,6 +6,9 @@
 //! - [`queues`]: run queues and their ages.
 //! - [`packets`]: how long messages wait before they are read.
 //! - [`parking`]: which cores sleep, without lost wake-ups.
+//! - [`tasks`]: futures as tasks in the run queues.
+//! - [`timers`]: waiting inside a task.
+//! - `context`: which core a thread is.
 //! - [`cores`]: the loop of a core, and the threads.
 //!
 //! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
@@ -13,11 +16,14 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+mod context;
 pub mod cores;
 pub mod packets;
 pub mod parking;
 pub mod queues;
 pub(crate) mod sync;
+pub mod tasks;
+pub mod timers;
 
 pub use clock::Clock;
 pub use cores::{Cores, Idle, Network, Options};

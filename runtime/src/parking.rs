@@ -3,15 +3,17 @@
 
 use crate::sync::{AtomicBool, Ordering, Padded, fence};
 
-/// One flag per core.
+/// One flag per core, and the means of waking it.
 pub struct Parking {
     asleep: Vec<Padded<AtomicBool>>,
+    wake: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Parking {
-    /// All of so many cores awake.
-    pub fn new(cores: usize) -> Self {
-        Parking { asleep: (0..cores).map(|_| Padded(AtomicBool::new(false))).collect() }
+    /// All of so many cores awake. `wake` ends a core's sleep, or keeps it from the next one; any thread may call it.
+    pub fn new(cores: usize, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        let asleep = (0..cores).map(|_| Padded(AtomicBool::new(false))).collect();
+        Parking { asleep, wake: Box::new(wake) }
     }
 
     /// `core` is about to sleep. It must look for work once more after this, and sleep only if there is none.
@@ -30,21 +32,46 @@ impl Parking {
     pub fn sleeper(&self, core: usize) -> Option<usize> {
         fence(Ordering::SeqCst);
         let cores = self.asleep.len();
-        let claimed = |other: &usize| {
-            let flag = &self.asleep[*other].0;
-            flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed)
-        };
-        (1..cores).map(|step| (core + step) % cores).find(claimed)
+        (1..cores).map(|step| (core + step) % cores).find(|other| self.claim(*other))
+    }
+
+    /// Wakes one of the others, if one sleeps, for what `core` has just queued for itself.
+    pub fn wake_another(&self, core: usize) {
+        if let Some(sleeper) = self.sleeper(core) {
+            (self.wake)(sleeper);
+        }
+    }
+
+    /// Wakes `core` if it sleeps, for something that only it can do. Says whether it did.
+    pub fn wake(&self, core: usize) -> bool {
+        fence(Ordering::SeqCst);
+        let claimed = self.claim(core);
+        if claimed {
+            (self.wake)(core);
+        }
+        claimed
+    }
+
+    /// Wakes every core, asleep or not.
+    pub fn wake_all(&self) {
+        (0..self.asleep.len()).for_each(&self.wake);
+    }
+
+    fn claim(&self, core: usize) -> bool {
+        let flag = &self.asleep[core].0;
+        flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed)
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::sync::{Mutex, lock};
+    use std::sync::Arc;
 
     #[test]
     fn each_sleeper_is_named_once() {
-        let parking = Parking::new(3);
+        let parking = Parking::new(3, |_| ());
         assert_eq!(parking.sleeper(0), None);
         parking.going_to_sleep(2);
         parking.going_to_sleep(1);
@@ -54,6 +81,21 @@ mod tests {
         parking.going_to_sleep(1);
         parking.awake(1);
         assert_eq!(parking.sleeper(0), None);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&woken);
+        let parking = Parking::new(3, move |core| lock(&log).push(core));
+        assert!(!parking.wake(1));
+        parking.going_to_sleep(1);
+        assert!(parking.wake(1) && !parking.wake(1));
+        parking.going_to_sleep(0);
+        parking.wake_another(0);
+        parking.wake_another(2);
+        parking.wake_all();
+        assert_eq!(*lock(&woken), [1, 0, 0, 1, 2]);
     }
 }
 
@@ -69,7 +111,7 @@ mod model {
     fn no_wake_up_is_lost() {
         loom::model(|| {
             let queues = Arc::new(RunQueues::new(2));
-            let parking = Arc::new(Parking::new(2));
+            let parking = Arc::new(Parking::new(2, |_| ()));
             let (other_queues, other_parking) = (Arc::clone(&queues), Arc::clone(&parking));
             let sleeper = thread::spawn(move || {
                 other_parking.going_to_sleep(1);
@@ -79,6 +121,30 @@ mod model {
             let woken = parking.sleeper(0).is_some();
             let saw_the_job = sleeper.join().unwrap();
             assert!(woken || saw_the_job);
+        });
+    }
+
+    /// Two other threads queue something for a core that goes to sleep, as wakers and timers do: it sees both, or one of
+    /// them has woken it; and after that it finds whatever is there.
+    #[test]
+    fn a_core_is_woken_by_whoever_comes_first() {
+        loom::model(|| {
+            let queues = Arc::new(RunQueues::new(1));
+            let parking = Arc::new(Parking::new(1, |_| ()));
+            let waker = |now: u64| {
+                let (queues, parking) = (Arc::clone(&queues), Arc::clone(&parking));
+                thread::spawn(move || {
+                    queues.push(0, Time(now), now);
+                    parking.wake(0)
+                })
+            };
+            let wakers = [waker(1), waker(2)];
+            parking.going_to_sleep(0);
+            let saw = !queues.are_empty();
+            let woken = wakers.map(|waker| waker.join().unwrap());
+            assert!(saw || woken.contains(&true));
+            assert!(!woken.iter().all(|woken| *woken), "woken twice from one sleep");
+            assert!(queues.pop(0).is_some() && queues.pop(0).is_some());
         });
     }
 }

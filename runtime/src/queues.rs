@@ -16,26 +16,41 @@ pub struct RunQueues<J> {
 }
 
 struct RunQueue<J> {
-    jobs: Mutex<VecDeque<(Time, J)>>,
+    jobs: Mutex<Jobs<J>>,
     /// When the oldest entry came; `EMPTY` without one. Written under the lock, read without.
     oldest: AtomicU64,
+}
+
+struct Jobs<J> {
+    waiting: VecDeque<(Time, J)>,
+    /// Whether there will be no one to run them.
+    closed: bool,
 }
 
 impl<J> RunQueues<J> {
     /// Empty queues for so many cores.
     pub fn new(cores: usize) -> Self {
-        let queue = || Padded(RunQueue { jobs: Mutex::new(VecDeque::new()), oldest: AtomicU64::new(EMPTY) });
+        let jobs = || Mutex::new(Jobs { waiting: VecDeque::new(), closed: false });
+        let queue = || Padded(RunQueue { jobs: jobs(), oldest: AtomicU64::new(EMPTY) });
         RunQueues { cores: (0..cores).map(|_| queue()).collect() }
     }
 
-    /// Appends a job to `core`'s queue.
-    pub fn push(&self, core: usize, now: Time, job: J) {
+    /// Appends a job to `core`'s queue, from any thread. Says whether it is alone there. After [`RunQueues::close`] the
+    /// job is dropped.
+    pub fn push(&self, core: usize, now: Time, job: J) -> bool {
         let queue = &self.cores[core].0;
         let mut jobs = lock(&queue.jobs);
-        if jobs.is_empty() {
+        if jobs.closed {
+            // Without the lock: dropping a job may run code that comes here again.
+            drop(jobs);
+            return false;
+        }
+        let alone = jobs.waiting.is_empty();
+        if alone {
             queue.oldest.store(now.0, Ordering::Relaxed);
         }
-        jobs.push_back((now, job));
+        jobs.waiting.push_back((now, job));
+        alone
     }
 
     /// Takes the oldest job of `core`'s queue, and when it came.
@@ -46,8 +61,8 @@ impl<J> RunQueues<J> {
             return None;
         }
         let mut jobs = lock(&queue.jobs);
-        let taken = jobs.pop_front();
-        queue.oldest.store(jobs.front().map_or(EMPTY, |(since, _)| since.0), Ordering::Relaxed);
+        let taken = jobs.waiting.pop_front();
+        queue.oldest.store(jobs.waiting.front().map_or(EMPTY, |(since, _)| since.0), Ordering::Relaxed);
         taken
     }
 
@@ -60,6 +75,19 @@ impl<J> RunQueues<J> {
     /// Whether no core has a job. True only of a moment that may be over.
     pub fn are_empty(&self) -> bool {
         self.cores.iter().all(|queue| queue.0.oldest.load(Ordering::Relaxed) == EMPTY)
+    }
+
+    /// Drops all jobs, and from now on what is pushed: no core runs any more. A job that leads back to these queues, as
+    /// a task does, would otherwise keep itself alive.
+    pub fn close(&self) {
+        for core in &self.cores {
+            let mut jobs = lock(&core.0.jobs);
+            jobs.closed = true;
+            let waiting = std::mem::take(&mut jobs.waiting);
+            core.0.oldest.store(EMPTY, Ordering::Relaxed);
+            drop(jobs);
+            drop(waiting);
+        }
     }
 
     /// Age of the oldest job of any core; zero if there is none.
@@ -84,7 +112,7 @@ mod tests {
                 let now = Time(now as u64);
                 match step {
                     0 | 1 => {
-                        queues.push(core, now, now.0);
+                        prop_assert_eq!(queues.push(core, now, now.0), model[core].is_empty());
                         model[core].push_back((now, now.0));
                     }
                     2 => prop_assert_eq!(queues.pop(core), model[core].pop_front()),
@@ -98,6 +126,17 @@ mod tests {
                 prop_assert_eq!(queues.are_empty(), oldest.is_none());
             }
         }
+    }
+
+    #[test]
+    fn a_closed_queue_holds_nothing() {
+        let queues = RunQueues::new(2);
+        let job = std::sync::Arc::new(());
+        queues.push(0, Time(1), std::sync::Arc::clone(&job));
+        queues.close();
+        assert!(!queues.push(1, Time(2), std::sync::Arc::clone(&job)));
+        assert!(queues.are_empty() && queues.pop(0).is_none() && queues.steal(0).is_none());
+        assert_eq!(std::sync::Arc::strong_count(&job), 1);
     }
 }
 
@@ -120,6 +159,21 @@ mod model {
             assert_eq!(own + stolen + left, 2);
             assert!(queues.are_empty());
             assert_eq!(queues.delay(Time(9)), Nanos::ZERO);
+        });
+    }
+
+    /// What is pushed while the queues close is dropped by one side or the other.
+    #[test]
+    fn nothing_stays_in_a_closed_queue() {
+        loom::model(|| {
+            let queues = Arc::new(RunQueues::new(1));
+            let job = std::sync::Arc::new(());
+            let (pusher, pushed) = (Arc::clone(&queues), std::sync::Arc::clone(&job));
+            let thread = thread::spawn(move || pusher.push(0, Time(1), pushed));
+            queues.close();
+            thread.join().unwrap();
+            assert!(queues.are_empty());
+            assert_eq!(std::sync::Arc::strong_count(&job), 1);
         });
     }
 }

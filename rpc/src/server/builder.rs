@@ -1,5 +1,7 @@
 //! Starting a server, looking at it, stopping it.
 
+use super::async_handler::AsyncHandler;
+use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::network::{CoreNetwork, Limits, WAKER};
 use super::shared::{Common, Counts, Job};
@@ -171,11 +173,39 @@ impl Builder {
         self
     }
 
+    /// How long a stop waits for requests that are under way, before it abandons them.
+    #[must_use]
+    pub fn drain(mut self, patience: Nanos) -> Self {
+        self.limits.drain = patience;
+        self
+    }
+
     /// Listens on `address` and starts the cores.
     ///
     /// # Errors
     /// See [`ServerError`].
     pub fn start<H: Handler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
+        let handler = Arc::new(handler);
+        self.start_with(address, |_, shared, _| Plain { handler: Arc::clone(&handler), shared: Arc::clone(shared) })
+    }
+
+    /// Listens on `address` and starts the cores, with a handler whose requests are tasks.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start_async<H: AsyncHandler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
+        let handler = Arc::new(handler);
+        self.start_with(address, |index, shared, common| {
+            Tasks::new(index, shared, Arc::clone(common), Arc::clone(&handler))
+        })
+    }
+
+    /// `execute` makes each core's way of executing.
+    fn start_with<E: Execute>(
+        self,
+        address: &str,
+        execute: impl Fn(usize, &Arc<Shared<Job>>, &Arc<Common>) -> E,
+    ) -> Result<Server, ServerError> {
         let listen = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
         let listener = listener(address).map_err(listen)?;
         let bound = listener.local_addr().map_err(listen)?;
@@ -186,8 +216,8 @@ impl Builder {
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
         let common = Arc::new(Common::new(halves.control, wakers));
-        let shared = Arc::new(Shared::new(cores, Clock::start()));
-        let handler = Arc::new(handler);
+        let waking = Arc::clone(&common);
+        let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.wake(core)));
         // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
         let limits = Limits { connections: self.limits.connections.div_ceil(cores), ..self.limits };
         let mut listener = Some(listener);
@@ -196,13 +226,12 @@ impl Builder {
             .zip(halves.cores)
             .enumerate()
             .map(|(index, (poll, admission))| {
-                let (shared, common, handler) = (Arc::clone(&shared), Arc::clone(&common), Arc::clone(&handler));
+                let handler = execute(index, &shared, &common);
+                let (shared, common) = (Arc::clone(&shared), Arc::clone(&common));
                 CoreNetwork::new(index, poll, listener.take(), shared, common, handler, admission, limits)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        let all = Arc::clone(&common);
-        let wake_all = move || (0..all.cores()).for_each(|core| all.wake(core));
-        let cores = Cores::start(&self.options, shared, networks, Box::new(wake_all))?;
+        let cores = Cores::start(&self.options, shared, networks)?;
         Ok(Server { address: bound, cores, common })
     }
 }

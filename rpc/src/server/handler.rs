@@ -25,6 +25,12 @@ pub enum Failed {
     Because(String),
 }
 
+impl Failed {
+    pub(super) fn panicked() -> Self {
+        Failed::Because("the handler has panicked".into())
+    }
+}
+
 /// Executes requests, on any core: shared by all of them.
 pub trait Handler: Send + Sync + 'static {
     /// Executes `request` and appends the result to `reply`, which is empty.

@@ -1,19 +1,23 @@
 //! The server: connections over epoll on the cores of `leeward-runtime`, with a controller's fast half on each core.
 //!
 //! - [`Server`], [`Builder`]: starting, stopping, looking at it.
-//! - [`Handler`]: what a request does.
+//! - [`Handler`]: what a request does. [`AsyncHandler`]: the same for one that waits meanwhile.
+//! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
 //! - `shared`: what the cores share: the controller's slow half, counters, messages between cores.
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
 
+mod async_handler;
 mod builder;
 mod connection;
+mod execute;
 mod handler;
 mod network;
 mod receive;
 mod shared;
 
+pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server, ServerError};
 pub use handler::{Failed, Handler, Request};
 pub use shared::Counts;

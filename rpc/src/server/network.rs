@@ -1,7 +1,8 @@
 //! One core's network: its connections and their sessions, read, decided and answered by this core alone.
 
 use super::connection::{Came, Connection, ConnectionId, State};
-use super::handler::{Failed, Handler, Request};
+use super::execute::Execute;
+use super::handler::{Failed, Request};
 use super::receive::Receiver;
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
 use crate::wire::{
@@ -61,7 +62,7 @@ pub(super) struct CoreNetwork<H> {
     next_core: usize,
     shared: Arc<Shared<Job>>,
     common: Arc<Common>,
-    handler: Arc<H>,
+    handler: H,
     admission: Box<dyn Admission>,
     limits: Limits,
     connections: Vec<Option<Connection>>,
@@ -87,7 +88,7 @@ pub(super) struct CoreNetwork<H> {
     random: u64,
 }
 
-impl<H: Handler> CoreNetwork<H> {
+impl<H: Execute> CoreNetwork<H> {
     #[allow(clippy::too_many_arguments)] // the parts of a core, each made elsewhere
     pub(super) fn new(
         index: usize,
@@ -95,7 +96,7 @@ impl<H: Handler> CoreNetwork<H> {
         listener: Option<TcpListener>,
         shared: Arc<Shared<Job>>,
         common: Arc<Common>,
-        handler: Arc<H>,
+        handler: H,
         admission: Box<dyn Admission>,
         limits: Limits,
     ) -> io::Result<Self> {
@@ -190,6 +191,7 @@ impl<H: Handler> CoreNetwork<H> {
         let counters = &self.common.counters[self.index];
         add(&counters.abandoned, connection.unanswered.len() as u64);
         add(&counters.connections, 1u64.wrapping_neg());
+        self.handler.closed(slot);
         self.tenants[slot as usize] = self.tenants[slot as usize].wrapping_add(1);
         self.free.push(slot);
     }
@@ -392,7 +394,7 @@ impl<H: Handler> CoreNetwork<H> {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);
                 let job = Job { home: self.index, ticket, call: call.method, budget: call.budget, payload };
-                self.shared.queues.push(self.index, now, job);
+                self.handler.admit(job, now);
             }
         }
         Ok(())
@@ -417,6 +419,7 @@ impl<H: Handler> CoreNetwork<H> {
         }
         let place = connection.unanswered.iter().position(|request| *request == ticket.request)?;
         connection.unanswered.swap_remove(place);
+        self.handler.settled(slot, ticket.request);
         let sojourn = now.since(ticket.arrived);
         let feedback = match &mut connection.session {
             Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
@@ -558,13 +561,10 @@ impl From<&Event> for Ready {
     }
 }
 
-impl<H: Handler> Network for CoreNetwork<H> {
+impl<H: Execute> Network for CoreNetwork<H> {
     type Job = Job;
 
     fn housekeeping(&mut self, now: Time) {
-        if !self.dirty.is_empty() && (now.since(self.dirty_since) >= COALESCE || self.shared.queues.are_empty()) {
-            self.flush_all(now);
-        }
         let shared = &self.shared;
         let delays = || (shared.packets.delay(now), shared.queues.delay(now));
         let ticks = self.common.tick(now, delays);
@@ -572,7 +572,7 @@ impl<H: Handler> Network for CoreNetwork<H> {
             self.ticks_seen = ticks;
             self.wake_sessions(now);
         }
-        if self.common.cores() > 1 {
+        if self.common.cores() > 1 || H::TASKS {
             let mut messages = std::mem::take(&mut self.messages);
             self.common.receive(self.index, &mut messages);
             for message in messages.drain(..) {
@@ -582,6 +582,9 @@ impl<H: Handler> Network for CoreNetwork<H> {
                 }
             }
             self.messages = messages;
+        }
+        if !self.dirty.is_empty() && (now.since(self.dirty_since) >= COALESCE || self.shared.queues.are_empty()) {
+            self.flush_all(now);
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
@@ -641,7 +644,7 @@ impl<H: Handler> Network for CoreNetwork<H> {
         let request = Request { method: call, payload: &payload, arrived: ticket.arrived, budget };
         let handler = &self.handler;
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(&request, &mut reply)))
-            .unwrap_or_else(|_| Err(Failed::Because("the handler has panicked".into())));
+            .unwrap_or_else(|_| Err(Failed::panicked()));
         let now = self.shared.clock.now();
         let executed = Executed { ticket, dropped: None, outcome, reply, spare: payload };
         self.deliver(home, executed, now);
@@ -654,10 +657,6 @@ impl<H: Handler> Network for CoreNetwork<H> {
         // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
         let has_sessions = self.free.len() < self.connections.len();
         if has_sessions { self.next_sweep.min(self.common.due()) } else { self.next_sweep }
-    }
-
-    fn wake(&self, core: usize) {
-        self.common.wake(core);
     }
 
     fn is_drained(&mut self, now: Time) -> bool {

@@ -5,6 +5,7 @@ use super::handler::Failed;
 use crate::wire::{DropReason, RequestId, Timestamp};
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
+use leeward_runtime::tasks::current_core;
 use mio::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -42,7 +43,7 @@ pub(super) struct Executed {
 pub(super) enum Message {
     /// Look after this connection.
     Adopt(TcpStream),
-    /// A job of yours that I have stolen is done.
+    /// A job of yours that I have stolen is done, or a task of yours, here or there.
     Executed(Executed),
 }
 
@@ -209,6 +210,15 @@ impl Common {
     pub(super) fn send(&self, core: usize, message: Message) {
         lock(&self.inboxes[core]).push(message);
         self.wake(core);
+    }
+
+    /// Hands a task's result to the core that answers it, from wherever the task has ended.
+    pub(super) fn finish(&self, core: usize, executed: Executed) {
+        lock(&self.inboxes[core]).push(Message::Executed(executed));
+        // A core that runs the task itself looks at its messages next.
+        if current_core() != Some(core) {
+            self.wake(core);
+        }
     }
 
     /// Takes the messages for `core` into `into`, which is empty.

@@ -1,0 +1,154 @@
+//! Tasks: futures that the cores run. A task waits in a run queue like a plain job, with the time since when; a core polls
+//! it; when its waker is called it goes back into the queue of the core that it last ran on, with a fresh time. So what it
+//! waits for by its own will (a sleep, another task, a thread) is no queueing delay, and what it waits for a core is.
+//!
+//! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
+
+use crate::context;
+use crate::cores::Shared;
+use async_task::{Runnable, ScheduleInfo, Task, WithInfo};
+use leeward_control::units::Time;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+/// What waits in a run queue.
+pub enum Work<J> {
+    /// Something that runs to its end at once.
+    Job(J),
+    /// A future that can go on.
+    Task(Ready),
+}
+
+/// A task that can go on. Dropped, it takes its future with it.
+pub struct Ready(Runnable<Tag>);
+
+/// What a task knows of where it belongs.
+struct Tag {
+    host: Arc<dyn Host>,
+    /// The core that it last ran on; before that, the one on which it was spawned.
+    core: AtomicUsize,
+    began: AtomicBool,
+}
+
+/// Takes tasks that have been woken: the cores' queues, whatever their jobs are.
+pub(crate) trait Host: Send + Sync {
+    /// `running`: it was woken while it ran, which is over now, on that very core.
+    fn ready(&self, core: usize, task: Ready, running: bool);
+}
+
+/// The future of a task has panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked;
+
+/// A task's owner. Dropped, it cancels the task: wherever that is, its future goes the next time that a core has it, or
+/// at the end of the poll that is under way.
+#[must_use = "dropping it cancels the task"]
+pub struct TaskHandle {
+    _task: Task<(), Tag>,
+}
+
+/// Makes tasks on one core.
+pub struct Spawner<J> {
+    core: usize,
+    shared: Arc<Shared<J>>,
+    /// One per core: tasks count their references to it, and one for all cores would go back and forth between them.
+    host: Arc<dyn Host>,
+}
+
+struct CoreHost<J>(Arc<Shared<J>>);
+
+impl<J: Send> Host for CoreHost<J> {
+    fn ready(&self, core: usize, task: Ready, running: bool) {
+        self.0.ready(core, task, running);
+    }
+}
+
+impl<J: Send + 'static> Spawner<J> {
+    /// For tasks that belong to `core` at first.
+    pub fn new(core: usize, shared: &Arc<Shared<J>>) -> Self {
+        Spawner { core, shared: Arc::clone(shared), host: Arc::new(CoreHost(Arc::clone(shared))) }
+    }
+
+    /// Queues a task, as of `now`, that runs `future` and hands its outcome to `ended`. If it is cancelled first, `ended`
+    /// is dropped uncalled. A panic of the future, on its way or when it is dropped, is the task's alone.
+    pub fn spawn<F, E>(&self, now: Time, future: F, ended: E) -> TaskHandle
+    where
+        F: Future + Send + 'static,
+        F::Output: Send,
+        E: FnOnce(Result<F::Output, Panicked>) + Send + 'static,
+    {
+        let tag =
+            Tag { host: Arc::clone(&self.host), core: AtomicUsize::new(self.core), began: AtomicBool::new(false) };
+        let run = |_: &Tag| async move {
+            let future = pin!(Some(future));
+            let mut contained = Contained(future);
+            let outcome = poll_fn(|context| contained.poll(context)).await;
+            // Before the future goes: whatever happens there, the outcome is known.
+            ended(outcome);
+        };
+        let (runnable, task) = async_task::Builder::new().metadata(tag).spawn(run, WithInfo(schedule));
+        self.shared.queues.push(self.core, now, Work::Task(Ready(runnable)));
+        TaskHandle { _task: task }
+    }
+}
+
+/// Captures nothing, which makes wake-ups cheaper: what it needs is in the tag.
+fn schedule(runnable: Runnable<Tag>, info: ScheduleInfo) {
+    let tag = runnable.metadata();
+    let core = tag.core.load(Ordering::Relaxed);
+    // The task may be gone by the time the queue has it.
+    let host = Arc::clone(&tag.host);
+    host.ready(core, Ready(runnable), info.woken_while_running);
+}
+
+/// Keeps the panics of a future. Where it is dropped no panic may come out: the task object would end the process.
+struct Contained<'a, F>(Pin<&'a mut Option<F>>);
+
+impl<F: Future> Contained<'_, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, Panicked>> {
+        let Some(future) = self.0.as_mut().as_pin_mut() else { return Poll::Ready(Err(Panicked)) };
+        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => Poll::Ready(Err(Panicked)),
+        }
+    }
+}
+
+impl<F> Drop for Contained<'_, F> {
+    fn drop(&mut self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.set(None)));
+    }
+}
+
+impl Ready {
+    /// Polls it on `core`. Says whether it had run before.
+    pub(crate) fn run(self, core: usize) -> bool {
+        let tag = self.0.metadata();
+        tag.core.store(core, Ordering::Relaxed);
+        let resumed = tag.began.swap(true, Ordering::Relaxed);
+        // What panics is contained; this is for what should not be able to.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.run()));
+        resumed
+    }
+}
+
+/// The number of the core that polls the task whose code calls this; `None` for code that is no task's.
+pub fn current_core() -> Option<usize> {
+    context::core()
+}
+
+/// Lets the core do something else first: the tasks that wait, and now and then its network.
+pub fn yield_now() -> impl Future<Output = ()> + Send + Sync {
+    let mut yielded = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
