@@ -49,6 +49,8 @@ impl Peer {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.filled(count),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                // A read with a time-out ends so when the process was stopped and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }
