@@ -56,7 +56,8 @@ impl<J> RunQueues<J> {
     /// Takes the oldest job of `core`'s queue, and when it came.
     pub fn pop(&self, core: usize) -> Option<(Time, J)> {
         let queue = &self.cores[core].0;
-        // The owner sees its own pushes, so an empty queue needs no lock; a thief that sees too little tries again.
+        // The owner sees its own pushes, so an empty queue needs no lock; a thief that sees too little tries again, and so
+        // does an owner that another thread has pushed for: before it sleeps it looks behind a fence (`parking`).
         if queue.oldest.load(Ordering::Relaxed) == EMPTY {
             return None;
         }

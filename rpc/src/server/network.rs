@@ -475,9 +475,9 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
-    /// Keeps a buffer for the next request, if it is no giant.
+    /// Keeps a buffer for the next request, if it is one and no giant.
     fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.spares.len() < 1024 && buffer.capacity() <= 4096 {
+        if self.spares.len() < 1024 && (1..=4096).contains(&buffer.capacity()) {
             buffer.clear();
             self.spares.push(buffer);
         }

@@ -27,7 +27,8 @@ pub(crate) enum Set {
 }
 
 /// A sorted map under a mutex. Taking a timer away leaves nothing behind, so the map is as large as the number of sleeps
-/// that are alive; with some ten thousand of them, setting and taking away cost some hundred nanoseconds each.
+/// that are alive. Setting one and taking it away cost some 150 ns together when there are few, and about half a
+/// microsecond among ten thousand: less than what a wheel would leave behind is worth.
 pub(crate) struct TimerQueue {
     entries: Mutex<Entries>,
     /// The earliest deadline, [`Time::NEVER`] without one. Written under the lock, read without.

@@ -1,0 +1,97 @@
+//! What a request costs in allocations on its server: nothing with a plain handler, the task itself with an asynchronous
+//! one. A counting allocator watches the one core's thread, which the handler itself asks.
+
+#[path = "support/peer.rs"]
+mod peer;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use leeward_rpc::server::{Builder, OwnedRequest, Request, Server};
+use leeward_runtime::Idle;
+use leeward_runtime::tasks::yield_now;
+use peer::Peer;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with each thread's calls counted.
+struct Counting;
+
+#[allow(unsafe_code, reason = "the allocator's interface is unsafe")]
+// SAFETY: every call goes to `System` unchanged, which keeps `GlobalAlloc`'s contract. Counting allocates nothing: the
+// thread-local is const-initialised and needs no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises about `layout` are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this `layout`, as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn so_far() -> [u8; 8] {
+    ALLOCATIONS.with(Cell::get).to_le_bytes()
+}
+
+fn builder() -> Builder {
+    Server::builder().idle(Idle::Block)
+}
+
+/// The most allocations on the core between two requests in a row, once it is warm, as the replies of `server` tell.
+fn per_request(server: &Server) -> u64 {
+    let mut peer = Peer::registered(server);
+    let mut counts = Vec::new();
+    for request in 1..=300 {
+        peer.call(request, 1, &[b"8 bytes."]);
+        let answer = peer.answer().unwrap();
+        let bytes = answer.split("payload: [").nth(1).unwrap().split(']').next().unwrap();
+        let bytes: Vec<u8> = bytes.split(", ").map(|byte| byte.parse().unwrap()).collect();
+        counts.push(u64::from_le_bytes(bytes.try_into().unwrap()));
+    }
+    counts.windows(2).skip(100).map(|pair| pair[1] - pair[0]).max().unwrap()
+}
+
+#[test]
+fn a_plain_request_allocates_nothing() {
+    let plain = |_: &Request<'_>, reply: &mut Vec<u8>| {
+        reply.extend_from_slice(&so_far());
+        Ok(())
+    };
+    let server = builder().start("127.0.0.1:0", plain).unwrap();
+    assert_eq!(per_request(&server), 0);
+    server.stop().unwrap();
+}
+
+#[test]
+fn an_asynchronous_request_allocates_its_task() {
+    let reusing = |mut request: OwnedRequest| async move {
+        yield_now().await;
+        request.payload.copy_from_slice(&so_far());
+        Ok(request.payload)
+    };
+    let server = builder().start_async("127.0.0.1:0", reusing).unwrap();
+    assert_eq!(per_request(&server), 1);
+    server.stop().unwrap();
+}
+
+/// The canary: the counter counts.
+#[test]
+fn an_allocation_is_counted() {
+    let wasteful = |_: &Request<'_>, reply: &mut Vec<u8>| {
+        std::hint::black_box(vec![1]);
+        reply.extend_from_slice(&so_far());
+        Ok(())
+    };
+    let server = builder().start("127.0.0.1:0", wasteful).unwrap();
+    assert_eq!(per_request(&server), 1);
+    server.stop().unwrap();
+}
