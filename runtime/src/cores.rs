@@ -92,15 +92,20 @@ impl<J> Shared<J> {
     /// Queues a task that has been woken, from any thread, and wakes a core for it if one sleeps.
     pub(crate) fn ready(&self, core: usize, task: Ready, running: bool) {
         let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
-        let next_in_turn = running || alone && context::place(self.timers.of(core)) == Place::InLoop;
+        let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
         // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
         if !next_in_turn && !self.parking.wake(core) {
             self.parking.wake_another(core);
         }
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
     /// Drops what no core will run any more.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.queues.close();
         self.timers.close();
     }
@@ -221,7 +226,9 @@ impl<N: Network> Core<N> {
             self.network.housekeeping(now);
             self.shared.timers.fire(self.index, now);
             if self.resumed >= RESUMED_PER_LOOK {
-                self.look()?;
+                if self.look()? {
+                    self.call_for_help();
+                }
                 if self.shared.is_stopping() && self.network.is_drained(now) {
                     return Ok(());
                 }

@@ -83,8 +83,9 @@ impl<J: Send + 'static> Spawner<J> {
     {
         let tag =
             Tag { host: Arc::clone(&self.host), core: AtomicUsize::new(self.core), began: AtomicBool::new(false) };
+        let mut unbegun = Unbegun(Some(future));
         let run = |_: &Tag| async move {
-            let future = pin!(Some(future));
+            let future = pin!(unbegun.0.take());
             let mut contained = Contained(future);
             let outcome = poll_fn(|context| contained.poll(context)).await;
             // Before the future goes: whatever happens there, the outcome is known.
@@ -103,6 +104,15 @@ fn schedule(runnable: Runnable<Tag>, info: ScheduleInfo) {
     // The task may be gone by the time the queue has it.
     let host = Arc::clone(&tag.host);
     host.ready(core, Ready(runnable), info.woken_while_running);
+}
+
+/// A future that has not been polled yet; see [`Contained`] for why this matters.
+struct Unbegun<F>(Option<F>);
+
+impl<F> Drop for Unbegun<F> {
+    fn drop(&mut self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.0.take())));
+    }
 }
 
 /// Keeps the panics of a future. Where it is dropped no panic may come out: the task object would end the process.
@@ -151,4 +161,129 @@ pub fn yield_now() -> impl Future<Output = ()> + Send + Sync {
         context.waker().wake_by_ref();
         Poll::Pending
     })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use std::sync::Mutex;
+    use std::task::Waker;
+
+    type Cores = Shared<std::convert::Infallible>;
+
+    fn cores(count: usize) -> (Arc<Cores>, Arc<Mutex<Vec<usize>>>) {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&woken);
+        (Arc::new(Shared::new(count, Clock::start(), move |core| log.lock().unwrap().push(core))), woken)
+    }
+
+    /// Runs what is next in `from`'s queue, on `core`.
+    fn run(cores: &Cores, from: usize, core: usize) -> Option<Time> {
+        let (since, work) = cores.queues.pop(from)?;
+        match work {
+            Work::Job(job) => match job {},
+            Work::Task(task) => task.run(core),
+        };
+        Some(since)
+    }
+
+    /// Waits to be woken once, by the waker that it leaves.
+    async fn once(place: Arc<Mutex<Option<Waker>>>) -> u8 {
+        let mut polls = 0;
+        poll_fn(|context| {
+            polls += 1;
+            *place.lock().unwrap() = Some(context.waker().clone());
+            if polls == 2 { Poll::Ready(7) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    #[test]
+    fn a_woken_task_goes_to_its_last_core_with_a_fresh_time() {
+        let (cores, woken) = cores(3);
+        let (waker, outcome) = (Arc::default(), Arc::new(Mutex::new(None)));
+        let result = Arc::clone(&outcome);
+        let spawner = Spawner::new(0, &cores);
+        let _task = spawner.spawn(Time(5), once(Arc::clone(&waker)), move |end| *result.lock().unwrap() = Some(end));
+        assert_eq!(run(&cores, 0, 1), Some(Time(5)));
+        assert!(cores.queues.are_empty() && cores.delay(Time(1 << 40)).0 == 0);
+        let before = cores.clock.now();
+        waker.lock().unwrap().take().unwrap().wake();
+        assert_eq!(*woken.lock().unwrap(), []);
+        assert!(run(&cores, 1, 2).unwrap() >= before);
+        assert_eq!(*outcome.lock().unwrap(), Some(Ok(7)));
+        waker.lock().unwrap().take().unwrap().wake();
+        assert!(cores.queues.are_empty());
+    }
+
+    #[test]
+    fn a_sleeping_core_is_woken_for_a_task_and_another_for_a_busy_one() {
+        for (asleep, expected) in [(vec![0, 1, 2], 1), (vec![2], 2)] {
+            let (cores, woken) = cores(3);
+            let waker = Arc::default();
+            let _task = Spawner::new(0, &cores).spawn(Time(5), once(Arc::clone(&waker)), |_| ());
+            run(&cores, 0, 1);
+            asleep.into_iter().for_each(|core| cores.parking().going_to_sleep(core));
+            waker.lock().unwrap().take().unwrap().wake();
+            assert_eq!(*woken.lock().unwrap(), [expected]);
+        }
+    }
+
+    /// Panics when it is dropped, after noting it.
+    struct Grenade(Arc<AtomicBool>);
+
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+            panic!("as asked");
+        }
+    }
+
+    #[test]
+    fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
+        // Cancelled before it runs, while it waits, or left when the cores end.
+        for case in 0..4 {
+            let (cores, _) = cores(1);
+            let gone = Arc::new(AtomicBool::new(false));
+            let grenade = Grenade(Arc::clone(&gone));
+            let future = async move {
+                let _grenade = grenade;
+                std::future::pending::<()>().await;
+            };
+            let task = Spawner::new(0, &cores).spawn(Time(5), future, |_| panic!("it has no outcome"));
+            match case {
+                0 => drop(task),
+                1 => {
+                    run(&cores, 0, 0);
+                    drop(task);
+                }
+                2 => {
+                    cores.close();
+                    drop(task);
+                }
+                _ => {
+                    run(&cores, 0, 0);
+                    cores.close();
+                    drop(task);
+                }
+            }
+            while run(&cores, 0, 0).is_some() {}
+            assert!(gone.load(Ordering::SeqCst), "{case}");
+            assert_eq!(Arc::strong_count(&cores), 1, "nothing keeps itself alive");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_outcome() {
+        let (cores, _) = cores(1);
+        let outcome = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&outcome);
+        let future = async { panic!("as asked") };
+        let _task = Spawner::new(0, &cores).spawn(Time(5), future, move |end: Result<(), _>| {
+            *result.lock().unwrap() = Some(end);
+        });
+        run(&cores, 0, 0);
+        assert_eq!(*outcome.lock().unwrap(), Some(Err(Panicked)));
+    }
 }

@@ -150,3 +150,53 @@ impl Drop for Sleep {
         self.end();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::tasks::{current_core, yield_now};
+    use std::future::{pending, ready};
+    use std::task::Waker;
+
+    /// Polls again and again, as a thread with nothing else to do.
+    fn poll_until_ready<F: Future>(future: F) -> F::Output {
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_is_no_tasks_sleeps_too() {
+        let began = Instant::now();
+        poll_until_ready(sleep(Nanos::from_millis(2)));
+        assert!(began.elapsed() >= Duration::from_millis(2));
+        poll_until_ready(sleep(Nanos::ZERO));
+        poll_until_ready(yield_now());
+        assert_eq!(poll_until_ready(timeout(Nanos::MAX, ready(7))), Ok(7));
+        assert_eq!(poll_until_ready(timeout(Nanos::from_micros(10), pending::<()>())), Err(Elapsed));
+    }
+
+    #[test]
+    fn code_that_is_no_tasks_has_neither_core_nor_clock() {
+        assert_eq!((current_core(), now()), (None, None));
+        poll_until_ready(sleep_until(Time::NEVER));
+    }
+
+    #[test]
+    fn a_sleep_asks_to_be_polled_again_where_nothing_else_would() {
+        struct Woken(std::sync::atomic::AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let woken = Arc::new(Woken(false.into()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut sleep = pin!(sleep(Nanos::MAX));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(woken.0.load(std::sync::atomic::Ordering::SeqCst));
+    }
+}
