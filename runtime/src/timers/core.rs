@@ -77,10 +77,10 @@ impl Timers {
         self.cores[core].queue.fire(now, wake)
     }
 
-    /// Sets the other cores' timers off that are due: those cores are busy, or have ended.
+    /// Sets off what is due of the next core that has such timers: it is busy, or has ended.
     pub(crate) fn fire_others(&self, core: usize, now: Time) -> bool {
         let cores = self.cores.len();
-        (1..cores).fold(false, |any, step| self.fire((core + step) % cores, now) || any)
+        (1..cores).any(|step| self.fire((core + step) % cores, now))
     }
 
     /// Ends all timers: no core runs any more.
