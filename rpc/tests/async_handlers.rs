@@ -447,3 +447,40 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
     assert!(peer.answer().unwrap().contains("[1]"));
     server.stop().unwrap();
 }
+
+#[test]
+fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
+    // What has waited for most of the objective is too old.
+    let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
+    let builder = Server::builder().objective(Nanos::from_micros(10), Nanos::from_secs(1)).idle(Idle::Block);
+    let builder = builder.admission(&algorithm, algorithm.params(&[]).unwrap());
+    let (alive, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, freed) = (Arc::clone(&alive), Arc::clone(&free));
+    let handler = move |request: OwnedRequest| {
+        let (alive, freed) = (Alive::new(&count), Arc::clone(&freed));
+        async move {
+            let _alive = alive;
+            match request.method {
+                // Keeps the core from its network, so that it finds the others' requests all at once.
+                Method(1) => while !freed.load(Ordering::SeqCst) {},
+                _ => std::thread::sleep(Duration::from_secs(1)),
+            }
+            Ok(Vec::new())
+        }
+    };
+    let server = builder.start_async("127.0.0.1:0", handler).unwrap();
+    let mut first = Peer::registered(&server);
+    let mut others: Vec<Peer> = (0..3).map(|_| Peer::registered(&server)).collect();
+    first.call(1, 1, &[b""]);
+    eventually("begun", || alive.load(Ordering::SeqCst) == 1);
+    others.iter_mut().for_each(|peer| peer.call(1, 2, &[b""]));
+    free.store(true, Ordering::SeqCst);
+    is_answered(&mut first);
+    let answers: Vec<String> = others.iter_mut().filter_map(Peer::answer).collect();
+    let starting = |kind: &str| answers.iter().filter(|answer| answer.starts_with(kind)).count();
+    assert_eq!((starting("Response"), starting("Drop")), (1, 2), "{answers:?}");
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
+    drop((first, others));
+    is_balanced(&server);
+    server.stop().unwrap();
+}

@@ -6,7 +6,7 @@ use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
 use crate::sync::{AtomicU64, Padded};
-use crate::tasks::{Ready, Work};
+use crate::tasks::{ReadyTask, Work};
 use crate::timers::Timers;
 use leeward_control::units::{Nanos, Time};
 use std::io;
@@ -90,7 +90,7 @@ impl<J> Shared<J> {
     }
 
     /// Queues a task that has been woken, from any thread, and wakes a core for it if one sleeps.
-    pub(crate) fn ready(&self, core: usize, task: Ready, running: bool) {
+    pub(crate) fn ready(&self, core: usize, task: ReadyTask, running: bool) {
         let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
         let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
         // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
@@ -127,8 +127,8 @@ pub trait Network: Send {
     /// Only what makes it impossible to go on: the core ends with it.
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool>;
 
-    /// Runs a job, the core's own or a stolen one.
-    fn run(&mut self, since: Time, job: Self::Job);
+    /// Runs a job, the core's own or a stolen one. If that is to begin a task, returns it: the core polls it at once.
+    fn run(&mut self, since: Time, job: Self::Job) -> Option<ReadyTask>;
 
     /// When [`Network::housekeeping`] has something to do next.
     fn next_timeout(&self) -> Time;
@@ -204,8 +204,8 @@ struct Core<N: Network> {
     resumed: u32,
 }
 
-/// Tasks that a core goes on with before it looks at its network. Fresh ones don't count: they end in a queue that only
-/// the network fills. Those that wake themselves or each other need not.
+/// Tasks that a core goes on with before it looks at its network. Jobs don't count, for they come from the network: they
+/// come to an end when it is not looked at. Tasks that wake themselves or each other need not.
 const RESUMED_PER_LOOK: u32 = 32;
 
 /// A core that waits is woken for work; this bounds what a defect there would cost.
@@ -272,8 +272,15 @@ impl<N: Network> Core<N> {
 
     fn run(&mut self, since: Time, work: Work<N::Job>, entered: &Entered) {
         match work {
-            Work::Job(job) => self.network.run(since, job),
-            Work::Task(task) => self.resumed += u32::from(entered.poll(|| task.run(self.index))),
+            Work::Job(job) => {
+                if let Some(task) = self.network.run(since, job) {
+                    entered.poll(|| task.run(self.index));
+                }
+            }
+            Work::Task(task) => {
+                entered.poll(|| task.run(self.index));
+                self.resumed += 1;
+            }
         }
     }
 

@@ -1,43 +1,41 @@
-//! Tasks: futures that the cores run. A task waits in a run queue like a plain job, with the time since when; a core polls
-//! it; when its waker is called it goes back into the queue of the core that it last ran on, with a fresh time. So what it
-//! waits for by its own will (a sleep, another task, a thread) is no queueing delay, and what it waits for a core is.
+//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When its
+//! waker is called it goes into the run queue of the core that it last ran on, with the time of that. So what it waits for
+//! by its own will (a sleep, another task, a thread) is no queueing delay, and what it waits for a core is.
 //!
 //! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
 
 use crate::context;
 use crate::cores::Shared;
 use async_task::{Runnable, ScheduleInfo, Task, WithInfo};
-use leeward_control::units::Time;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 /// What waits in a run queue.
 pub enum Work<J> {
     /// Something that runs to its end at once.
     Job(J),
-    /// A future that can go on.
-    Task(Ready),
+    /// A task that has been woken.
+    Task(ReadyTask),
 }
 
-/// A task that can go on. Dropped, it takes its future with it.
-pub struct Ready(Runnable<Tag>);
+/// A task that can begin, or go on. Dropped, it takes its future with it.
+pub struct ReadyTask(Runnable<Tag>);
 
 /// What a task knows of where it belongs.
 struct Tag {
     host: Arc<dyn Host>,
-    /// The core that it last ran on; before that, the one on which it was spawned.
+    /// The core that it last ran on.
     core: AtomicUsize,
-    began: AtomicBool,
 }
 
 /// Takes tasks that have been woken: the cores' queues, whatever their jobs are.
 pub(crate) trait Host: Send + Sync {
     /// `running`: it was woken while it ran, which is over now, on that very core.
-    fn ready(&self, core: usize, task: Ready, running: bool);
+    fn ready(&self, core: usize, task: ReadyTask, running: bool);
 }
 
 /// The future of a task has panicked.
@@ -51,38 +49,37 @@ pub struct TaskHandle {
     _task: Task<(), Tag>,
 }
 
-/// Makes tasks on one core.
-pub struct Spawner<J> {
-    core: usize,
-    shared: Arc<Shared<J>>,
-    /// One per core: tasks count their references to it, and one for all cores would go back and forth between them.
+/// Makes tasks. One per core: tasks count their references to it, and one for all would go back and forth between them.
+pub struct Spawner {
     host: Arc<dyn Host>,
 }
 
 struct CoreHost<J>(Arc<Shared<J>>);
 
 impl<J: Send> Host for CoreHost<J> {
-    fn ready(&self, core: usize, task: Ready, running: bool) {
+    fn ready(&self, core: usize, task: ReadyTask, running: bool) {
         self.0.ready(core, task, running);
     }
 }
 
-impl<J: Send + 'static> Spawner<J> {
-    /// For tasks that belong to `core` at first.
-    pub fn new(core: usize, shared: &Arc<Shared<J>>) -> Self {
-        Spawner { core, shared: Arc::clone(shared), host: Arc::new(CoreHost(Arc::clone(shared))) }
+impl Spawner {
+    /// For tasks on these cores.
+    pub fn new<J: Send + 'static>(shared: &Arc<Shared<J>>) -> Self {
+        Spawner { host: Arc::new(CoreHost(Arc::clone(shared))) }
     }
 
-    /// Queues a task, as of `now`, that runs `future` and hands its outcome to `ended`. If it is cancelled first, `ended`
-    /// is dropped uncalled. A panic of the future, on its way or when it is dropped, is the task's alone.
-    pub fn spawn<F, E>(&self, now: Time, future: F, ended: E) -> TaskHandle
+    /// Makes a task that runs `future` and hands its outcome to `ended`; it begins when a [`Network::run`] returns it. If
+    /// it is cancelled first, `ended` is dropped uncalled. A panic of the future, on its way or when it is dropped, is the
+    /// task's alone.
+    ///
+    /// [`Network::run`]: crate::Network::run
+    pub fn spawn<F, E>(&self, future: F, ended: E) -> (ReadyTask, TaskHandle)
     where
         F: Future + Send + 'static,
         F::Output: Send,
         E: FnOnce(Result<F::Output, Panicked>) + Send + 'static,
     {
-        let tag =
-            Tag { host: Arc::clone(&self.host), core: AtomicUsize::new(self.core), began: AtomicBool::new(false) };
+        let tag = Tag { host: Arc::clone(&self.host), core: AtomicUsize::new(0) };
         let mut unbegun = Unbegun(Some(future));
         let run = |_: &Tag| async move {
             let future = pin!(unbegun.0.take());
@@ -92,8 +89,7 @@ impl<J: Send + 'static> Spawner<J> {
             ended(outcome);
         };
         let (runnable, task) = async_task::Builder::new().metadata(tag).spawn(run, WithInfo(schedule));
-        self.shared.queues.push(self.core, now, Work::Task(Ready(runnable)));
-        TaskHandle { _task: task }
+        (ReadyTask(runnable), TaskHandle { _task: task })
     }
 }
 
@@ -103,7 +99,7 @@ fn schedule(runnable: Runnable<Tag>, info: ScheduleInfo) {
     let core = tag.core.load(Ordering::Relaxed);
     // The task may be gone by the time the queue has it.
     let host = Arc::clone(&tag.host);
-    host.ready(core, Ready(runnable), info.woken_while_running);
+    host.ready(core, ReadyTask(runnable), info.woken_while_running);
 }
 
 /// A future that has not been polled yet; see [`Contained`] for why this matters.
@@ -134,15 +130,12 @@ impl<F> Drop for Contained<'_, F> {
     }
 }
 
-impl Ready {
-    /// Polls it on `core`. Says whether it had run before.
-    pub(crate) fn run(self, core: usize) -> bool {
-        let tag = self.0.metadata();
-        tag.core.store(core, Ordering::Relaxed);
-        let resumed = tag.began.swap(true, Ordering::Relaxed);
+impl ReadyTask {
+    /// Polls it on `core`.
+    pub(crate) fn run(self, core: usize) {
+        self.0.metadata().core.store(core, Ordering::Relaxed);
         // What panics is contained; this is for what should not be able to.
         let _ = catch_unwind(AssertUnwindSafe(|| self.0.run()));
-        resumed
     }
 }
 
@@ -167,7 +160,9 @@ pub fn yield_now() -> impl Future<Output = ()> + Send + Sync {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use leeward_control::units::Time;
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
     use std::task::Waker;
 
     type Cores = Shared<std::convert::Infallible>;
@@ -204,9 +199,9 @@ mod tests {
         let (cores, woken) = cores(3);
         let (waker, outcome) = (Arc::default(), Arc::new(Mutex::new(None)));
         let result = Arc::clone(&outcome);
-        let spawner = Spawner::new(0, &cores);
-        let _task = spawner.spawn(Time(5), once(Arc::clone(&waker)), move |end| *result.lock().unwrap() = Some(end));
-        assert_eq!(run(&cores, 0, 1), Some(Time(5)));
+        let spawner = Spawner::new(&cores);
+        let (task, _handle) = spawner.spawn(once(Arc::clone(&waker)), move |end| *result.lock().unwrap() = Some(end));
+        task.run(1);
         assert!(cores.queues.are_empty() && cores.delay(Time(1 << 40)).0 == 0);
         let before = cores.clock.now();
         waker.lock().unwrap().take().unwrap().wake();
@@ -222,8 +217,8 @@ mod tests {
         for (asleep, expected) in [(vec![0, 1, 2], 1), (vec![2], 2)] {
             let (cores, woken) = cores(3);
             let waker = Arc::default();
-            let _task = Spawner::new(0, &cores).spawn(Time(5), once(Arc::clone(&waker)), |_| ());
-            run(&cores, 0, 1);
+            let (task, _handle) = Spawner::new(&cores).spawn(once(Arc::clone(&waker)), |_| ());
+            task.run(1);
             asleep.into_iter().for_each(|core| cores.parking().going_to_sleep(core));
             waker.lock().unwrap().take().unwrap().wake();
             assert_eq!(*woken.lock().unwrap(), [expected]);
@@ -242,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_task_that_ends_early_takes_its_future_along_panics_and_all() {
-        // Cancelled before it runs, while it waits, or left when the cores end.
-        for case in 0..4 {
+        // Refused, cancelled before it runs or while it waits, or left when the cores end.
+        for case in 0..5 {
             let (cores, _) = cores(1);
             let gone = Arc::new(AtomicBool::new(false));
             let grenade = Grenade(Arc::clone(&gone));
@@ -251,21 +246,26 @@ mod tests {
                 let _grenade = grenade;
                 std::future::pending::<()>().await;
             };
-            let task = Spawner::new(0, &cores).spawn(Time(5), future, |_| panic!("it has no outcome"));
+            let (task, handle) = Spawner::new(&cores).spawn(future, |_| panic!("it has no outcome"));
             match case {
-                0 => drop(task),
+                0 => drop((handle, task)),
                 1 => {
-                    run(&cores, 0, 0);
-                    drop(task);
+                    cores.queues.push(0, Time(5), Work::Task(task));
+                    drop(handle);
                 }
                 2 => {
+                    task.run(0);
+                    drop(handle);
+                }
+                3 => {
+                    cores.queues.push(0, Time(5), Work::Task(task));
                     cores.close();
-                    drop(task);
+                    drop(handle);
                 }
                 _ => {
-                    run(&cores, 0, 0);
+                    task.run(0);
                     cores.close();
-                    drop(task);
+                    drop(handle);
                 }
             }
             while run(&cores, 0, 0).is_some() {}
@@ -280,10 +280,10 @@ mod tests {
         let outcome = Arc::new(Mutex::new(None));
         let result = Arc::clone(&outcome);
         let future = async { panic!("as asked") };
-        let _task = Spawner::new(0, &cores).spawn(Time(5), future, move |end: Result<(), _>| {
+        let (task, _handle) = Spawner::new(&cores).spawn(future, move |end: Result<(), _>| {
             *result.lock().unwrap() = Some(end);
         });
-        run(&cores, 0, 0);
+        task.run(0);
         assert_eq!(*outcome.lock().unwrap(), Some(Err(Panicked)));
     }
 }

@@ -186,7 +186,7 @@ impl Builder {
     /// See [`ServerError`].
     pub fn start<H: Handler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
-        self.start_with(address, |_, shared, _| Plain { handler: Arc::clone(&handler), shared: Arc::clone(shared) })
+        self.start_with(address, |shared, _| Plain { handler: Arc::clone(&handler), shared: Arc::clone(shared) })
     }
 
     /// Listens on `address` and starts the cores, with a handler whose requests are tasks.
@@ -195,16 +195,14 @@ impl Builder {
     /// See [`ServerError`].
     pub fn start_async<H: AsyncHandler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
-        self.start_with(address, |index, shared, common| {
-            Tasks::new(index, shared, Arc::clone(common), Arc::clone(&handler))
-        })
+        self.start_with(address, |shared, common| Tasks::new(shared, common, &handler))
     }
 
     /// `execute` makes each core's way of executing.
     fn start_with<E: Execute>(
         self,
         address: &str,
-        execute: impl Fn(usize, &Arc<Shared<Job>>, &Arc<Common>) -> E,
+        execute: impl Fn(&Arc<Shared<Job>>, &Arc<Common>) -> E,
     ) -> Result<Server, ServerError> {
         let listen = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
         let listener = listener(address).map_err(listen)?;
@@ -226,7 +224,7 @@ impl Builder {
             .zip(halves.cores)
             .enumerate()
             .map(|(index, (poll, admission))| {
-                let handler = execute(index, &shared, &common);
+                let handler = execute(&shared, &common);
                 let (shared, common) = (Arc::clone(&shared), Arc::clone(&common));
                 CoreNetwork::new(index, poll, listener.take(), shared, common, handler, admission, limits)
             })

@@ -45,9 +45,10 @@ impl<H: Handler> Execute for Plain<H> {
     }
 }
 
-/// As tasks: an admitted call is one from the start, and what waits in the run queue is the task.
+/// As tasks: an admitted call is one from the start, so that its connection's core has the handle wherever it will run.
 pub(super) struct Tasks<H> {
-    spawner: Spawner<Job>,
+    shared: Arc<Shared<Job>>,
+    spawner: Spawner,
     home: Arc<Home<H>>,
     /// The tasks of each connection, by its slot; as many as it has admitted calls unanswered, which is few.
     live: Vec<Vec<(RequestId, TaskHandle)>>,
@@ -60,17 +61,20 @@ struct Home<H> {
 }
 
 impl<H: AsyncHandler> Tasks<H> {
-    pub(super) fn new(index: usize, shared: &Arc<Shared<Job>>, common: Arc<Common>, handler: Arc<H>) -> Self {
-        Tasks { spawner: Spawner::new(index, shared), home: Arc::new(Home { handler, common }), live: Vec::new() }
+    pub(super) fn new(shared: &Arc<Shared<Job>>, common: &Arc<Common>, handler: &Arc<H>) -> Self {
+        let home = Home { handler: Arc::clone(handler), common: Arc::clone(common) };
+        let (shared, spawner) = (Arc::clone(shared), Spawner::new(shared));
+        Tasks { shared, spawner, home: Arc::new(home), live: Vec::new() }
     }
 }
 
 impl<H: AsyncHandler> Execute for Tasks<H> {
     const TASKS: bool = true;
 
-    fn admit(&mut self, job: Job, now: Time) {
-        let Job { home: core, ticket, call, budget, payload } = job;
-        let request = OwnedRequest { method: call, payload, arrived: ticket.arrived, budget };
+    fn admit(&mut self, mut job: Job, now: Time) {
+        let (core, ticket) = (job.home, job.ticket);
+        let payload = std::mem::take(&mut job.payload);
+        let request = OwnedRequest { method: job.call, payload, arrived: ticket.arrived, budget: job.budget };
         let home = Arc::clone(&self.home);
         let future = async move { home.handler.call(request).await };
         let home = Arc::clone(&self.home);
@@ -82,7 +86,9 @@ impl<H: AsyncHandler> Execute for Tasks<H> {
             };
             home.common.finish(core, Executed { ticket, dropped: None, outcome, reply, spare: Vec::new() });
         };
-        let handle = self.spawner.spawn(now, future, ended);
+        let (task, handle) = self.spawner.spawn(future, ended);
+        job.task = Some(task);
+        self.shared.queues.push(core, now, Work::Job(job));
         let slot = ticket.connection.slot as usize;
         if self.live.len() <= slot {
             self.live.resize_with(slot + 1, Vec::new);
@@ -91,7 +97,7 @@ impl<H: AsyncHandler> Execute for Tasks<H> {
     }
 
     fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
-        // No call of this core is queued as a job.
+        // Every job of this core has a task.
         Err(Failed::UnknownMethod)
     }
 

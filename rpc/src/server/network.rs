@@ -15,6 +15,7 @@ use leeward_control::server::{
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::Network;
 use leeward_runtime::cores::Shared;
+use leeward_runtime::tasks::ReadyTask;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -393,7 +394,7 @@ impl<H: Execute> CoreNetwork<H> {
             Verdict::Admit => {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);
-                let job = Job { home: self.index, ticket, call: call.method, budget: call.budget, payload };
+                let job = Job { home: self.index, ticket, call: call.method, budget: call.budget, payload, task: None };
                 self.handler.admit(job, now);
             }
         }
@@ -632,13 +633,17 @@ impl<H: Execute> Network for CoreNetwork<H> {
         Ok(anything)
     }
 
-    fn run(&mut self, _: Time, job: Job) {
-        let Job { home, ticket, call, budget, payload } = job;
+    fn run(&mut self, _: Time, job: Job) -> Option<ReadyTask> {
+        let Job { home, ticket, call, budget, payload, task } = job;
         let began = self.shared.clock.now();
         if let Verdict::Reject(reason) = self.admission.execute(began.since(ticket.arrived)) {
             let dropped = Some(reason.into());
             let executed = Executed { ticket, dropped, outcome: Ok(()), reply: Vec::new(), spare: payload };
-            return self.deliver(home, executed, began);
+            self.deliver(home, executed, began);
+            return None;
+        }
+        if task.is_some() {
+            return task;
         }
         let mut reply = self.spares.pop().unwrap_or_default();
         let request = Request { method: call, payload: &payload, arrived: ticket.arrived, budget };
@@ -651,6 +656,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
         if now.since(began) >= COALESCE {
             self.flush_all(now);
         }
+        None
     }
 
     fn next_timeout(&self) -> Time {

@@ -5,7 +5,7 @@ use super::handler::Failed;
 use crate::wire::{DropReason, RequestId, Timestamp};
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
-use leeward_runtime::tasks::current_core;
+use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -18,6 +18,8 @@ pub(super) struct Job {
     pub(super) call: crate::wire::Method,
     pub(super) budget: crate::wire::Budget,
     pub(super) payload: Vec<u8>,
+    /// What executes it, if that is a task: it has the payload then.
+    pub(super) task: Option<ReadyTask>,
 }
 
 /// What an answer needs to find its way back.
