@@ -37,6 +37,12 @@ impl<T> BoundedQueue<T> {
         self.entries.pop_front().map(|(since, entry)| (entry, now.since(since)))
     }
 
+    /// Takes the first entry that `is` holds for, and how long it waited. Looks at each entry in turn.
+    pub fn remove(&mut self, now: Time, is: impl Fn(&T) -> bool) -> Option<(T, Nanos)> {
+        let place = self.entries.iter().position(|(_, entry)| is(entry))?;
+        self.entries.remove(place).map(|(since, entry)| (entry, now.since(since)))
+    }
+
     /// When the oldest came.
     pub fn oldest(&self) -> Option<Time> {
         self.entries.front().map(|(since, _)| *since)
@@ -77,5 +83,18 @@ mod tests {
         assert_eq!(queue.oldest(), Some(Time(2)));
         assert_eq!(queue.pop(Time(6)), Some(('b', Nanos(4))));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn one_can_leave_from_the_middle() {
+        let mut queue = BoundedQueue::new(3);
+        for (at, entry) in [(1, 'a'), (2, 'b'), (3, 'c')] {
+            assert_eq!(queue.push(Time(at), entry), None);
+        }
+        assert_eq!(queue.remove(Time(7), |entry| *entry == 'b'), Some(('b', Nanos(5))));
+        assert_eq!(queue.remove(Time(7), |entry| *entry == 'b'), None);
+        assert_eq!(queue.push(Time(8), 'd'), None, "its place is free");
+        assert_eq!(queue.pop(Time(8)), Some(('a', Nanos(7))));
+        assert_eq!(queue.pop(Time(8)), Some(('c', Nanos(5))));
     }
 }

@@ -125,6 +125,19 @@ impl<T> Client<T> {
         (next != Time::NEVER).then_some(next)
     }
 
+    /// The application wants a request no more: the first that waits here and that `is` holds for leaves the queue, and
+    /// is given back with how long it waited. `None` if there is none; one that has left can't be called back.
+    pub fn cancel(&mut self, now: Time, is: impl Fn(&T) -> bool, out: &mut impl Outlet<T>) -> Option<(T, Nanos)> {
+        let (waiting, waited) = self.queue.remove(now, |waiting| is(&waiting.request))?;
+        self.announce(out);
+        Some((waiting.request, waited))
+    }
+
+    /// Whether a request would leave at once if it were submitted now, as far as the gate goes.
+    pub fn would_send(&mut self, now: Time) -> bool {
+        self.queue.is_empty() && self.gate(now) == Gate::Open
+    }
+
     /// The connection is gone: everything queued ends. What had been sent is the plant's to end.
     pub fn close(&mut self, now: Time, mut end: impl FnMut(T, Nanos)) {
         while let Some((waiting, waited)) = self.queue.pop(now) {

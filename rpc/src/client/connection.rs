@@ -12,8 +12,8 @@ use super::gate::Cap;
 use super::outbox::Outbox;
 use super::slots::Slots;
 use crate::wire::{
-    Answer, Budget, Call, CreditId, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Pong, Regime,
-    Register, Side, Timestamp, Welcome,
+    Answer, Budget, Call, CreditId, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong, Regime,
+    Register, RequestId, Side, Timestamp, Welcome,
 };
 
 /// A connection's limits.
@@ -24,7 +24,7 @@ pub struct ConnectionConfig {
     /// Bytes that may wait for the socket before calls have to wait, as if the algorithm's gate were closed. One frame
     /// more may wait, and a few of 64 B.
     pub output_max: usize,
-    /// Queueing delay that every call may spend at the server.
+    /// Queueing delay that a call may spend at the server, unless it has a budget of its own.
     pub budget: Budget,
 }
 
@@ -53,7 +53,7 @@ pub struct Request<'a> {
 /// The owner moves bytes: from the socket through [`Connection::spare`] and [`Connection::received`], to the socket from
 /// [`Connection::output`] and [`Connection::consumed`]. It calls [`Connection::on_timer`] when
 /// [`Connection::next_timeout`] has come. Every method that can end a request takes a function that is told how; each
-/// submitted request ends in exactly one [`Event`]. After any of them there may be new output.
+/// submitted request ends in exactly one [`Event`], unless it is cancelled. After any of them there may be new output.
 ///
 /// Memory is bounded: by the algorithm's queue and its `max_outstanding` (payloads of what waits), by
 /// [`ConnectionConfig::output_max`], and by one frame that is being received.
@@ -79,6 +79,8 @@ struct Link<T> {
     credit: CreditId,
     /// A demand that found no room.
     owes_demand: bool,
+    /// When a ping left that has not come back.
+    pinged: Option<Time>,
 }
 
 impl<T> Connection<T> {
@@ -102,22 +104,95 @@ impl<T> Connection<T> {
                 welcome: None,
                 credit: CreditId::NONE,
                 owes_demand: false,
+                pinged: None,
             },
         }
     }
 
-    /// The application issues a request. It is sent, waits, or ends here.
-    pub fn submit(&mut self, now: Time, token: T, request: &Request<'_>, events: &mut impl FnMut(Event<'_, T>)) {
+    /// The application issues a request. It is sent, waits, or ends here. The identifier is for [`Connection::cancel`].
+    pub fn submit(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, None, events)
+    }
+
+    /// Like [`Connection::submit`], with a budget of its own: queueing that the request may cause from now on, its wait
+    /// here included.
+    pub fn submit_within(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Budget,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, Some((budget, now)), events)
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Option<(Budget, Time)>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
         if matches!(self.link.phase, Phase::Draining | Phase::Closed) {
-            return events(Event::Disconnected { token, at: Disconnected::Waiting });
+            events(Event::Disconnected { token, at: Disconnected::Waiting });
+            return None;
         }
         let limit = self.link.call_max;
         if request.payload.len() > limit.bytes() as usize {
-            return events(Event::TooLong { token, limit });
+            events(Event::TooLong { token, limit });
+            return None;
         }
-        let slot = self.link.slots.insert(token, request.method, request.payload);
+        let (slot, name) = self.link.slots.insert(token, request.method, request.payload, budget);
         let mut out = Out { link: &mut self.link, now, events };
         self.shell.submit(now, slot, request.priority, request.random, &mut out);
+        Some(name)
+    }
+
+    /// The application wants a request no more: its token, and whether it had been sent. There will be no event about
+    /// it. One that waits leaves the queue at once; the answer to one that was sent is awaited, counted and discarded, for
+    /// it holds its credit until then. `None` if the request has ended.
+    pub fn cancel(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<(T, Disconnected)> {
+        let Some(slot) = self.link.slots.waiting(request) else {
+            return self.link.slots.abandon(request).map(|token| (token, Disconnected::Sent));
+        };
+        let token = self.link.slots.remove(slot)?;
+        self.shell.cancel(now, |waiting| *waiting == slot, &mut Out { link: &mut self.link, now, events });
+        Some((token, Disconnected::Waiting))
+    }
+
+    /// Asks the server for a sign of life, which [`Connection::received`] takes. Whether the question was put: not before
+    /// the welcome, and not while another is open.
+    pub fn ping(&mut self, now: Time) -> bool {
+        let asks = self.link.phase == Phase::Ready && self.link.pinged.is_none() && !self.link.outbox.overflows();
+        if asks {
+            self.link.pinged = Some(now);
+            self.link.append(&Frame::Ping(Ping { timestamp: Timestamp(now.0) }));
+        }
+        asks
+    }
+
+    /// Whether a request submitted now would leave at once: nothing waits, the algorithm's gate is open, the window allows
+    /// it and there is room for it.
+    pub fn would_send(&mut self, now: Time) -> bool {
+        self.link.phase == Phase::Ready && self.shell.would_send(now)
+    }
+
+    /// Calls that the server allows to be unanswered: its newest window. [`u32::MAX`] where windows are advice.
+    pub fn allowed(&self) -> u32 {
+        self.link.allowed
     }
 
     /// Time has passed: requests may have expired, a rate limit may allow the next. A spurious call does nothing.
@@ -306,21 +381,27 @@ impl<T> Link<T> {
             Frame::Response(response) => {
                 let (token, round_trip) = self.answered(now, kind, &response.answer)?;
                 let sojourn = response.answer.sojourn.nanos();
-                events(Event::Completed { token, payload: response.payload, round_trip, sojourn });
+                if let Some(token) = token {
+                    events(Event::Completed { token, payload: response.payload, round_trip, sojourn });
+                }
                 self.reply(now, Outcome::Completed, round_trip, &response.answer, shell, events);
                 Ok(())
             }
             Frame::Drop(dropped) => {
                 let (token, round_trip) = self.answered(now, kind, &dropped.answer)?;
                 let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
-                events(Event::Dropped { token, reason: dropped.reason, retry_after, round_trip, sojourn });
+                if let Some(token) = token {
+                    events(Event::Dropped { token, reason: dropped.reason, retry_after, round_trip, sojourn });
+                }
                 self.reply(now, Outcome::Dropped, round_trip, &dropped.answer, shell, events);
                 Ok(())
             }
             Frame::Failure(failure) => {
                 let (token, round_trip) = self.answered(now, kind, &failure.answer)?;
                 let sojourn = failure.answer.sojourn.nanos();
-                events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
+                if let Some(token) = token {
+                    events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
+                }
                 // It was admitted and executed as far as it went: no sign of overload.
                 self.reply(now, Outcome::Completed, round_trip, &failure.answer, shell, events);
                 Ok(())
@@ -337,10 +418,14 @@ impl<T> Link<T> {
                 self.append(&Frame::Pong(Pong { timestamp: ping.timestamp }));
                 Ok(())
             }
+            Frame::Pong(pong) => {
+                let sent = self.pinged.take().ok_or(ConnectionError::Unexpected { kind })?;
+                check_echo(kind, sent, pong.timestamp)
+            }
             Frame::Error(fatal) => {
                 Err(ConnectionError::Server { code: fatal.code, message: fatal.message.as_str().to_string() })
             }
-            // This side has sent no ping; the rest only clients send, which the decoder refuses before.
+            // Only clients send these; the decoder has refused them before.
             _ => Err(ConnectionError::Unexpected { kind }),
         }
     }
@@ -366,8 +451,8 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// The request that an answer ends, and its round trip.
-    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(T, Nanos), ConnectionError> {
+    /// The request that an answer ends, unless it was cancelled, and its round trip.
+    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(Option<T>, Nanos), ConnectionError> {
         let unknown = ConnectionError::UnknownRequest { request: answer.request.value() };
         let sent = self.slots.sent_at(answer.request).ok_or(unknown.clone())?;
         check_echo(kind, sent, answer.timestamp)?;
@@ -432,6 +517,7 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
     fn send(&mut self, slot: u32, header: Header) {
         let link = &mut *self.link;
         link.register(self.now, header.demand);
+        let budget = link.slots.budget(slot, self.now).unwrap_or(link.config.budget);
         let (request, method, payload) = link.slots.call(slot);
         let call = Frame::Call(Call {
             request,
@@ -439,7 +525,7 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
             credit: link.credit,
             method,
             demand: header.demand,
-            budget: link.config.budget,
+            budget,
             priority: header.priority,
             payload,
         });

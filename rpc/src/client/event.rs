@@ -83,7 +83,7 @@ impl<T> Event<'_, T> {
     }
 }
 
-/// Where a request was when its connection ended.
+/// Where a request was when its connection ended, or when it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disconnected {
     /// Still here: it had no effect and may be sent again.

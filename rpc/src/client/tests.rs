@@ -58,6 +58,7 @@ struct World {
     registered: Timestamp,
     /// How each request ended.
     ends: BTreeMap<u32, String>,
+    names: BTreeMap<u32, RequestId>,
 }
 
 /// Notes an end. A second end of one request is the defect that these tests look for.
@@ -86,6 +87,7 @@ impl World {
             decoder: Decoder::new(Side::Client, PayloadLimit::DEFAULT),
             registered: Timestamp(0),
             ends: BTreeMap::new(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -105,7 +107,19 @@ impl World {
     fn submit_payload(&mut self, token: u32, payload: &[u8]) {
         let request = Request { method: Method(7), payload, priority: Priority::HIGHEST, random: 0 };
         let ends = &mut self.ends;
-        self.connection.submit(self.now, token, &request, &mut |event| note(ends, &event));
+        if let Some(name) = self.connection.submit(self.now, token, &request, &mut |event| note(ends, &event)) {
+            self.names.insert(token, name);
+        }
+    }
+
+    fn cancel(&mut self, token: u32) {
+        let Some(name) = self.names.get(&token) else { return };
+        let ends = &mut self.ends;
+        let cancelled = self.connection.cancel(self.now, *name, &mut |event| note(ends, &event));
+        if let Some((found, at)) = cancelled {
+            assert_eq!(found, token);
+            assert_eq!(self.ends.insert(token, format!("cancelled {at:?}")), None, "request {token} ended twice");
+        }
     }
 
     /// Carries up to `most` bytes to the server.
@@ -398,10 +412,55 @@ fn pings_are_answered_but_not_without_end() {
     assert_eq!(flood(&mut world), Some(ConnectionError::Flooded));
 }
 
+#[test]
+fn a_cancelled_request_frees_its_place_and_keeps_its_credit_until_the_answer() {
+    let mut world = World::ready(Box::new(Windowed(0)), 1, Regime::Credits);
+    for token in 1..=3 {
+        world.submit(token);
+    }
+    world.carry(usize::MAX);
+    world.cancel(2);
+    assert_eq!(world.ends[&2], "cancelled Waiting");
+    assert_eq!(world.connection.waiting(), 1);
+    world.cancel(1);
+    world.cancel(1);
+    assert_eq!(world.ends[&1], "cancelled Sent");
+    assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 1), "no credit came back by itself");
+    assert!(!world.connection.would_send(world.now));
+    world.carry(usize::MAX);
+    assert_eq!(world.heard.last().unwrap(), "demand 1", "a change of demand is announced");
+    world.respond(0, 1).unwrap();
+    world.carry(usize::MAX);
+    assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 0));
+    world.respond(0, 1).unwrap();
+    assert!(world.ends[&3].starts_with("completed"));
+    assert!(world.connection.would_send(world.now));
+    assert_eq!(world.ends.len(), 3);
+}
+
+#[test]
+fn a_pong_is_taken_once_and_only_if_asked_for() {
+    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
+    assert!(world.connection.ping(Time(2_000)));
+    assert!(!world.connection.ping(Time(2_001)), "one is open");
+    let pong = Frame::Pong(Pong { timestamp: Timestamp(2_000) });
+    world.say(&pong).unwrap();
+    assert!(world.connection.ping(Time(2_002)));
+    assert_eq!(
+        world.say(&pong),
+        Err(ConnectionError::Echo { kind: Kind::Pong, sent: 2_002, found: 2_000 }),
+        "an answer to another"
+    );
+    let mut world = World::ready(Box::new(Open), 1, Regime::Open);
+    assert_eq!(world.say(&pong), Err(ConnectionError::Unexpected { kind: Kind::Pong }));
+    assert!(!world.connection.ping(world.now), "it is over");
+}
+
 /// What may happen to a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Submit(usize),
+    Cancel(usize),
     Wait(u64),
     Carry(usize),
     Welcome(u32),
@@ -418,6 +477,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => prop_oneof![4 => 0..40usize, 1 => 1000..3000usize].prop_map(Step::Submit),
+        6 => any::<usize>().prop_map(Step::Cancel),
         8 => (0..150u64).prop_map(Step::Wait),
         15 => prop_oneof![1 => 1..200usize, 1 => Just(usize::MAX)].prop_map(Step::Carry),
         6 => (0..6u32).prop_map(Step::Welcome),
@@ -439,6 +499,7 @@ impl World {
                 self.submit_payload(*token, &vec![b'x'; *length]);
                 *token += 1;
             }
+            Step::Cancel(which) if *token > 0 => self.cancel(*which as u32 % *token),
             Step::Wait(span) => {
                 self.now += Nanos(*span);
                 self.timer();
@@ -491,8 +552,9 @@ proptest! {
             world.step(step, regime, &mut token);
             let connection = &mut world.connection;
             // `note` has made sure that none ended twice; none is forgotten either.
-            let under_way = connection.waiting() + connection.in_flight();
+            let under_way = connection.link.slots.cared_for();
             prop_assert_eq!(world.ends.len() as u32 + under_way, token);
+            prop_assert!(under_way <= connection.waiting() + connection.in_flight());
             prop_assert!(connection.waiting() as usize <= QUEUE && connection.in_flight() <= OUTSTANDING);
             let pongs = 64 * HEADER_LEN;
             prop_assert!(connection.output(world.now).len() <= output_max + HEADER_LEN + 2048 + pongs);
