@@ -6,4 +6,5 @@
 
 pub mod client;
 pub mod server;
+pub(crate) mod sync;
 pub mod wire;

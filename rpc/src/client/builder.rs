@@ -1,0 +1,293 @@
+//! A client's settings, and starting it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+
+use leeward_control::client::ClientParts;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::units::Nanos;
+use leeward_runtime::Clock;
+use mio::Poll;
+
+use super::counters::Counters;
+use super::driver::{self, Driver};
+use super::handle::{Client, Shared};
+use super::inbox::Inbox;
+use crate::wire::PayloadLimit;
+
+/// The most replicas, and the most connections to each.
+pub const REPLICAS_MAX: usize = 64;
+
+/// A client that can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// None was given, or too many.
+    #[error("{count} replicas; a client takes 1 to {REPLICAS_MAX}")]
+    Replicas {
+        /// How many.
+        count: usize,
+    },
+    /// No address, or a name that can't be resolved.
+    #[error("`{address}` is no replica's address: {source}")]
+    Address {
+        /// What was given.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The controller refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+    /// The system has no thread, poll or descriptor to give.
+    #[error("can't start the client's thread: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A client to be. Every setting but the replicas has a default.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    replicas: Vec<String>,
+    payload_max: PayloadLimit,
+    timeout: Nanos,
+    seed: Option<u64>,
+    thread_name: String,
+    settings: Settings,
+}
+
+/// What the client's thread has to know.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    algorithm: Algorithm,
+    params: Params,
+    rtt: Nanos,
+    slo: Nanos,
+    queue: Option<usize>,
+    expiry: Option<Nanos>,
+    pub(super) replicas: Vec<Replica>,
+    /// Per replica.
+    pub(super) connections: usize,
+    pub(super) payload_max: PayloadLimit,
+    pub(super) patience: Nanos,
+    pub(super) connect_timeout: Nanos,
+    pub(super) backoff: (Nanos, Nanos),
+    pub(super) keep_alive: (Nanos, Nanos),
+    pub(super) retries_max: u32,
+    pub(super) retry_percent: u32,
+}
+
+/// A server's addresses: one that answers is enough.
+#[derive(Clone, Debug)]
+pub(super) struct Replica {
+    pub(super) name: String,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Settings {
+    /// The client side of the algorithm, for one connection.
+    pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
+        // The number of cores concerns the server's side.
+        let environment = Environment::new(1, self.rtt, self.slo);
+        let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
+        parts.config.queue = self.queue.unwrap_or(parts.config.queue).max(1);
+        parts.config.max_delay = self.expiry.unwrap_or(parts.config.max_delay);
+        parts.config.max_outstanding = parts.config.max_outstanding.max(1);
+        Ok(parts)
+    }
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Builder {
+            replicas: Vec::new(),
+            payload_max: PayloadLimit::DEFAULT,
+            timeout: Nanos::from_secs(10),
+            seed: None,
+            thread_name: "leeward-client".into(),
+            settings: Settings {
+                algorithm: leeward_control::algorithms::none::ALGORITHM,
+                params: Params::default(),
+                rtt: Nanos::from_micros(10),
+                slo: Nanos::from_micros(200),
+                queue: None,
+                expiry: None,
+                replicas: Vec::new(),
+                connections: 1,
+                payload_max: PayloadLimit::DEFAULT,
+                patience: Nanos::from_secs(1),
+                connect_timeout: Nanos::from_secs(3),
+                backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
+                keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
+                retries_max: 1,
+                retry_percent: 10,
+            },
+        }
+    }
+
+    /// One more replica of the server, as `host:port`. Names are resolved once, when the client is built.
+    pub fn replica(mut self, address: impl Into<String>) -> Self {
+        self.replicas.push(address.into());
+        self
+    }
+
+    /// Connections to each replica, 1 to [`REPLICAS_MAX`]; default 1. Each is a session with credits and a queue of its own,
+    /// so more are not simply better.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.settings.connections = connections.clamp(1, REPLICAS_MAX);
+        self
+    }
+
+    /// The admission controller, whose client half works here, and its parameters: the same as the server's. Default: no
+    /// control.
+    pub fn admission(mut self, algorithm: &Algorithm, params: Params) -> Self {
+        self.settings.algorithm = algorithm.clone();
+        self.settings.params = params;
+        self
+    }
+
+    /// What the controller is told of the network's round trip and the objective: the same as the server. Default: the
+    /// papers' 10 µs and 200 µs.
+    pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
+        self.settings.rtt = rtt;
+        self.settings.slo = slo;
+        self
+    }
+
+    /// The longest argument and the longest result. Default: 1 MiB.
+    pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {
+        self.payload_max = limit;
+        self.settings.payload_max = limit;
+        self
+    }
+
+    /// How long a call may take in all, unless it says otherwise. Default: 10 s.
+    pub fn timeout(mut self, timeout: Nanos) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Calls that may wait at a connection for permission to leave, and as many while there is no connection; the oldest
+    /// ends for one more. Default: the controller's `client_queue`.
+    pub fn queue(mut self, calls: usize) -> Self {
+        self.settings.queue = Some(calls.clamp(1, 1 << 20));
+        self
+    }
+
+    /// How long a call may wait at a connection for permission to leave. Default: the controller's `client_delay`.
+    pub fn expiry(mut self, expiry: Nanos) -> Self {
+        self.settings.expiry = Some(expiry);
+        self
+    }
+
+    /// How long a call may wait for a connection while there is none. Default: 1 s. Not the expiry, because that is about
+    /// overload and may be shorter than a handshake.
+    pub fn patience(mut self, patience: Nanos) -> Self {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// How long a replica may take from the beginning of a connection to its welcome. Default: 3 s.
+    pub fn connect_timeout(mut self, timeout: Nanos) -> Self {
+        self.settings.connect_timeout = timeout.max(Nanos(1));
+        self
+    }
+
+    /// After a lost or failed connection the next attempt waits between half of a span and the whole, by chance; the span
+    /// begins with `least` and doubles up to `most`. Default: 10 ms to 2 s.
+    pub fn backoff(mut self, least: Nanos, most: Nanos) -> Self {
+        let least = least.max(Nanos::from_millis(1));
+        self.settings.backoff = (least, most.max(least));
+        self
+    }
+
+    /// A connection that has been silent for `interval` is asked for a sign of life; if there is none for `patience`, it is
+    /// given up. Default: 15 s and 10 s.
+    pub fn keep_alive(mut self, interval: Nanos, patience: Nanos) -> Self {
+        let least = Nanos::from_millis(1);
+        self.settings.keep_alive = (interval.max(least), patience.max(least));
+        self
+    }
+
+    /// How often a rejected call may be sent to another replica (default: once), and for how many of a hundred calls that
+    /// may happen in the long run (default: 10), so that retries can't multiply an overload. 0 of either: never.
+    pub fn retries(mut self, each: u32, percent: u32) -> Self {
+        self.settings.retries_max = each;
+        self.settings.retry_percent = percent.min(100);
+        self
+    }
+
+    /// Where the client's chances (choice of connections, jitter, priorities) begin. Default: different for each client.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// What the client's thread is called. Default: `leeward-client`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        // A name with a zero byte is none.
+        self.thread_name = name.into().replace('\0', "");
+        self
+    }
+
+    /// Resolves the replicas' names and starts the client's thread, which begins to connect. A replica that can't be reached
+    /// is no error here: it may be up later.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build(self) -> Result<Client, BuildError> {
+        let Builder { replicas, payload_max, timeout, seed, thread_name, mut settings } = self;
+        if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
+            return Err(BuildError::Replicas { count: replicas.len() });
+        }
+        settings.replicas = replicas.into_iter().map(resolve).collect::<Result<_, _>>()?;
+        let config = settings.parts()?.config;
+        let links = settings.replicas.len() * settings.connections;
+        let each = config.queue.saturating_add(config.max_outstanding as usize);
+        let limit = links.saturating_mul(each).saturating_add(config.queue);
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), driver::WAKER)?;
+        let (inbox, counters, clock) = (Inbox::new(limit, waker), Counters::default(), Clock::start());
+        let shared = Arc::new(Shared { inbox, counters, clock });
+        // Clients that begin alike would reconnect in step.
+        let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let driver = Driver::new(settings, config, poll, Arc::clone(&shared), seed)?;
+        thread::Builder::new().name(thread_name).spawn(move || driver.run())?;
+        Ok(Client::new(shared, timeout, payload_max))
+    }
+}
+
+fn resolve(address: String) -> Result<Replica, BuildError> {
+    let shown = || address.chars().take(100).collect();
+    let addresses: Vec<SocketAddr> =
+        address.to_socket_addrs().map_err(|source| BuildError::Address { address: shown(), source })?.collect();
+    if addresses.is_empty() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "no such host");
+        return Err(BuildError::Address { address: shown(), source });
+    }
+    Ok(Replica { name: shown(), addresses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_called_is_refused() {
+        assert!(matches!(Client::builder().build(), Err(BuildError::Replicas { count: 0 })));
+        for address in ["", "nowhere", "127.0.0.1", "127.0.0.1:99999"] {
+            let refused = Client::builder().replica(address).build();
+            assert!(matches!(refused, Err(BuildError::Address { .. })), "{address}: {refused:?}");
+        }
+        let mut crowd = Client::builder();
+        for _ in 0..=REPLICAS_MAX {
+            crowd = crowd.replica("127.0.0.1:1");
+        }
+        assert!(matches!(crowd.build(), Err(BuildError::Replicas { count: 65 })));
+    }
+}

@@ -1,0 +1,198 @@
+//! What becomes of a call: to which connection it goes, and what its end there means: its end, or another attempt.
+//!
+//! A call goes to another connection in two cases. It was never sent (its connection was lost while it waited, or its
+//! controller foresaw a rejection): that costs no server anything. Or a server rejected it before it was begun, another
+//! replica is up, and the retry budget allows it. What may have been executed is never sent again.
+
+use leeward_control::client::{LocalEnd, LocalReason};
+use leeward_control::units::{Nanos, Time};
+
+use super::Driver;
+use super::choice::choose;
+use super::link::Trouble;
+use super::note::{End, Note};
+use super::table::Place;
+use crate::client::Disconnected;
+use crate::client::call::{Outcome, Response};
+use crate::client::call_error::{CallError, Effect, effect_of};
+use crate::client::counters::count;
+use crate::wire::{DropReason, FailureCode};
+
+/// A server that is about to stop is left alone for so long: until it has closed the connection, most likely.
+const REST_OF_THE_STOPPING: Nanos = Nanos::from_secs(1);
+
+impl Driver {
+    /// Sends a call on its way: to a connection, or to wait for one.
+    pub(super) fn dispatch(&mut self, number: u64, now: Time) {
+        let Some(call) = self.calls.get(number) else { return };
+        let refused_by = call.refused_by;
+        call.place = Place::Between;
+        if let Some(link) = self.choose(refused_by, now) {
+            self.submit(number, link, now);
+        } else if refused_by != 0 {
+            // Those that are left have refused it.
+            let reason = self.last_trouble();
+            self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
+        } else {
+            if let Some(call) = self.calls.get(number) {
+                call.place = Place::Lobby;
+            }
+            if let Some((displaced, _)) = self.lobby.push(now, number) {
+                let waited = self.age(displaced, now);
+                self.finish(displaced, Err(CallError::QueueFull { waited }));
+            }
+        }
+    }
+
+    /// A connection to a replica that is not `excluded` (a bit each).
+    fn choose(&mut self, excluded: u64, now: Time) -> Option<usize> {
+        let links = &mut self.links;
+        if excluded == 0 {
+            return choose(&self.up, &mut self.random, |link| links[link].standing(now));
+        }
+        let others: Vec<usize> =
+            self.up.iter().copied().filter(|link| excluded & bit(links[*link].replica) == 0).collect();
+        choose(&others, &mut self.random, |link| links[link].standing(now))
+    }
+
+    fn submit(&mut self, number: u64, link: usize, now: Time) {
+        let Some(call) = self.calls.get(number) else { return };
+        let request = self.links[link].submit(now, number, call, self.random.draw(), &mut self.notes);
+        call.place = request.map_or(Place::Between, |request| Place::At { link, request });
+    }
+
+    /// Takes in what the connections have said. Each call's end is decided here, or it is sent on its way again; a call goes
+    /// to each replica at most once for being refused, so this ends.
+    pub(super) fn settle(&mut self, now: Time) {
+        while !self.notes.is_empty() {
+            let mut notes = std::mem::take(&mut self.notes);
+            for note in notes.drain(..) {
+                self.settle_one(note, now);
+            }
+            if self.notes.is_empty() {
+                self.notes = notes;
+            }
+        }
+    }
+
+    fn settle_one(&mut self, note: Note, now: Time) {
+        let Note { number, link, end } = note;
+        let Some(call) = self.calls.get(number) else { return };
+        let (latency, retries, length) = (now.since(call.made), call.retries, call.payload.len());
+        let outcome = match end {
+            End::Completed { payload, round_trip, sojourn } => {
+                self.links[link].praise();
+                let replica = self.links[link].replica;
+                Ok(Response { payload, latency, round_trip, sojourn, replica, retries })
+            }
+            End::Dropped { reason, retry_after } => {
+                self.links[link].praise();
+                self.let_rest(link, reason, retry_after, now);
+                if self.retry(number, link, reason, retry_after, now) {
+                    return;
+                }
+                let retry_after = (retry_after > Nanos::ZERO).then_some(retry_after);
+                Err(CallError::Rejected { reason, retry_after, waited: latency })
+            }
+            End::Failed { code: FailureCode::UnknownMethod, words } => Err(CallError::UnknownMethod { message: words }),
+            End::Failed { code: FailureCode::ResponseTooLarge, .. } => Err(CallError::ResponseTooLarge),
+            End::Failed { code: FailureCode::Failed, words } => Err(CallError::Failed { message: words }),
+            End::Local(LocalEnd { reason: LocalReason::Throttled, .. }) => {
+                call.refused_by |= bit(self.links[link].replica);
+                let refused_by = call.refused_by;
+                if let Some(other) = self.choose(refused_by, now) {
+                    return self.submit(number, other, now);
+                }
+                Err(CallError::Throttled)
+            }
+            End::Local(LocalEnd { reason: LocalReason::Overflow, .. }) => Err(CallError::QueueFull { waited: latency }),
+            End::Local(_) => Err(CallError::Expired { waited: latency }),
+            End::TooLong(limit) => Err(CallError::TooLarge { length, limit }),
+            End::Disconnected(Disconnected::Waiting) => return self.dispatch(number, now),
+            End::Disconnected(Disconnected::Sent) => Err(match self.links[link].trouble.clone() {
+                Trouble::Lost(reason) => CallError::Disconnected { effect: Effect::Possible, reason },
+                Trouble::Protocol(violation) => CallError::Protocol { violation },
+            }),
+        };
+        self.finish(number, outcome);
+    }
+
+    /// A server says how long it should be left alone, in one way or another: that goes for all connections to it.
+    fn let_rest(&mut self, link: usize, reason: DropReason, retry_after: Nanos, now: Time) {
+        let rest = if reason == DropReason::ShuttingDown { REST_OF_THE_STOPPING } else { retry_after };
+        let replica = self.links[link].replica;
+        for link in self.links.iter_mut().filter(|link| link.replica == replica) {
+            link.rests_until = link.rests_until.max(now + rest);
+        }
+    }
+
+    /// Whether a rejected call has been sent to another replica.
+    fn retry(&mut self, number: u64, link: usize, reason: DropReason, retry_after: Nanos, now: Time) -> bool {
+        let refused = bit(self.links[link].replica);
+        let Some(call) = self.calls.get(number) else { return false };
+        call.refused_by |= refused;
+        let refused_by = call.refused_by;
+        // "May be sent again, here or elsewhere, after `retry_after`" (docs/protocol.md): a hint is the caller's to follow.
+        let worth_it = effect_of(reason) == Effect::Excluded
+            && retry_after == Nanos::ZERO
+            && call.retries < self.settings.retries_max
+            && now.since(call.made) < self.expiry;
+        if !worth_it {
+            return false;
+        }
+        let Some(other) = self.choose(refused_by, now) else { return false };
+        if !self.retries.take() {
+            return false;
+        }
+        count(&self.shared.counters.retries);
+        if let Some(call) = self.calls.get(number) {
+            call.retries += 1;
+        }
+        self.submit(number, other, now);
+        true
+    }
+
+    /// Takes a call back from wherever it is. Whether it may have an effect all the same.
+    pub(super) fn withdraw(&mut self, number: u64, now: Time) -> Effect {
+        let place = self.calls.get(number).map_or(Place::Between, |call| call.place);
+        match place {
+            Place::Between => Effect::Excluded,
+            Place::Lobby => {
+                self.lobby.remove(now, |waiting| *waiting == number);
+                Effect::Excluded
+            }
+            Place::At { link, request } => match self.links[link].cancel(now, request, &mut self.notes) {
+                Some(Disconnected::Waiting) => Effect::Excluded,
+                Some(Disconnected::Sent) | None => Effect::Possible,
+            },
+        }
+    }
+
+    /// The caller has dropped its future.
+    pub(super) fn cancel(&mut self, number: u64, now: Time) {
+        self.withdraw(number, now);
+        if self.calls.remove(number).is_some() {
+            count(&self.shared.counters.cancelled);
+            self.shared.inbox.ended();
+        }
+    }
+
+    /// How long ago a call was made.
+    pub(super) fn age(&mut self, number: u64, now: Time) -> Nanos {
+        self.calls.get(number).map_or(Nanos::ZERO, |call| now.since(call.made))
+    }
+
+    /// The end of a call. It is in no queue any more.
+    pub(super) fn finish(&mut self, number: u64, outcome: Outcome) {
+        let Some(call) = self.calls.remove(number) else { return };
+        self.shared.counters.end(&outcome);
+        self.shared.inbox.ended();
+        // Nobody is there any more if the future has just been dropped.
+        let _ = call.answer.send(outcome);
+    }
+}
+
+/// A replica's bit; there are no more than 64.
+fn bit(replica: usize) -> u64 {
+    1 << (replica % 64)
+}

@@ -1,0 +1,248 @@
+//! The client's thread: one loop that takes calls from the inbox, looks at the clock, moves bytes and sleeps until there
+//! is more of one of these.
+//!
+//! - `dispatch`: what becomes of a call: to which connection it goes, and what its end there means.
+//! - `link`: a connection's socket over its lives. `note`: what it says about a call.
+//! - `table`: the calls under way. `choice`, `retry`, `backoff`: the rules, without I/O.
+//! - `timer`, `random`: time and chance.
+//!
+//! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
+
+mod backoff;
+mod choice;
+mod dispatch;
+mod link;
+mod note;
+mod random;
+mod retry;
+mod table;
+mod timer;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leeward_control::client::{BoundedQueue, ClientConfig};
+use leeward_control::units::{Nanos, Time};
+use mio::{Events, Poll, Token};
+
+use super::builder::Settings;
+use super::call_error::{CallError, Effect};
+use super::counters::count;
+use super::handle::{Command, Shared};
+use super::inbox::Mode;
+use link::Link;
+use note::Note;
+use random::Random;
+use retry::RetryBudget;
+use table::{Pending, Table};
+use timer::Timer;
+
+/// The poll's token of what is no connection.
+pub(super) const WAKER: Token = Token(usize::MAX);
+const TIMER: Token = Token(usize::MAX - 1);
+
+/// Events that one poll takes.
+const EVENTS_MAX: usize = 64;
+
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    settings: Arc<Settings>,
+    /// A rejected call that is older is not worth a retry.
+    expiry: Nanos,
+    poll: Poll,
+    events: Events,
+    timer: Timer,
+    random: Random,
+    links: Vec<Link>,
+    /// The links that take calls, by number. True whenever calls are dispatched.
+    up: Vec<usize>,
+    calls: Table,
+    /// Calls that wait for a connection.
+    lobby: BoundedQueue<u64>,
+    retries: RetryBudget,
+    notes: Vec<Note>,
+    commands: Vec<Command>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        settings: Settings,
+        config: ClientConfig,
+        poll: Poll,
+        shared: Arc<Shared>,
+        seed: u64,
+    ) -> io::Result<Self> {
+        let timer = Timer::new(poll.registry(), TIMER)?;
+        let settings = Arc::new(settings);
+        let replicas = (0..settings.replicas.len()).flat_map(|replica| [replica].repeat(settings.connections));
+        let link =
+            |(index, replica)| Link::new(index, replica, &settings, config.max_outstanding, shared.clock.clone());
+        let links = replicas.enumerate().map(link).collect();
+        Ok(Driver {
+            expiry: config.max_delay,
+            retries: RetryBudget::new(settings.retry_percent),
+            lobby: BoundedQueue::new(config.queue),
+            events: Events::with_capacity(EVENTS_MAX),
+            random: Random::new(seed),
+            up: Vec::new(),
+            calls: Table::default(),
+            notes: Vec::new(),
+            commands: Vec::new(),
+            shared,
+            settings,
+            poll,
+            timer,
+            links,
+        })
+    }
+
+    /// Works until the client has ended.
+    pub(super) fn run(mut self) {
+        // Whatever ends this thread, a panic of somebody's waker included, nobody shall wait for it.
+        let _gone = Gone(Arc::clone(&self.shared));
+        // A poll that fails is as good as the client's end.
+        while let Ok(true) = self.turn() {}
+        self.end();
+    }
+
+    /// One round. Whether there is to be another.
+    fn turn(&mut self) -> io::Result<bool> {
+        let now = self.shared.clock.now();
+        match self.take_commands(now) {
+            Mode::Open => {}
+            Mode::Closing if !self.calls.is_empty() => {}
+            _ => return Ok(false),
+        }
+        for link in &mut self.links {
+            link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.notes);
+        }
+        self.refresh(now);
+        self.on_deadlines(now);
+        for link in &mut self.links {
+            link.exchange(&mut self.random, &mut self.notes);
+        }
+        let now = self.shared.clock.now();
+        self.refresh(now);
+        self.wait(now)?;
+        Ok(true)
+    }
+
+    fn take_commands(&mut self, now: Time) -> Mode {
+        let mut commands = std::mem::take(&mut self.commands);
+        let mode = self.shared.inbox.take(&mut commands);
+        for command in commands.drain(..) {
+            match command {
+                Command::Call { number, call } => {
+                    let deadline = call.deadline;
+                    let call = Pending::new(*call, self.random.draw());
+                    self.calls.insert(number, deadline, call);
+                    self.retries.pay_in();
+                    self.dispatch(number, now);
+                }
+                Command::Cancel(number) => self.cancel(number, now),
+            }
+        }
+        self.commands = commands;
+        self.settle(now);
+        mode
+    }
+
+    /// Which links take calls has changed, perhaps; what they have said is settled.
+    fn refresh(&mut self, now: Time) {
+        self.up.clear();
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if link.is_ready() {
+                self.up.push(index);
+            }
+            if link.is_new() {
+                count(&self.shared.counters.connects);
+            }
+        }
+        self.shared.counters.connected.store(self.up.len(), Ordering::Relaxed);
+        self.settle(now);
+        if !self.up.is_empty() {
+            while let Some((number, _)) = self.lobby.pop(now) {
+                self.dispatch(number, now);
+            }
+            self.settle(now);
+        }
+    }
+
+    /// Ends calls whose time is over.
+    fn on_deadlines(&mut self, now: Time) {
+        while let Some(number) = self.calls.overdue(now) {
+            let effect = self.withdraw(number, now);
+            let waited = self.age(number, now);
+            self.finish(number, Err(CallError::TimedOut { effect, waited }));
+        }
+        while self.lobby.oldest().is_some_and(|since| now.since(since) >= self.settings.patience) {
+            let Some((number, waited)) = self.lobby.pop(now) else { break };
+            let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_trouble());
+            self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
+        }
+        self.settle(now);
+    }
+
+    /// Why there is no connection, for people.
+    fn last_trouble(&self) -> String {
+        let told = |link: &Link| format!("{}: {}", self.settings.replicas[link.replica].name, link.trouble.words());
+        self.links.iter().max_by_key(|link| link.troubled_at).map_or_else(String::new, told)
+    }
+
+    /// Sleeps until a socket is ready, a caller says something or a time has come.
+    fn wait(&mut self, now: Time) -> io::Result<()> {
+        let busy = self.links.iter().any(Link::is_busy);
+        let timeout = if busy {
+            Some(Duration::ZERO)
+        } else {
+            let waiting = self.lobby.oldest().map_or(Time::NEVER, |since| since + self.settings.patience);
+            let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
+            self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
+            None
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &self.events {
+            match event.token() {
+                // It is time to look at the inbox, which is done in any case.
+                WAKER => {}
+                TIMER => self.timer.has_fired(),
+                Token(index) => {
+                    if let Some(link) = self.links.get_mut(index) {
+                        link.on_readiness(event);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The client's end: every call ends, the servers are told.
+    fn end(&mut self) {
+        self.shared.inbox.close(Mode::Halting);
+        let now = self.shared.clock.now();
+        self.up.clear();
+        self.take_commands(now);
+        while let Some(number) = self.calls.any() {
+            let effect = self.withdraw(number, now);
+            self.finish(number, Err(CallError::ShutDown { effect }));
+        }
+        for link in &mut self.links {
+            link.leave(now, &mut self.notes);
+        }
+        self.shared.counters.connected.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Closes the inbox for good when it is dropped.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.inbox.close(Mode::Gone);
+    }
+}

@@ -1,0 +1,63 @@
+//! The retry budget: how many rejected calls may be sent again, as a part of all calls.
+//!
+//! A replica that rejects while another has room is worth a retry; when all reject, retries are load on top of the overload,
+//! up to a multiple of it. A budget tells the two apart without knowing: each call pays in a part of a retry, each retry
+//! takes a whole one (Beyer et al., Site Reliability Engineering, ch. 21, limits retries to 10 % of a client's requests).
+
+/// What a retry costs.
+const WHOLE: u32 = 100;
+/// Retries that may be saved up, so that a client with few calls has some too.
+const SAVED_MAX: u32 = 10;
+
+#[derive(Clone, Debug)]
+pub(super) struct RetryBudget {
+    percent: u32,
+    saved: u32,
+}
+
+impl RetryBudget {
+    /// A budget of `percent` retries per hundred calls, with its savings full.
+    pub(super) fn new(percent: u32) -> Self {
+        RetryBudget { percent, saved: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
+    }
+
+    /// A call was made.
+    pub(super) fn pay_in(&mut self) {
+        self.saved = self.saved.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
+    }
+
+    /// Whether one more may be sent again; if so, it is paid for.
+    pub(super) fn take(&mut self) -> bool {
+        let enough = self.saved >= WHOLE;
+        if enough {
+            self.saved -= WHOLE;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_tenth_of_calls_and_what_was_saved() {
+        let mut budget = RetryBudget::new(10);
+        let mut retries = 0;
+        for _ in 0..1_000 {
+            budget.pay_in();
+            retries += u32::from(budget.take());
+        }
+        // The first ten are saved, and each tenth call pays for one.
+        assert_eq!(retries, 10 + 99);
+    }
+
+    #[test]
+    fn none_is_none() {
+        let mut budget = RetryBudget::new(0);
+        for _ in 0..1_000 {
+            budget.pay_in();
+            assert!(!budget.take());
+        }
+    }
+}

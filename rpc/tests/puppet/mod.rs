@@ -1,0 +1,191 @@
+//! A server that says exactly what a test tells it to, on a real socket.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use leeward_control::server::Feedback;
+use leeward_control::units::Credits;
+use leeward_rpc::wire::{
+    Answer, Budget, CreditId, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32,
+    PayloadLimit, Pong, Regime, RequestId, Response, Side, Timestamp, Welcome,
+};
+
+/// What a client has said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    Register(Timestamp),
+    Call(Called),
+    Deregister,
+    Other,
+}
+
+/// A call that is owed an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Called {
+    pub request: RequestId,
+    pub timestamp: Timestamp,
+    pub payload: Vec<u8>,
+    pub budget: Budget,
+}
+
+/// The server's end of one connection.
+pub struct Peer {
+    stream: TcpStream,
+    decoder: Decoder,
+    /// Which connection of this puppet it is.
+    pub number: usize,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Peer {
+    /// What comes next; pings are answered. `None` at the end of the stream, or of the puppet.
+    pub fn hear(&mut self) -> Option<Heard> {
+        loop {
+            let ping = match self.decoder.next_frame().expect("the client speaks the protocol") {
+                Some(Frame::Register(register)) => return Some(Heard::Register(register.timestamp)),
+                Some(Frame::Call(call)) => {
+                    let payload = call.payload.to_vec();
+                    let (request, timestamp, budget) = (call.request, call.timestamp, call.budget);
+                    return Some(Heard::Call(Called { request, timestamp, payload, budget }));
+                }
+                Some(Frame::Deregister) => return Some(Heard::Deregister),
+                Some(Frame::Ping(ping)) => Some(ping.timestamp),
+                Some(_) => return Some(Heard::Other),
+                None => None,
+            };
+            if let Some(timestamp) = ping {
+                self.say(&Frame::Pong(Pong { timestamp }));
+                continue;
+            }
+            match self.stream.read(self.decoder.spare()) {
+                Ok(0) => return None,
+                Ok(count) => self.decoder.filled(count),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if self.stopped.load(Ordering::Relaxed) {
+                        return None;
+                    }
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The next call; `None` at the end.
+    pub fn call(&mut self) -> Option<Called> {
+        loop {
+            if let Heard::Call(call) = self.hear()? {
+                return Some(call);
+            }
+        }
+    }
+
+    pub fn say(&mut self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+        self.say_bytes(&bytes);
+    }
+
+    /// Says anything; a client that is gone is no failure of the test.
+    pub fn say_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Waits for the registration and welcomes it.
+    pub fn welcome(&mut self, window: u32, regime: Regime) -> Option<()> {
+        let Heard::Register(timestamp) = self.hear()? else { panic!("a registration comes first") };
+        self.say(&Frame::Welcome(Welcome {
+            timestamp,
+            credit: CreditId::NONE,
+            feedback: feedback(window),
+            payload_max: PayloadLimit::new(64 * 1024),
+            regime,
+        }));
+        Some(())
+    }
+
+    pub fn respond(&mut self, call: &Called, window: u32, payload: &[u8]) {
+        self.say(&Frame::Response(Response { answer: answer(call, window), payload }));
+    }
+
+    pub fn reject(&mut self, call: &Called, window: u32, reason: DropReason, retry_after: u32) {
+        let dropped = Dropped { answer: answer(call, window), reason, retry_after: Nanos32(retry_after) };
+        self.say(&Frame::Drop(dropped));
+    }
+
+    #[allow(dead_code)] // not every test file does
+    pub fn fail(&mut self, call: &Called, window: u32, words: &str) {
+        let (answer, code) = (answer(call, window), FailureCode::Failed);
+        self.say(&Frame::Failure(Failure { answer, code, message: Message::new(words) }));
+    }
+}
+
+fn feedback(window: u32) -> Feedback {
+    Feedback { window: Credits(window), ..Feedback::NONE }
+}
+
+fn answer(call: &Called, window: u32) -> Answer {
+    let (request, timestamp) = (call.request, call.timestamp);
+    Answer { request, timestamp, credit: CreditId::NONE, feedback: feedback(window), sojourn: Nanos32(5) }
+}
+
+/// A listener whose connections follow a script, each in a thread of its own. Ends when it is dropped.
+pub struct Puppet {
+    address: SocketAddr,
+    stopped: Arc<AtomicBool>,
+    accepted: Arc<AtomicUsize>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Puppet {
+    pub fn start(script: impl Fn(Peer) + Send + Sync + 'static) -> Puppet {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (stopped, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stop, count, script) = (Arc::clone(&stopped), Arc::clone(&accepted), Arc::new(script));
+        let thread = thread::spawn(move || {
+            let mut peers = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let Ok((stream, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(1));
+                    continue;
+                };
+                stream.set_nonblocking(false).unwrap();
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+                let decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                let (script, stopped) = (Arc::clone(&script), Arc::clone(&stop));
+                peers.push(thread::spawn(move || script(Peer { stream, decoder, number, stopped })));
+            }
+            for peer in peers {
+                peer.join().expect("the script has failed");
+            }
+        });
+        Puppet { address, stopped, accepted, thread: Some(thread) }
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Connections so far.
+    #[allow(dead_code)] // not every test file asks
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        let joined = self.thread.take().map(thread::JoinHandle::join);
+        if !thread::panicking() {
+            assert!(!matches!(joined, Some(Err(_))), "a script has failed");
+        }
+    }
+}
