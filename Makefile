@@ -18,7 +18,7 @@ demo: setup
 
 test: setup
 	cargo test --workspace --locked
-	RUSTFLAGS="--cfg loom" cargo test --locked --release --target-dir target/loom -p leeward-control -p leeward-runtime --lib
+	RUSTFLAGS="--cfg loom" cargo test --locked --release --target-dir target/loom -p leeward-control -p leeward-runtime -p leeward-rpc --lib
 
 lint:
 	@scripts/setup lints

@@ -16,7 +16,7 @@ use leeward_rpc::wire::{
 
 /// What a client has said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub(crate) enum Heard {
     Register(Timestamp),
     Call(Called),
     Deregister,
@@ -25,25 +25,25 @@ pub enum Heard {
 
 /// A call that is owed an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Called {
-    pub request: RequestId,
-    pub timestamp: Timestamp,
-    pub payload: Vec<u8>,
-    pub budget: Budget,
+pub(crate) struct Called {
+    pub(crate) request: RequestId,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) budget: Budget,
 }
 
 /// The server's end of one connection.
-pub struct Peer {
+pub(crate) struct Peer {
     stream: TcpStream,
     decoder: Decoder,
     /// Which connection of this puppet it is.
-    pub number: usize,
+    pub(crate) number: usize,
     stopped: Arc<AtomicBool>,
 }
 
 impl Peer {
     /// What comes next; pings are answered. `None` at the end of the stream, or of the puppet.
-    pub fn hear(&mut self) -> Option<Heard> {
+    pub(crate) fn hear(&mut self) -> Option<Heard> {
         loop {
             let ping = match self.decoder.next_frame().expect("the client speaks the protocol") {
                 Some(Frame::Register(register)) => return Some(Heard::Register(register.timestamp)),
@@ -75,7 +75,7 @@ impl Peer {
     }
 
     /// The next call; `None` at the end.
-    pub fn call(&mut self) -> Option<Called> {
+    pub(crate) fn call(&mut self) -> Option<Called> {
         loop {
             if let Heard::Call(call) = self.hear()? {
                 return Some(call);
@@ -83,19 +83,19 @@ impl Peer {
         }
     }
 
-    pub fn say(&mut self, frame: &Frame<'_>) {
+    pub(crate) fn say(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
         self.say_bytes(&bytes);
     }
 
     /// Says anything; a client that is gone is no failure of the test.
-    pub fn say_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
     /// Waits for the registration and welcomes it.
-    pub fn welcome(&mut self, window: u32, regime: Regime) -> Option<()> {
+    pub(crate) fn welcome(&mut self, window: u32, regime: Regime) -> Option<()> {
         let Heard::Register(timestamp) = self.hear()? else { panic!("a registration comes first") };
         self.say(&Frame::Welcome(Welcome {
             timestamp,
@@ -107,17 +107,17 @@ impl Peer {
         Some(())
     }
 
-    pub fn respond(&mut self, call: &Called, window: u32, payload: &[u8]) {
+    pub(crate) fn respond(&mut self, call: &Called, window: u32, payload: &[u8]) {
         self.say(&Frame::Response(Response { answer: answer(call, window), payload }));
     }
 
-    pub fn reject(&mut self, call: &Called, window: u32, reason: DropReason, retry_after: u32) {
+    pub(crate) fn reject(&mut self, call: &Called, window: u32, reason: DropReason, retry_after: u32) {
         let dropped = Dropped { answer: answer(call, window), reason, retry_after: Nanos32(retry_after) };
         self.say(&Frame::Drop(dropped));
     }
 
     #[allow(dead_code)] // not every test file does
-    pub fn fail(&mut self, call: &Called, window: u32, words: &str) {
+    pub(crate) fn fail(&mut self, call: &Called, window: u32, words: &str) {
         let (answer, code) = (answer(call, window), FailureCode::Failed);
         self.say(&Frame::Failure(Failure { answer, code, message: Message::new(words) }));
     }
@@ -133,7 +133,7 @@ fn answer(call: &Called, window: u32) -> Answer {
 }
 
 /// A listener whose connections follow a script, each in a thread of its own. Ends when it is dropped.
-pub struct Puppet {
+pub(crate) struct Puppet {
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
     accepted: Arc<AtomicUsize>,
@@ -141,7 +141,7 @@ pub struct Puppet {
 }
 
 impl Puppet {
-    pub fn start(script: impl Fn(Peer) + Send + Sync + 'static) -> Puppet {
+    pub(crate) fn start(script: impl Fn(Peer) + Send + Sync + 'static) -> Puppet {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -169,13 +169,13 @@ impl Puppet {
         Puppet { address, stopped, accepted, thread: Some(thread) }
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 
     /// Connections so far.
     #[allow(dead_code)] // not every test file asks
-    pub fn accepted(&self) -> usize {
+    pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
     }
 }

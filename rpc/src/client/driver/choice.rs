@@ -11,7 +11,7 @@ use super::random::Random;
 /// How a connection that is up stands. The smaller, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Standing {
-    /// Its server has asked to be left alone for a while, or is about to stop.
+    /// Its server has just rejected a call, has asked to be left alone for a while, or is about to stop.
     pub(super) resting: bool,
     /// A call would have to wait: the algorithm's gate is closed, or others wait.
     pub(super) held: bool,

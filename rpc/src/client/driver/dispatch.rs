@@ -85,9 +85,10 @@ impl Driver {
                 let replica = self.links[link].replica;
                 Ok(Response { payload, latency, round_trip, sojourn, replica, retries })
             }
-            End::Dropped { reason, retry_after } => {
+            End::Dropped { reason, retry_after, round_trip } => {
                 self.links[link].praise();
-                self.let_rest(link, reason, retry_after, now);
+                let rest = retry_after.max(self.after_rejection(round_trip));
+                self.let_rest(link, reason, rest, now);
                 if self.retry(number, link, reason, retry_after, now) {
                     return;
                 }
@@ -117,9 +118,15 @@ impl Driver {
         self.finish(number, outcome);
     }
 
-    /// A server says how long it should be left alone, in one way or another: that goes for all connections to it.
-    fn let_rest(&mut self, link: usize, reason: DropReason, retry_after: Nanos, now: Time) {
-        let rest = if reason == DropReason::ShuttingDown { REST_OF_THE_STOPPING } else { retry_after };
+    /// How long another replica is preferred to one that has just rejected. A server that rejects is quick to answer, so it
+    /// would look idle and attract more. Some of its round trips, by chance: clients must not change sides together.
+    fn after_rejection(&mut self, round_trip: Nanos) -> Nanos {
+        round_trip * (5 + self.random.below(11))
+    }
+
+    /// Others are preferred to this replica, over any of its connections, for so long.
+    fn let_rest(&mut self, link: usize, reason: DropReason, span: Nanos, now: Time) {
+        let rest = if reason == DropReason::ShuttingDown { REST_OF_THE_STOPPING } else { span };
         let replica = self.links[link].replica;
         for link in self.links.iter_mut().filter(|link| link.replica == replica) {
             link.rests_until = link.rests_until.max(now + rest);

@@ -94,7 +94,7 @@ pub(super) struct Link {
     pub(super) troubled_at: Time,
     /// It has become ready, which nobody has asked about.
     is_new: bool,
-    /// The server should be left alone until then.
+    /// Another server is preferred until then: this one has asked for that, rejected a call, or is about to stop.
     pub(super) rests_until: Time,
 }
 
@@ -330,8 +330,8 @@ impl Link {
         self.dirty = false;
         self.rests_until = Time::ZERO;
         // The other addresses of a name first.
-        let more = self.attempts % self.settings.replicas[self.replica].addresses.len() != 0;
-        self.retry_at = if more { now } else { now + self.backoff.next(random) };
+        let tried_all = self.attempts.is_multiple_of(self.settings.replicas[self.replica].addresses.len());
+        self.retry_at = if tried_all { now + self.backoff.next(random) } else { now };
     }
 
     /// The client ends: says good-bye if the server listens.
