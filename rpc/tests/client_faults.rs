@@ -239,9 +239,11 @@ fn nonsense_from_the_server_is_an_error_and_the_next_connection_serves() {
     let client = client(&[&puppet]);
     for number in 0..count {
         match client.call_blocking(ECHO, "x") {
-            Err(CallError::Protocol { violation }) if number != 4 => assert!(!violation.is_empty()),
+            Err(CallError::Protocol { violation }) if number < 4 => assert!(!violation.is_empty()),
             // It was answered before the nonsense came.
             Ok(response) if number == 4 => assert_eq!(response.payload, b"right"),
+            // It may just have died.
+            Err(CallError::Disconnected { effect: Effect::Possible, .. }) if number == 5 => {}
             other => panic!("{number}: {other:?}"),
         }
         eventually("it is given up and replaced", || client.counts().connects == number as u64 + 2);

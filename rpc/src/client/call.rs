@@ -111,7 +111,9 @@ impl Future for ResponseFuture {
 
 impl Drop for ResponseFuture {
     fn drop(&mut self) {
-        if let State::UnderWay { number, shared, .. } = &self.state {
+        if let State::UnderWay { number, answer, shared } = &mut self.state
+            && matches!(answer.try_recv(), Ok(None))
+        {
             shared.inbox.say(Command::Cancel(*number));
         }
     }

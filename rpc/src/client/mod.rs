@@ -51,3 +51,8 @@ pub use counters::Counts;
 pub use error::ConnectionError;
 pub use event::{Disconnected, Event, Phase, Welcomed};
 pub use handle::Client;
+
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+struct Guide;

@@ -18,7 +18,7 @@ use super::random::Random;
 use super::table::Pending;
 use crate::client::builder::Settings;
 use crate::client::{Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request};
-use crate::wire::{Budget, RequestId};
+use crate::wire::{Budget, RequestId, WireError};
 
 /// Reads of one socket before others get their turn.
 const READS_MAX: u32 = 8;
@@ -45,6 +45,8 @@ impl From<ConnectionError> for Trouble {
         let words = error.to_string();
         match error {
             ConnectionError::Server { .. } | ConnectionError::Ended | ConnectionError::Closed => Trouble::Lost(words),
+            // A server that dies may do so in the middle of a frame.
+            ConnectionError::Wire(WireError::Truncated { .. }) => Trouble::Lost(words),
             // Everything else is something that a server must not say.
             _ => Trouble::Protocol(words),
         }

@@ -234,7 +234,6 @@ impl Driver {
         for link in &mut self.links {
             link.leave(now, &mut self.notes);
         }
-        self.shared.counters.connected.store(0, Ordering::Relaxed);
     }
 }
 
@@ -243,6 +242,7 @@ struct Gone(Arc<Shared>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
+        self.0.counters.connected.store(0, Ordering::Relaxed);
         self.0.inbox.close(Mode::Gone);
     }
 }
