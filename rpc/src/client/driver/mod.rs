@@ -110,10 +110,9 @@ impl Driver {
     /// One round. Whether there is to be another.
     fn turn(&mut self) -> io::Result<bool> {
         let now = self.shared.clock.now();
-        match self.take_commands(now) {
-            Mode::Open => {}
-            Mode::Closing if !self.calls.is_empty() => {}
-            _ => return Ok(false),
+        let mode = self.take_commands(now);
+        if self.is_over(mode) {
+            return Ok(false);
         }
         for link in &mut self.links {
             link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.notes);
@@ -125,8 +124,20 @@ impl Driver {
         }
         let now = self.shared.clock.now();
         self.refresh(now);
+        // Asked again: the last call may just have ended, and then nothing would end the sleep.
+        if self.is_over(mode) {
+            return Ok(false);
+        }
         self.wait(now)?;
         Ok(true)
+    }
+
+    fn is_over(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Open => false,
+            Mode::Closing => self.calls.is_empty(),
+            Mode::Halting | Mode::Gone => true,
+        }
     }
 
     fn take_commands(&mut self, now: Time) -> Mode {
