@@ -109,8 +109,7 @@ impl Driver {
 
     /// One round. Whether there is to be another.
     fn turn(&mut self) -> io::Result<bool> {
-        let now = self.shared.clock.now();
-        let mode = self.take_commands(now);
+        let (mode, now) = self.take_commands();
         if self.is_over(mode) {
             return Ok(false);
         }
@@ -140,9 +139,11 @@ impl Driver {
         }
     }
 
-    fn take_commands(&mut self, now: Time) -> Mode {
+    fn take_commands(&mut self) -> (Mode, Time) {
         let mut commands = std::mem::take(&mut self.commands);
         let mode = self.shared.inbox.take(&mut commands);
+        // The clock is read after the calls: none leaves before it was made.
+        let now = self.shared.clock.now();
         for command in commands.drain(..) {
             match command {
                 Command::Call { number, call } => {
@@ -157,7 +158,7 @@ impl Driver {
         }
         self.commands = commands;
         self.settle(now);
-        mode
+        (mode, now)
     }
 
     /// Which links take calls has changed, perhaps; what they have said is settled.
@@ -235,9 +236,8 @@ impl Driver {
     /// The client's end: every call ends, the servers are told.
     fn end(&mut self) {
         self.shared.inbox.close(Mode::Halting);
-        let now = self.shared.clock.now();
         self.up.clear();
-        self.take_commands(now);
+        let (_, now) = self.take_commands();
         while let Some(number) = self.calls.any() {
             let effect = self.withdraw(number, now);
             self.finish(number, Err(CallError::ShutDown { effect }));
