@@ -1,5 +1,6 @@
 //! One connection's bytes: what came in and is not decoded, what shall go out and is not sent.
 
+use super::enforcement::Enforcement;
 use super::receive::{Received, Receiver};
 use crate::wire::{Decoder, EncodeError, Encoder, Frame, PayloadLimit, RequestId, Side};
 use leeward_control::server::Session;
@@ -45,6 +46,8 @@ pub(super) struct Connection {
     pub(super) decoder: Decoder,
     /// `Some` while registered.
     pub(super) session: Option<Session>,
+    /// Whether the client keeps to its window; before it registers there is nothing to keep to.
+    pub(super) enforcement: Enforcement,
     /// Calls that are unanswered. Few: a list is faster than a set.
     pub(super) unanswered: Vec<RequestId>,
     /// The last time anything came.
@@ -53,6 +56,8 @@ pub(super) struct Connection {
     pub(super) stuck_since: Option<Time>,
     /// Whether the socket may hold bytes that are unread.
     pub(super) readable: bool,
+    /// Whether what is unread may have waited because the connection was not to be read.
+    pub(super) held_back: bool,
     /// Whether it is in the core's list of those to flush.
     pub(super) dirty: bool,
     encoder: Encoder,
@@ -68,10 +73,12 @@ impl Connection {
             state: State::Fresh,
             decoder: Decoder::new(Side::Client, limit),
             session: None,
+            enforcement: Enforcement::advising(),
             unanswered: Vec::new(),
             heard: now,
             stuck_since: None,
             readable: true,
+            held_back: false,
             dirty: false,
             encoder: Encoder::new(limit),
             out: Vec::new(),

@@ -4,6 +4,7 @@
 //! - [`Handler`]: what a request does. [`AsyncHandler`]: the same for one that waits meanwhile.
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
+//! - `enforcement`: whether a client keeps to its window.
 //! - `shared`: what the cores share: the controller's slow half, counters, messages between cores.
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
@@ -11,6 +12,7 @@
 mod async_handler;
 mod builder;
 mod connection;
+mod enforcement;
 mod execute;
 mod handler;
 mod network;

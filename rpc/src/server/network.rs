@@ -1,6 +1,7 @@
 //! One core's network: its connections and their sessions, read, decided and answered by this core alone.
 
 use super::connection::{Came, Connection, ConnectionId, State};
+use super::enforcement::{Enforcement, Ruling};
 use super::execute::Execute;
 use super::handler::{Failed, Request};
 use super::receive::Receiver;
@@ -186,24 +187,32 @@ impl<H: Execute> CoreNetwork<H> {
     fn close(&mut self, slot: u32, now: Time) {
         let Some(mut connection) = self.connections[slot as usize].take() else { return };
         let _ = self.poll.registry().deregister(&mut connection.stream);
-        if let Some(mut session) = connection.session.take() {
-            self.admission.close(&mut session, now);
-        }
-        let counters = &self.common.counters[self.index];
-        add(&counters.abandoned, connection.unanswered.len() as u64);
-        add(&counters.connections, 1u64.wrapping_neg());
+        self.abandon(&mut connection, now);
+        add(&self.common.counters[self.index].connections, 1u64.wrapping_neg());
         self.handler.closed(slot);
         self.tenants[slot as usize] = self.tenants[slot as usize].wrapping_add(1);
         self.free.push(slot);
     }
 
-    /// Says why, sends what can be sent, and ends the connection.
+    /// No more answers will be sent: gives the window back, and counts the calls that nobody will hear of.
+    fn abandon(&mut self, connection: &mut Connection, now: Time) {
+        if let Some(mut session) = connection.session.take() {
+            self.admission.close(&mut session, now);
+        }
+        add(&self.common.counters[self.index].abandoned, connection.unanswered.len() as u64);
+        connection.unanswered.clear();
+    }
+
+    /// Says why, sends what can be sent, and ends the connection. The error is the last frame, and the window goes back
+    /// at once even if the peer does not take it.
     fn end_with(&mut self, slot: u32, now: Time, code: ErrorCode, words: &str) {
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let Some(mut connection) = self.connections[slot as usize].take() else { return };
         if connection.state != State::Ending {
             connection.state = State::Ending;
+            self.abandon(&mut connection, now);
             let _ = connection.append(&Frame::Error(Fatal { code, message: Text::new(words) }));
         }
+        self.connections[slot as usize] = Some(connection);
         self.flush(slot, now);
     }
 
@@ -246,6 +255,7 @@ impl<H: Execute> CoreNetwork<H> {
     fn may_read(&self, slot: u32) -> bool {
         self.connections[slot as usize].as_ref().is_some_and(|connection| {
             connection.state != State::Ending
+                && !connection.enforcement.is_paused()
                 && connection.unanswered.len() < self.limits.unanswered
                 && connection.unsent() < self.limits.unsent
         })
@@ -255,15 +265,24 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// Reads a connection once and handles what came.
     fn read(&mut self, slot: u32, now: Time) {
-        if !self.may_read(slot) {
+        if self.connections[slot as usize].as_ref().is_some_and(|connection| connection.decoder.buffered() > 0) {
+            // Besides the beginning of a frame these may be frames that were left behind.
+            self.handle_frames(slot, now, Nanos::ZERO);
+        }
+        let may_read = self.may_read(slot);
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        if !may_read {
+            connection.held_back = true;
             return;
         }
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
         match connection.read(&mut self.receiver) {
             Ok((came, waited)) => {
                 connection.heard = now;
                 connection.readable = came == Came::More;
-                let waited = waited.unwrap_or(self.unseen);
+                // What waited because this connection was not to be read says nothing about the server's queues, and
+                // must not cost others: a client that is paused would else make the controller think of overload.
+                let waited = if connection.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
+                connection.held_back &= came == Came::More;
                 if waited > self.found {
                     // Known before the first decision that it bears on.
                     self.found = waited;
@@ -271,7 +290,7 @@ impl<H: Execute> CoreNetwork<H> {
                 }
                 self.handle_frames(slot, now, waited);
                 if came == Came::End {
-                    self.close(slot, now);
+                    self.hear_end(slot, now);
                 } else if came == Came::More && self.connections[slot as usize].is_some() {
                     self.unread.push(slot);
                 }
@@ -280,6 +299,17 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
+    /// The peer sends nothing more. One that has deregistered may still be owed answers (docs/protocol.md, "The life of a
+    /// connection").
+    fn hear_end(&mut self, slot: u32, now: Time) {
+        match &self.connections[slot as usize] {
+            Some(connection) if connection.state == State::Leaving => self.flush(slot, now),
+            _ => self.close(slot, now),
+        }
+    }
+
+    /// Handles the frames that are whole, as long as the connection may be read: what one read brings can be more than
+    /// a connection may have unanswered. The rest stays where it is.
     fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) {
         // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
         let Some(mut connection) = self.connections[slot as usize].take() else { return };
@@ -288,7 +318,12 @@ impl<H: Execute> CoreNetwork<H> {
             crate::wire::Decoder::new(crate::wire::Side::Client, self.limits.payload),
         );
         self.connections[slot as usize] = Some(connection);
+        let mut left = false;
         let fatal = loop {
+            if !self.may_read(slot) {
+                left = true;
+                break None;
+            }
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
                     if let Err(fatal) = self.handle_frame(slot, &frame, now, waited) {
@@ -300,6 +335,8 @@ impl<H: Execute> CoreNetwork<H> {
             }
         };
         if let Some(connection) = &mut self.connections[slot as usize] {
+            // Frames that are left count as unread.
+            connection.readable |= left;
             connection.decoder = decoder;
         }
         if let Some((code, words)) = fatal {
@@ -322,12 +359,20 @@ impl<H: Execute> CoreNetwork<H> {
                 self.register(slot, register, now);
                 Ok(())
             }
-            (State::Open, Frame::Call(call)) => self.call(slot, call, now, waited),
+            (State::Open, Frame::Call(call)) => match connection.enforcement.call() {
+                Ruling::Lawful => self.call(slot, call, now, waited),
+                Ruling::Refused => {
+                    self.refuse(slot, call, now, waited);
+                    Ok(())
+                }
+                Ruling::Expelled => Err((ErrorCode::Unexpected, "calls without credit, again and again".into())),
+            },
             (State::Open, Frame::Demand(demand)) => {
                 add(&self.common.counters[self.index].demands, 1);
                 if let Some(session) = &mut connection.session {
                     session.demand = demand.demand;
                     if let Some(feedback) = self.admission.demand(session, now) {
+                        connection.enforcement.told(feedback.window);
                         self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
                     }
                 }
@@ -358,12 +403,17 @@ impl<H: Execute> CoreNetwork<H> {
         connection.session = Some(session);
         connection.state = State::Open;
         connection.peer_accepts(register.payload_max);
+        let regime = if self.common.gauges().credit_pool.is_some() { Regime::Credits } else { Regime::Open };
+        if regime == Regime::Credits {
+            connection.enforcement = Enforcement::binding();
+            connection.enforcement.told(feedback.window);
+        }
         let welcome = Welcome {
             timestamp: register.timestamp,
             credit: CreditId::NONE,
             feedback,
             payload_max: self.limits.payload,
-            regime: if self.common.gauges().credit_pool.is_some() { Regime::Credits } else { Regime::Open },
+            regime,
         };
         self.say(slot, &Frame::Welcome(welcome), now);
     }
@@ -401,6 +451,28 @@ impl<H: Execute> CoreNetwork<H> {
         Ok(())
     }
 
+    /// Drops a call that was sent without credit. The controller hears nothing of it: neither the session's account nor
+    /// the signals change.
+    fn refuse(&mut self, slot: u32, call: &Call<'_>, now: Time, waited: Nanos) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let Some(session) = &connection.session else { return };
+        let feedback = Feedback { window: session.window, ..Feedback::NONE };
+        connection.enforcement.answered(feedback.window);
+        let counters = &self.common.counters[self.index];
+        add(&counters.received, 1);
+        add(&counters.dropped, 1);
+        add(&counters.without_credit, 1);
+        let answer = Answer {
+            request: call.request,
+            timestamp: call.timestamp,
+            credit: CreditId::NONE,
+            feedback,
+            sojourn: Nanos32::saturating(waited),
+        };
+        let retry_after = Nanos32::default();
+        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
+    }
+
     // ---- answering ----
 
     fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
@@ -426,6 +498,7 @@ impl<H: Execute> CoreNetwork<H> {
             Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
             None => Feedback::NONE,
         };
+        connection.enforcement.answered(feedback.window);
         let counters = &self.common.counters[self.index];
         add(if outcome == Outcome::Completed { &counters.completed } else { &counters.dropped }, 1);
         Some(Answer {
@@ -490,18 +563,22 @@ impl<H: Execute> CoreNetwork<H> {
         for _ in 0..WAKES_PER_TICK {
             let random = self.draw();
             let Some(SessionSlot(slot)) = self.admission.next_to_wake(random) else { break };
-            let session = self.connections[slot as usize].as_mut().and_then(|connection| connection.session.as_mut());
-            let Some(session) = session else { continue };
+            let Some(connection) = self.connections[slot as usize].as_mut() else { continue };
+            let Some(session) = &mut connection.session else { continue };
             let feedback = self.admission.wake(session, now);
             add(&self.common.counters[self.index].credits, 1);
+            connection.enforcement.told(feedback.window);
             self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
         }
     }
 
-    /// Ends connections that are silent or don't read.
+    /// Ends connections that are silent or don't read, and pauses that are over.
     fn sweep(&mut self, now: Time) {
         for slot in 0..self.connections.len() as u32 {
-            let Some(connection) = &self.connections[slot as usize] else { continue };
+            let Some(connection) = &mut self.connections[slot as usize] else { continue };
+            if connection.enforcement.swept() {
+                self.unread.push(slot);
+            }
             if connection.stuck_since.is_some_and(|since| now.since(since) > self.limits.stuck) {
                 self.close(slot, now);
             } else if now.since(connection.heard) > self.limits.silence && connection.unanswered.is_empty() {
@@ -630,7 +707,8 @@ impl<H: Execute> Network for CoreNetwork<H> {
         // this core is busy with its tasks waits from the moment it looked away.
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared.packets.publish(self.index, now, left, anything);
-        Ok(anything)
+        // A server that stops does not wait for its clients to fall silent.
+        Ok(anything && self.stopping_since.is_none())
     }
 
     fn run(&mut self, _: Time, job: Job) -> Option<ReadyTask> {

@@ -58,6 +58,8 @@ pub struct Counts {
     pub completed: u64,
     /// Rejected.
     pub dropped: u64,
+    /// Those of the rejected that their clients sent without credit. The controller never hears of them.
+    pub without_credit: u64,
     /// Neither, because their connection ended first.
     pub abandoned: u64,
     /// Connections that are open.
@@ -100,6 +102,7 @@ pub(super) struct Counters {
     pub(super) received: AtomicU64,
     pub(super) completed: AtomicU64,
     pub(super) dropped: AtomicU64,
+    pub(super) without_credit: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) credits: AtomicU64,
@@ -159,13 +162,16 @@ impl Common {
             let counts = self.counts();
             let (packet_delay, run_delay) = delays();
             let before = control.before;
+            // What was refused for want of credit is no load that the controller could do anything about. Another core
+            // may be counting just now, so the parts may be one apart.
+            let refused = counts.without_credit - before.without_credit;
             let signals = Signals {
                 now,
                 packet_delay,
                 run_delay,
-                arrivals: counts.received - before.received,
+                arrivals: (counts.received - before.received).saturating_sub(refused),
                 completions: counts.completed - before.completed,
-                drops: counts.dropped - before.dropped,
+                drops: (counts.dropped - before.dropped).saturating_sub(refused),
             };
             control.half.tick(&signals);
             // Periods that passed while every core slept: nothing waited in them, and a controller that counts its periods
@@ -197,6 +203,7 @@ impl Common {
             sum.received += core.received.load(Ordering::Relaxed);
             sum.completed += core.completed.load(Ordering::Relaxed);
             sum.dropped += core.dropped.load(Ordering::Relaxed);
+            sum.without_credit += core.without_credit.load(Ordering::Relaxed);
             sum.abandoned += core.abandoned.load(Ordering::Relaxed);
             sum.connections += core.connections.load(Ordering::Relaxed);
             sum.credits += core.credits.load(Ordering::Relaxed);

@@ -19,7 +19,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
         cores: (0..environment.cores)
             .map(|_| Box::new(Core::new(config, environment, Arc::clone(&pool))) as Box<dyn Admission>)
             .collect(),
-        control: Box::new(Control { period: config.period, law: PoolLaw::new(config), pool }),
+        control: Box::new(Control { period: config.period, law: PoolLaw::new(config), credits: config.credits, pool }),
     }
 }
 
@@ -203,6 +203,7 @@ impl Admission for Core {
 pub struct Control {
     period: Nanos,
     law: PoolLaw,
+    credits: bool,
     pool: Arc<Pool>,
 }
 
@@ -217,8 +218,9 @@ impl ControlLoop for Control {
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            credit_pool: Some(self.pool.total()),
-            credits_issued: Some(self.pool.issued()),
+            // Without credits windows mean nothing, and a server must not tell its clients that they bind.
+            credit_pool: self.credits.then(|| self.pool.total()),
+            credits_issued: self.credits.then(|| self.pool.issued()),
             sessions: Some(self.pool.sessions()),
             ..Gauges::default()
         }
