@@ -1,130 +1,18 @@
 //! The server from outside, over real sockets: answers, rejections, and peers that misbehave. No time is asserted; reads
 //! give up after a long while only so that a defect fails instead of hanging.
 
+mod peer;
+
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
-use leeward_control::units::{Nanos, Priority};
-use leeward_rpc::server::{Failed, Request, Server};
-use leeward_rpc::wire::{
-    Budget, Call, CreditId, Decoder, Encoder, ErrorCode, FailureCode, Frame, Method, PayloadLimit, Register, RequestId,
-    Side, Timestamp,
-};
+use leeward_control::units::Nanos;
+use leeward_rpc::server::{Request, Server};
+use leeward_rpc::wire::{ErrorCode, FailureCode, Frame};
 use leeward_runtime::Idle;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
+use std::io::Write;
+use std::net::Shutdown;
 use std::time::Duration;
-
-/// A client that says exactly what it is told to.
-struct Peer {
-    stream: TcpStream,
-    decoder: Decoder,
-}
-
-impl Peer {
-    fn connect(server: &Server) -> Peer {
-        let stream = TcpStream::connect(server.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Peer { stream, decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT) }
-    }
-
-    fn registered(server: &Server) -> Peer {
-        let mut peer = Peer::connect(server);
-        peer.say(&register());
-        assert!(peer.hear().unwrap().starts_with("Welcome"));
-        peer
-    }
-
-    fn say(&mut self, frame: &Frame<'_>) {
-        self.stream.write_all(&bytes(frame)).unwrap();
-    }
-
-    /// The next frame as text; `None` at the end of the stream.
-    fn hear(&mut self) -> Option<String> {
-        loop {
-            if let Some(frame) = self.decoder.next_frame().unwrap() {
-                return Some(format!("{frame:?}"));
-            }
-            match self.stream.read(self.decoder.spare()) {
-                Ok(0) => return None,
-                Ok(count) => self.decoder.filled(count),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
-    /// The next answer, credits skipped.
-    fn answer(&mut self) -> Option<String> {
-        loop {
-            let heard = self.hear()?;
-            if !heard.starts_with("Credit") {
-                return Some(heard);
-            }
-        }
-    }
-}
-
-fn register() -> Frame<'static> {
-    Frame::Register(Register { timestamp: Timestamp(1), demand: 0, payload_max: PayloadLimit::DEFAULT })
-}
-
-fn call(request: u64, payload: &[u8]) -> Frame<'_> {
-    Frame::Call(Call {
-        request: RequestId::new(request).unwrap(),
-        timestamp: Timestamp(7),
-        credit: CreditId::NONE,
-        method: Method(1),
-        demand: 0,
-        budget: Budget::UNLIMITED,
-        priority: Priority::HIGHEST,
-        payload,
-    })
-}
-
-fn bytes(frame: &Frame<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
-    bytes
-}
-
-fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
-    match request.payload {
-        b"no" => Err(Failed::Because("no".into())),
-        b"panic" => panic!("as asked"),
-        payload => {
-            reply.extend_from_slice(payload);
-            Ok(())
-        }
-    }
-}
-
-fn start(controller: &str, cores: usize) -> Server {
-    let algorithm = Registry::builtin().find(controller).unwrap().clone();
-    let params = algorithm.params(&[]).unwrap();
-    // An objective so long that a busy machine is no overload.
-    let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_secs(10));
-    let builder = Server::builder().admission(&algorithm, params).objective(rtt, slo);
-    builder.cores(cores).idle(Idle::Block).start("127.0.0.1:0", echo).unwrap()
-}
-
-/// Waits until `holds`, as long as it takes.
-fn eventually(server: &Server, holds: impl Fn(&Server) -> bool) {
-    for _ in 0..20_000 {
-        if holds(server) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("never: {:?} {:?}", server.counts(), server.gauges());
-}
-
-/// The server still serves.
-fn is_well(server: &Server) {
-    let mut peer = Peer::registered(server);
-    peer.say(&call(1, b"are you well"));
-    assert!(peer.answer().unwrap().starts_with("Response"));
-}
 
 #[test]
 fn every_controller_answers() {
@@ -134,8 +22,7 @@ fn every_controller_answers() {
             let mut peers: Vec<Peer> = (0..5).map(|_| Peer::registered(&server)).collect();
             for request in 1..=20 {
                 for peer in &mut peers {
-                    peer.say(&call(request, b"hello"));
-                    let answer = peer.answer().unwrap();
+                    let answer = peer.ask(request, b"hello");
                     assert!(answer.starts_with("Response") && answer.contains("104, 101"), "{answer}");
                 }
             }
@@ -185,14 +72,12 @@ fn nonsense_ends_the_connection_with_the_reason() {
     version[2] = 9;
     let mut oversized = bytes(&call(1, b""));
     oversized[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    let twice = [bytes(&call(1, b"a")), bytes(&call(1, b"a"))].concat();
     for (saying, expected) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), ErrorCode::Malformed),
         (version, ErrorCode::Version),
         (bytes(&call(1, b"unregistered")), ErrorCode::Unexpected),
         ([bytes(&register()), oversized].concat(), ErrorCode::TooLarge),
         ([bytes(&register()), bytes(&register())].concat(), ErrorCode::Unexpected),
-        ([bytes(&register()), twice].concat(), ErrorCode::DuplicateRequest),
     ] {
         let mut peer = Peer::connect(&server);
         peer.stream.write_all(&saying).unwrap();

@@ -56,6 +56,8 @@ pub(super) struct Connection {
     pub(super) stuck_since: Option<Time>,
     /// Whether the socket may hold bytes that are unread.
     pub(super) readable: bool,
+    /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
+    pub(super) hung_up: bool,
     /// Whether what is unread may have waited because the connection was not to be read.
     pub(super) held_back: bool,
     /// Whether it is in the core's list of those to flush.
@@ -78,6 +80,7 @@ impl Connection {
             heard: now,
             stuck_since: None,
             readable: true,
+            hung_up: false,
             held_back: false,
             dirty: false,
             encoder: Encoder::new(limit),

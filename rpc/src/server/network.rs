@@ -62,6 +62,8 @@ pub(super) struct CoreNetwork<H> {
     events: Events,
     listener: Option<TcpListener>,
     next_core: usize,
+    /// Whether more connections may wait than were taken: the poll does not say it again.
+    may_accept: bool,
     shared: Arc<Shared<Job>>,
     common: Arc<Common>,
     handler: H,
@@ -108,6 +110,7 @@ impl<H: Execute> CoreNetwork<H> {
             events: Events::with_capacity(BATCH),
             listener,
             next_core: 0,
+            may_accept: false,
             shared,
             common,
             handler,
@@ -140,6 +143,7 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// Takes what waits at the listener and deals it out to the cores in turn.
     fn accept(&mut self, now: Time) {
+        self.may_accept = false;
         for _ in 0..BATCH {
             let Some(listener) = &self.listener else { return };
             let Ok((stream, _)) = listener.accept() else {
@@ -154,6 +158,7 @@ impl<H: Execute> CoreNetwork<H> {
                 self.common.send(core, Message::Adopt(stream));
             }
         }
+        self.may_accept = true;
     }
 
     fn adopt(&mut self, mut stream: TcpStream, now: Time) {
@@ -278,11 +283,13 @@ impl<H: Execute> CoreNetwork<H> {
         match connection.read(&mut self.receiver) {
             Ok((came, waited)) => {
                 connection.heard = now;
-                connection.readable = came == Came::More;
+                // An end that came together with the last bytes is no event of its own: only reading finds it.
+                let more = came == Came::More || (connection.hung_up && came != Came::End);
+                connection.readable = more;
                 // What waited because this connection was not to be read says nothing about the server's queues, and
                 // must not cost others: a client that is paused would else make the controller think of overload.
                 let waited = if connection.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
-                connection.held_back &= came == Came::More;
+                connection.held_back &= more;
                 if waited > self.found {
                     // Known before the first decision that it bears on.
                     self.found = waited;
@@ -291,7 +298,7 @@ impl<H: Execute> CoreNetwork<H> {
                 self.handle_frames(slot, now, waited);
                 if came == Came::End {
                     self.hear_end(slot, now);
-                } else if came == Came::More && self.connections[slot as usize].is_some() {
+                } else if more && self.connections[slot as usize].is_some() {
                     self.unread.push(slot);
                 }
             }
@@ -611,6 +618,7 @@ impl<H: Execute> CoreNetwork<H> {
             Token(slot) => {
                 let slot = slot as u32;
                 let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+                connection.hung_up |= event.hung_up;
                 if event.readable {
                     connection.readable = true;
                 }
@@ -630,12 +638,13 @@ impl<H: Execute> CoreNetwork<H> {
 struct Ready {
     readable: bool,
     writable: bool,
+    hung_up: bool,
 }
 
 impl From<&Event> for Ready {
     fn from(event: &Event) -> Self {
-        let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-        Ready { readable, writable: event.is_writable() }
+        let hung_up = event.is_read_closed();
+        Ready { readable: event.is_readable() || hung_up || event.is_error(), writable: event.is_writable(), hung_up }
     }
 }
 
@@ -676,8 +685,8 @@ impl<H: Execute> Network for CoreNetwork<H> {
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let entered = self.shared.clock.now();
         let unread = std::mem::take(&mut self.unread);
-        let wait =
-            if unread.is_empty() && self.dirty.is_empty() { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
+        let is_idle = unread.is_empty() && self.dirty.is_empty() && !self.may_accept;
+        let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -691,6 +700,9 @@ impl<H: Execute> Network for CoreNetwork<H> {
         self.shared.packets.publish(self.index, now, Nanos::ZERO, false);
         for slot in &unread {
             self.read(*slot, now);
+        }
+        if self.may_accept {
+            self.accept(now);
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {

@@ -1,0 +1,281 @@
+//! What can go wrong on the other side of a connection, one test each, over real sockets: the server goes on serving
+//! others, nothing hangs, every credit comes back, and every request has one end. Elsewhere: a client that ignores its
+//! window (`enforcement.rs`), no descriptors left (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the
+//! limit of connections (`server.rs`), random damage (`fuzz.rs`).
+
+mod peer;
+
+use leeward_control::units::Nanos;
+use leeward_rpc::server::{Failed, Request};
+use leeward_rpc::wire::{ErrorCode, Frame, Ping, Timestamp};
+use nix::libc::linger;
+use nix::sys::socket::{setsockopt, sockopt};
+use peer::{Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A handler that takes a while, so that a client can be gone before its answer.
+fn slow(_: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+    std::thread::sleep(Duration::from_millis(50));
+    reply.push(1);
+    Ok(())
+}
+
+/// Says `bytes` and hears the rest of the connection.
+fn said(server: &leeward_rpc::server::Server, saying: &[u8]) -> Vec<String> {
+    let mut peer = Peer::connect(server);
+    peer.stream.write_all(saying).unwrap();
+    std::iter::from_fn(|| peer.hear()).collect()
+}
+
+/// The server says this error last.
+fn ends_with(heard: &[String], code: ErrorCode) {
+    let last = heard.last().map_or("nothing", String::as_str);
+    assert!(last.starts_with("Error") && last.contains(&format!("{code:?}")), "{code:?}: {heard:?}");
+}
+
+#[test]
+fn a_client_that_resets_its_connection_mid_request() {
+    let server = builder("breakwater", 2).start("127.0.0.1:0", slow).unwrap();
+    for _ in 0..10 {
+        let mut peer = Peer::registered(&server);
+        peer.say(&call(1, b""));
+        let received = server.counts().received;
+        eventually(&server, |server| server.counts().received >= received);
+        // Closing with a linger of zero resets.
+        setsockopt(&peer.stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
+    }
+    is_settled(&server);
+    is_well(&server);
+}
+
+#[test]
+fn a_client_that_ends_its_stream_mid_request() {
+    let server = builder("breakwater", 2).start("127.0.0.1:0", slow).unwrap();
+    for _ in 0..10 {
+        let mut peer = Peer::registered(&server);
+        peer.say(&call(1, b""));
+    }
+    is_settled(&server);
+    is_well(&server);
+}
+
+#[test]
+fn a_client_that_ends_together_with_its_last_bytes() {
+    // The end is no event of its own then. Many, since it takes a race.
+    let server = start("breakwater", 2);
+    for round in 0..300 {
+        let mut peer = Peer::connect(&server);
+        let all = [bytes(&register()), bytes(&call(1, b"x"))].concat();
+        peer.stream.write_all(&all[..all.len() - round % 2]).unwrap();
+    }
+    is_settled(&server);
+    is_well(&server);
+}
+
+#[test]
+fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
+    let server = builder("breakwater", 1).start("127.0.0.1:0", slow).unwrap();
+    let mut peer = Peer::connect(&server);
+    peer.stream.write_all(&[bytes(&register()), bytes(&call(1, b"")), bytes(&Frame::Deregister)].concat()).unwrap();
+    peer.stream.shutdown(Shutdown::Write).unwrap();
+    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    assert!(peer.answer().unwrap().starts_with("Response"));
+    assert_eq!(peer.answer(), None);
+    is_settled(&server);
+    let counts = server.counts();
+    assert_eq!((counts.completed, counts.abandoned), (1, 0), "{counts:?}");
+}
+
+#[test]
+fn a_peer_that_has_gone_silently() {
+    let server = builder("breakwater", 1)
+        .patience(Nanos::from_millis(300), Nanos::from_secs(10))
+        .start("127.0.0.1:0", peer::echo)
+        .unwrap();
+    let mut silent = Peer::registered(&server);
+    let _unregistered = Peer::connect(&server);
+    let mut chatty = Peer::registered(&server);
+    assert!(silent.ask(1, b"x").starts_with("Response"));
+    assert!(server.gauges().credits_issued.unwrap() > 0);
+    let gone = AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| {
+        let silent = scope.spawn(|| {
+            let heard: Vec<String> = std::iter::from_fn(|| silent.hear()).collect();
+            gone.store(true, Ordering::SeqCst);
+            heard
+        });
+        // A sign of life is enough to stay.
+        while !gone.load(Ordering::SeqCst) {
+            chatty.say(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        silent.join().unwrap()
+    });
+    ends_with(&heard, ErrorCode::Timeout);
+    eventually(&server, |server| server.counts().connections == 1);
+    assert!(chatty.ask(1, b"x").starts_with("Response"));
+    drop(chatty);
+    is_settled(&server);
+}
+
+#[test]
+fn senders_of_single_bytes_among_others() {
+    let server = start("breakwater", 2);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut peer = Peer::connect(&server);
+                for byte in [bytes(&register()), bytes(&call(1, b"slow")), bytes(&Frame::Deregister)].concat() {
+                    peer.stream.write_all(&[byte]).unwrap();
+                }
+                assert!(peer.hear().unwrap().starts_with("Welcome"));
+                assert!(peer.answer().unwrap().starts_with("Response"));
+                assert_eq!(peer.answer(), None);
+            });
+        }
+        let mut other = Peer::registered(&server);
+        for request in 1..=50 {
+            assert!(other.ask(request, b"x").starts_with("Response"));
+        }
+    });
+    is_settled(&server);
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
+    let server = builder("none", 1)
+        .patience(Nanos::from_secs(300), Nanos::from_millis(300))
+        .start("127.0.0.1:0", |_: &Request<'_>, reply: &mut Vec<u8>| {
+            reply.resize(50_000, 1);
+            Ok(())
+        })
+        .unwrap();
+    let mut deaf = Peer::connect(&server);
+    deaf.say(&register());
+    deaf.stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut request = 0;
+    // Sooner or later writing fails: because the server does not read, and then because it has closed.
+    while request < 1_000_000 {
+        request += 1;
+        if deaf.stream.write_all(&bytes(&call(request, b""))).is_err() {
+            break;
+        }
+        if request % 200 == 0 {
+            is_well(&server);
+        }
+    }
+    eventually(&server, |server| server.counts().connections == 0);
+    // 1 MiB may wait at the server, some MiB in the sockets' buffers, and the calls of one read come on top.
+    let counts = server.counts();
+    assert!(counts.received < 2_000, "{counts:?}");
+    is_settled(&server);
+}
+
+#[test]
+fn garbage() {
+    let server = start("breakwater", 2);
+    let mut random = 0x1234_5678_9ABC_DEF1_u64;
+    for round in 0..200 {
+        let mut garbage: Vec<u8> = Vec::new();
+        for _ in 0..round % 40 + 1 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            garbage.extend(random.to_le_bytes());
+        }
+        let mut peer = Peer::connect(&server);
+        if round % 2 == 0 {
+            peer.say(&register());
+        }
+        let _ = peer.stream.write_all(&garbage);
+        let _ = peer.stream.shutdown(Shutdown::Write);
+        // Whatever it says, it ends.
+        while peer.hear().is_some() {}
+    }
+    is_settled(&server);
+    is_well(&server);
+}
+
+#[test]
+fn another_protocol() {
+    let server = start("none", 1);
+    ends_with(&said(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorCode::Malformed);
+    is_settled(&server);
+}
+
+#[test]
+fn a_wrong_version() {
+    let server = start("none", 1);
+    let mut version = bytes(&register());
+    version[2] = 9;
+    ends_with(&said(&server, &version), ErrorCode::Version);
+    is_settled(&server);
+}
+
+#[test]
+fn an_oversized_length() {
+    let server = start("none", 1);
+    for length in [(1 << 20) + 1, 1 << 30, u32::MAX] {
+        let mut oversized = bytes(&call(1, b""));
+        oversized[4..8].copy_from_slice(&length.to_le_bytes());
+        ends_with(&said(&server, &[bytes(&register()), oversized].concat()), ErrorCode::TooLarge);
+    }
+    is_settled(&server);
+}
+
+#[test]
+fn a_request_id_in_use() {
+    let server = builder("none", 1).start("127.0.0.1:0", slow).unwrap();
+    let twice = [bytes(&register()), bytes(&call(1, b"a")), bytes(&call(1, b"a"))].concat();
+    let heard = said(&server, &twice);
+    ends_with(&heard, ErrorCode::DuplicateRequest);
+    // The error is the last frame, so the first call's answer is not sent after it.
+    assert!(!heard.iter().any(|frame| frame.starts_with("Response")), "{heard:?}");
+    is_settled(&server);
+    assert_eq!(server.counts().abandoned, 1);
+}
+
+#[test]
+fn a_stop_while_clients_do_not_stop() {
+    for controller in ["none", "breakwater"] {
+        let server = builder(controller, 2)
+            .start("127.0.0.1:0", |_: &Request<'_>, _: &mut Vec<u8>| {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(())
+            })
+            .unwrap();
+        let address = server.address();
+        let going_on = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut peer = Peer::to(address);
+                    peer.say(&register());
+                    let mut reader = peer.stream.try_clone().unwrap();
+                    let reading = std::thread::spawn(move || {
+                        let mut sink = [0; 65_536];
+                        while reader.read(&mut sink).is_ok_and(|count| count > 0) {}
+                    });
+                    let pings = bytes(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(50);
+                    let mut request = 0;
+                    while going_on.load(Ordering::SeqCst) {
+                        request += 1;
+                        let all = [pings.clone(), bytes(&call(request, b""))].concat();
+                        if peer.stream.write_all(&all).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = peer.stream.shutdown(Shutdown::Both);
+                    reading.join().unwrap();
+                });
+            }
+            eventually(&server, |server| server.counts().received > 10);
+            // Comes back although there is always something to read.
+            server.stop().unwrap();
+            going_on.store(false, Ordering::SeqCst);
+        });
+    }
+}
