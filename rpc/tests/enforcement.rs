@@ -13,6 +13,7 @@ use leeward_runtime::{Clock, Idle};
 use peer::{Peer, builder, bytes, call, echo, eventually, is_settled, register, start};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -250,9 +251,10 @@ fn a_cheater_costs_honest_clients_nothing() {
                 cheat(&server, 200, &going_on);
             }
         });
-        let goodput = goodput(&server, span);
+        // Whatever comes of it, the cheater ends.
+        let goodput = catch_unwind(AssertUnwindSafe(|| goodput(&server, span)));
         going_on.store(false, Ordering::SeqCst);
-        goodput
+        goodput.unwrap_or_default()
     });
     let counts = server.counts();
     assert!(counts.without_credit - before.without_credit > 50, "{counts:?}");
