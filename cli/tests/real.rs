@@ -67,6 +67,40 @@ fn every_request_has_one_end_under_any_controller() {
 }
 
 #[test]
+fn a_server_that_is_stopped_under_load_ends_every_request_once() {
+    for (controller, clients) in [("none", "8"), ("breakwater", "30")] {
+        let objective = ["--admission", controller, "--slo", "2ms", "--rtt", "50us"];
+        let server = Server::start(&[&objective[..], &["--cores", "2"]].concat());
+        let shape =
+            ["--clients", clients, "--demand", "30k", "--service", "100us", "--duration", "3s", "--warmup", "0"];
+        let mut load = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args(["load", &server.address, "--json"])
+            .args(objective)
+            .args(shape)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // In the middle of it, or where this machine gets to in that time.
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let said = server.stop();
+        let mut report = String::new();
+        load.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+        let mut complaint = String::new();
+        load.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+        assert!(load.wait().unwrap().success(), "{controller}: {complaint}");
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(report["violations"], Value::Array(Vec::new()), "{controller}: {report}");
+        let totals = &report["totals"];
+        let count = |name: &str| totals[name].as_u64().unwrap();
+        assert!(count("offered") > 0, "{controller}: {totals}");
+        // What the server says that it answered and what arrived differ only where an answer crossed the end.
+        let answered: u64 = said.split(" answered").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(count("completed") <= answered, "{controller}: {said} but {totals}");
+    }
+}
+
+#[test]
 fn a_closed_loop_asks_again() {
     let server = Server::start(&["--service", "echo", "--admission", "none"]);
     let report = load(

@@ -253,13 +253,12 @@ fn a_stop_while_clients_do_not_stop() {
                 Ok(())
             })
             .unwrap();
-        let address = server.address();
+        let peers: Vec<Peer> = (0..3).map(|_| Peer::registered(&server)).collect();
         let going_on = AtomicBool::new(true);
         std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let mut peer = Peer::to(address);
-                    peer.say(&register());
+            for mut peer in peers {
+                let going_on = &going_on;
+                scope.spawn(move || {
                     let mut reader = peer.stream.try_clone().unwrap();
                     let reading = std::thread::spawn(move || {
                         let mut sink = [0; 65_536];

@@ -758,6 +758,8 @@ impl<H: Execute> Network for CoreNetwork<H> {
     fn is_drained(&mut self, now: Time) -> bool {
         let since = *self.stopping_since.get_or_insert(now);
         let patience_is_over = now.since(since) > self.limits.drain;
+        // What was said to calls that have come just now is no reason to stay.
+        self.flush_all(now);
         let owes = self.connections.iter().flatten().any(|c| !c.unanswered.is_empty() || c.unsent() > 0);
         if owes && !patience_is_over {
             return false;

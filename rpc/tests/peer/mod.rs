@@ -12,7 +12,7 @@ use leeward_rpc::wire::{
 };
 use leeward_runtime::Idle;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// A client that says exactly what it is told to.
@@ -26,11 +26,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn connect(server: &Server) -> Peer {
-        Peer::to(server.address())
-    }
-
-    pub(crate) fn to(address: SocketAddr) -> Peer {
-        Peer::over(TcpStream::connect(address).unwrap())
+        Peer::over(TcpStream::connect(server.address()).unwrap())
     }
 
     pub(crate) fn over(stream: TcpStream) -> Peer {
