@@ -71,8 +71,18 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
     for (controller, clients) in [("none", "8"), ("breakwater", "30")] {
         let objective = ["--admission", controller, "--slo", "2ms", "--rtt", "50us"];
         let server = Server::start(&[&objective[..], &["--cores", "2"]].concat());
-        let shape =
-            ["--clients", clients, "--demand", "30k", "--service", "100us", "--duration", "3s", "--warmup", "0"];
+        let shape = [
+            "--clients",
+            clients,
+            "--demand",
+            "30k",
+            "--service",
+            "const:100us",
+            "--duration",
+            "3s",
+            "--warmup",
+            "100ms",
+        ];
         let mut load = Command::new(env!("CARGO_BIN_EXE_leeward"))
             .args(["load", &server.address, "--json"])
             .args(objective)

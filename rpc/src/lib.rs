@@ -6,5 +6,5 @@
 
 pub mod client;
 pub mod server;
-pub(crate) mod sync;
+mod sync;
 pub mod wire;

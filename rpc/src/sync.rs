@@ -1,14 +1,14 @@
-//! The primitives that the client's threads share, swapped for loom's when the model checker runs (`--cfg loom`).
+//! The primitives that threads share, swapped for loom's when the model checker runs (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Locks whatever happened to the thread that held it before: what these mutexes guard is whole after every statement.

@@ -109,8 +109,7 @@ fn honest_clients_are_never_refused() {
         let mut clients: Vec<Honest> = (1..=20).map(|seed| Honest::connect(&server, &pairs, seed * 7919)).collect();
         // Bursts and pauses at random, and clients that come and go.
         for round in 0..3_000_u64 {
-            for index in 0..clients.len() {
-                let client = &mut clients[index];
+            for (index, client) in clients.iter_mut().enumerate() {
                 let now = clock.now();
                 if client.draw(4) == 0 {
                     for _ in 0..client.draw(12) {
@@ -122,7 +121,7 @@ fn honest_clients_are_never_refused() {
                 }
                 if client.draw(2_000) == 0 {
                     let seed = round * 104_729 + index as u64;
-                    clients[index] = Honest::connect(&server, &pairs, seed);
+                    *client = Honest::connect(&server, &pairs, seed);
                 }
             }
         }

@@ -38,12 +38,15 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     while !interrupt.flag().load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let counts = server.counts();
-    server.stop().context("stopping").map_err(Failure::Runtime)?;
-    stdout::print(&format!(
+    let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
+    let mut words = format!(
         "stopped: {} requests received, {} answered, {} rejected",
         counts.received, counts.completed, counts.dropped
-    ))
+    );
+    if counts.without_credit > 0 {
+        words += &format!(" ({} of them sent without credit)", counts.without_credit);
+    }
+    stdout::print(&words)
 }
 
 fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {

@@ -103,13 +103,14 @@ impl Server {
         self.cores.shared().idle()
     }
 
-    /// Takes no more connections and calls, sends the answers that it owes, and ends.
+    /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
     ///
     /// # Errors
     /// What made a core end before its time.
-    pub fn stop(self) -> io::Result<()> {
+    pub fn stop(self) -> io::Result<Counts> {
         self.cores.stop();
-        self.cores.join()
+        self.cores.join()?;
+        Ok(self.common.counts())
     }
 }
 

@@ -5,7 +5,7 @@
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
 //! - `enforcement`: whether a client keeps to its window.
-//! - `shared`: what the cores share: the controller's slow half, counters, messages between cores.
+//! - `shared`: what the cores share: the controller's slow half (`ticks`), counters, messages between cores (`inbox`).
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
 
@@ -15,9 +15,11 @@ mod connection;
 mod enforcement;
 mod execute;
 mod handler;
+mod inbox;
 mod network;
 mod receive;
 mod shared;
+mod ticks;
 
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server, ServerError};

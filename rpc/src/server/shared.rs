@@ -2,13 +2,14 @@
 
 use super::connection::ConnectionId;
 use super::handler::Failed;
+use super::inbox::Inbox;
+use super::ticks::Ticks;
 use crate::wire::{DropReason, RequestId, Timestamp};
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// An admitted request on its way to a handler.
 pub(super) struct Job {
@@ -119,19 +120,11 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
 
 /// The controller's slow half and what goes between cores.
 pub(super) struct Common {
-    control: Mutex<Control>,
-    /// When the next tick is due.
-    due: AtomicU64,
-    /// Ticks so far: each core looks for sessions to wake after a new one.
-    ticks: AtomicU64,
-    period: Nanos,
+    /// Each core looks for sessions to wake after a new tick.
+    ticks: Ticks<Control>,
     pub(super) counters: Vec<Counters>,
-    inboxes: Vec<Mutex<Vec<Message>>>,
-    wakers: Vec<mio::Waker>,
+    inboxes: Vec<Inbox<Message, mio::Waker>>,
 }
-
-/// Missed ticks that are made up for at once; more than this long asleep is a fresh start.
-const MISSED_TICKS: u64 = 1_000;
 
 struct Control {
     half: Box<dyn ControlLoop>,
@@ -141,24 +134,16 @@ struct Control {
 
 impl Common {
     pub(super) fn new(half: Box<dyn ControlLoop>, wakers: Vec<mio::Waker>) -> Self {
-        let cores = wakers.len();
         Common {
-            period: half.period().max(Nanos(1)),
-            control: Mutex::new(Control { half, before: Counts::default() }),
-            due: AtomicU64::new(0),
-            ticks: AtomicU64::new(0),
-            counters: (0..cores).map(|_| Counters::default()).collect(),
-            inboxes: (0..cores).map(|_| Mutex::new(Vec::new())).collect(),
-            wakers,
+            counters: wakers.iter().map(|_| Counters::default()).collect(),
+            ticks: Ticks::new(half.period(), Control { half, before: Counts::default() }),
+            inboxes: wakers.into_iter().map(Inbox::new).collect(),
         }
     }
 
     /// Ticks the controller if that is due and no other core is at it. Returns the number of ticks so far.
     pub(super) fn tick(&self, now: Time, delays: impl FnOnce() -> (Nanos, Nanos)) -> u64 {
-        if now.0 >= self.due.load(Ordering::Relaxed)
-            && let Ok(mut control) = self.control.try_lock()
-        {
-            let due = Time(self.due.swap((now + self.period).0, Ordering::Relaxed));
+        self.ticks.run(now, |control, missed| {
             let counts = self.counts();
             let (packet_delay, run_delay) = delays();
             let before = control.before;
@@ -178,23 +163,21 @@ impl Common {
             // (a pool that grows by each) must not fall behind. A delay that is found after a pause is one finding, though,
             // not one for each period of it: a pool that shrank so often would be gone after every hiccup of the machine.
             if packet_delay + run_delay == Nanos::ZERO {
-                for _ in 0..(now.since(due).0 / self.period.0).min(MISSED_TICKS) {
+                for _ in 0..missed {
                     control.half.tick(&Signals::idle(now));
                 }
             }
             control.before = counts;
-            self.ticks.fetch_add(1, Ordering::Relaxed);
-        }
-        self.ticks.load(Ordering::Relaxed)
+        })
     }
 
     /// When the next tick is due.
     pub(super) fn due(&self) -> Time {
-        Time(self.due.load(Ordering::Relaxed))
+        self.ticks.due()
     }
 
     pub(super) fn gauges(&self) -> Gauges {
-        lock(&self.control).half.gauges()
+        self.ticks.look(|control| control.half.gauges())
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -217,8 +200,7 @@ impl Common {
 
     /// Leaves a message for `core` and wakes it.
     pub(super) fn send(&self, core: usize, message: Message) {
-        lock(&self.inboxes[core]).push(message);
-        self.wake(core);
+        self.inboxes[core].send(message);
     }
 
     /// Hands a task's result to the core that answers it, from wherever the task has ended.
@@ -232,21 +214,14 @@ impl Common {
 
     /// Takes the messages for `core` into `into`, which is empty.
     pub(super) fn receive(&self, core: usize, into: &mut Vec<Message>) {
-        // Uncontended, and empty nearly always with one core: a lock of some nanoseconds.
-        std::mem::swap(&mut *lock(&self.inboxes[core]), into);
+        self.inboxes[core].receive(into);
     }
 
     pub(super) fn wake(&self, core: usize) {
-        // A waker fails only when its event counter is full, and then the core is being woken already.
-        let _ = self.wakers[core].wake();
+        self.inboxes[core].wake();
     }
 
     pub(super) fn cores(&self) -> usize {
-        self.wakers.len()
+        self.inboxes.len()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whatever happened to the thread that held it: these values are whole after every statement.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

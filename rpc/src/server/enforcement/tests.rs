@@ -159,7 +159,7 @@ impl World {
             }
             Step::Answer(..) | Step::Tell(_) => {}
             Step::Pass(span) => {
-                self.now = self.now + Nanos(span);
+                self.now += Nanos(span);
                 self.client.on_timer(self.now, &mut |_| {});
             }
         }
