@@ -152,9 +152,11 @@ fn clients() {
         all.iter_mut().for_each(|one| one.turn(&clock, true));
         turns += 1;
     }
+    let patience = Instant::now() + Duration::from_secs(120);
     for one in &mut all {
         // What waits for a credit ends when its patience does; what was sent is answered.
         while one.ended < one.submitted {
+            assert!(Instant::now() < patience, "requests without an end");
             one.turn(&clock, false);
             std::thread::sleep(Duration::from_micros(50));
         }

@@ -239,26 +239,36 @@ fn a_cheater_costs_honest_clients_nothing() {
             Ok(())
         })
         .unwrap();
-    let span = Duration::from_millis(700);
-    let alone = goodput(&server, span);
+    // This machine may be busy with something else just now; a defect would be there each time.
+    let seen: Vec<(u64, u64)> = (0..3).map(|_| alone_and_beside_a_cheater(&server)).collect();
+    assert!(
+        seen.iter().any(|(alone, beside)| beside * 10 >= alone * 8),
+        "answers without and beside a cheater: {seen:?}"
+    );
+    is_settled(&server);
+}
+
+/// What honest clients get without a cheater, then beside one.
+fn alone_and_beside_a_cheater(server: &Server) -> (u64, u64) {
+    let span = Duration::from_millis(500);
+    let alone = goodput(server, span);
     let before = server.counts();
     let going_on = AtomicBool::new(true);
     let beside = std::thread::scope(|scope| {
         scope.spawn(|| {
             // It comes back each time that it is sent away.
             while going_on.load(Ordering::SeqCst) {
-                cheat(&server, 200, &going_on);
+                cheat(server, 200, &going_on);
             }
         });
         // Whatever comes of it, the cheater ends.
-        let goodput = catch_unwind(AssertUnwindSafe(|| goodput(&server, span)));
+        let goodput = catch_unwind(AssertUnwindSafe(|| goodput(server, span)));
         going_on.store(false, Ordering::SeqCst);
         goodput.unwrap_or_default()
     });
     let counts = server.counts();
     assert!(counts.without_credit - before.without_credit > 50, "{counts:?}");
-    assert!(beside * 10 >= alone * 7, "{beside} answers beside a cheater, {alone} without");
-    is_settled(&server);
+    (alone, beside)
 }
 
 #[test]

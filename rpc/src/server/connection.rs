@@ -107,7 +107,11 @@ impl Connection {
                     return Ok((if bytes < room { Came::Drained } else { Came::More }, waited));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((Came::Drained, None)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Nothing, not even an end: what the poll said was meant for this place's last tenant.
+                    self.hung_up = false;
+                    return Ok((Came::Drained, None));
+                }
                 Err(error) => return Err(error),
             }
         }

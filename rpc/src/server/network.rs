@@ -344,6 +344,7 @@ impl<H: Execute> CoreNetwork<H> {
         if let Some(connection) = &mut self.connections[slot as usize] {
             // Frames that are left count as unread.
             connection.readable |= left;
+            connection.held_back |= left;
             connection.decoder = decoder;
         }
         if let Some((code, words)) = fatal {
