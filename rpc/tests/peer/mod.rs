@@ -76,6 +76,8 @@ impl Peer {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.filled(count),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                // A system that suspends this process for a while interrupts what waits with a limit.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }
