@@ -28,8 +28,13 @@ impl<M, W: Wake> Inbox<M, W> {
 
     /// Leaves a message and wakes the core: in this order, so that the woken finds it.
     pub(super) fn send(&self, message: M) {
-        lock(&self.messages).push(message);
+        self.leave(message);
         self.waker.wake();
+    }
+
+    /// Leaves a message for a core that is awake and will look, or that the caller wakes afterwards.
+    pub(super) fn leave(&self, message: M) {
+        lock(&self.messages).push(message);
     }
 
     /// Takes the messages into `into`, which is empty.

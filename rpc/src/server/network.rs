@@ -1,5 +1,7 @@
 //! One core's network: its connections and their sessions, read, decided and answered by this core alone.
 
+mod answers;
+
 use super::connection::{Came, Connection, ConnectionId, State};
 use super::enforcement::{Enforcement, Ruling};
 use super::execute::Execute;
@@ -7,12 +9,10 @@ use super::handler::{Failed, Request};
 use super::receive::Receiver;
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
 use crate::wire::{
-    Answer, Call, Credit, CreditId, DropReason, Dropped, ErrorCode, Failure, FailureCode, Fatal, Frame,
-    Message as Text, Nanos32, PayloadLimit, Pong, Regime, Register, Response, Welcome, WireError,
+    Call, Credit, CreditId, DropReason, ErrorCode, Fatal, Frame, Message as Text, PayloadLimit, Pong, Regime, Register,
+    Welcome, WireError,
 };
-use leeward_control::server::{
-    Admission, Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict,
-};
+use leeward_control::server::{Admission, Arrival, CoreId, Feedback, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::Network;
 use leeward_runtime::cores::Shared;
@@ -33,8 +33,9 @@ const LISTENER: Token = Token(usize::MAX - 1);
 const BATCH: usize = 16;
 /// Explicit credits that one control tick may cause on a core.
 const WAKES_PER_TICK: usize = 64;
-/// Answers wait for company at most as long as this much work, then go out.
-const COALESCE: Nanos = Nanos(2_000);
+/// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as
+/// several microseconds of work.
+const COALESCE: Nanos = Nanos(20_000);
 /// Look for silent and stuck peers this often.
 const SWEEP: Nanos = Nanos::from_millis(100);
 
@@ -459,112 +460,6 @@ impl<H: Execute> CoreNetwork<H> {
         Ok(())
     }
 
-    /// Drops a call that was sent without credit. The controller hears nothing of it: neither the session's account nor
-    /// the signals change.
-    fn refuse(&mut self, slot: u32, call: &Call<'_>, now: Time, waited: Nanos) {
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
-        let Some(session) = &connection.session else { return };
-        let feedback = Feedback { window: session.window, ..Feedback::NONE };
-        connection.enforcement.answered(feedback.window);
-        let counters = &self.common.counters[self.index];
-        add(&counters.received, 1);
-        add(&counters.dropped, 1);
-        add(&counters.without_credit, 1);
-        let answer = Answer {
-            request: call.request,
-            timestamp: call.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            sojourn: Nanos32::saturating(waited),
-        };
-        let retry_after = Nanos32::default();
-        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
-    }
-
-    // ---- answering ----
-
-    fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
-        if let Some(connection) = &mut self.connections[slot as usize] {
-            // What the server says by itself always fits.
-            let _ = connection.append(frame);
-            self.mark_dirty(slot, now);
-        }
-    }
-
-    /// Settles a call's account with the controller; `None` if its connection is gone.
-    fn settle(&mut self, ticket: &Ticket, outcome: Outcome, now: Time) -> Option<Answer> {
-        let slot = ticket.connection.slot;
-        let connection = self.connections[slot as usize].as_mut()?;
-        if connection.tenant != ticket.connection.tenant {
-            return None;
-        }
-        let place = connection.unanswered.iter().position(|request| *request == ticket.request)?;
-        connection.unanswered.swap_remove(place);
-        self.handler.settled(slot, ticket.request);
-        let sojourn = now.since(ticket.arrived);
-        let feedback = match &mut connection.session {
-            Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
-            None => Feedback::NONE,
-        };
-        connection.enforcement.answered(feedback.window);
-        let counters = &self.common.counters[self.index];
-        add(if outcome == Outcome::Completed { &counters.completed } else { &counters.dropped }, 1);
-        Some(Answer {
-            request: ticket.request,
-            timestamp: ticket.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            sojourn: Nanos32::saturating(sojourn),
-        })
-    }
-
-    fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
-        if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
-            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
-            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
-        }
-    }
-
-    fn answer(&mut self, executed: Executed, now: Time) {
-        let Executed { ticket, dropped, outcome, reply, spare } = executed;
-        if let Some(reason) = dropped {
-            self.drop_call(&ticket, reason, now);
-        } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
-            let slot = ticket.connection.slot;
-            let response = match &outcome {
-                Ok(()) => Frame::Response(Response { answer, payload: &reply }),
-                Err(Failed::UnknownMethod) => failure(answer, FailureCode::UnknownMethod, "no such method"),
-                Err(Failed::Because(words)) => failure(answer, FailureCode::Failed, words),
-            };
-            if let Some(connection) = &mut self.connections[slot as usize] {
-                if connection.append(&response).is_err() {
-                    let words = "the result is longer than this client accepts";
-                    let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, words));
-                }
-                self.mark_dirty(slot, now);
-            }
-        }
-        self.keep(reply);
-        self.keep(spare);
-    }
-
-    /// Brings what has become of a job to the core that answers it.
-    fn deliver(&mut self, home: usize, executed: Executed, now: Time) {
-        if home == self.index {
-            self.answer(executed, now);
-        } else {
-            self.common.send(home, Message::Executed(executed));
-        }
-    }
-
-    /// Keeps a buffer for the next request, if it is one and no giant.
-    fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.spares.len() < 1024 && (1..=4096).contains(&buffer.capacity()) {
-            buffer.clear();
-            self.spares.push(buffer);
-        }
-    }
-
     // ---- what is due ----
 
     fn wake_sessions(&mut self, now: Time) {
@@ -771,10 +666,6 @@ impl<H: Execute> Network for CoreNetwork<H> {
         }
         true
     }
-}
-
-fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {
-    Frame::Failure(Failure { answer, code, message: Text::new(words) })
 }
 
 fn code_of(error: &WireError) -> ErrorCode {

@@ -85,6 +85,7 @@ impl Counts {
             received: less(self.received, earlier.received),
             completed: less(self.completed, earlier.completed),
             dropped: less(self.dropped, earlier.dropped),
+            without_credit: less(self.without_credit, earlier.without_credit),
             abandoned: less(self.abandoned, earlier.abandoned),
             connections: self.connections,
             credits: less(self.credits, earlier.credits),
@@ -205,8 +206,8 @@ impl Common {
 
     /// Hands a task's result to the core that answers it, from wherever the task has ended.
     pub(super) fn finish(&self, core: usize, executed: Executed) {
-        lock(&self.inboxes[core]).push(Message::Executed(executed));
         // A core that runs the task itself looks at its messages next.
+        self.inboxes[core].leave(Message::Executed(executed));
         if current_core() != Some(core) {
             self.wake(core);
         }

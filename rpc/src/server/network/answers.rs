@@ -1,0 +1,126 @@
+//! What a core says: answers, drops, and settling their accounts with the controller.
+
+use super::{CoreNetwork, add};
+use crate::server::execute::Execute;
+use crate::server::handler::Failed;
+use crate::server::shared::{Executed, Message, Ticket};
+use crate::wire::{
+    Answer, Call, CreditId, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response,
+};
+use leeward_control::server::{Departure, Feedback, Outcome};
+use leeward_control::units::{Nanos, Time};
+
+impl<H: Execute> CoreNetwork<H> {
+    /// Drops a call that was sent without credit. The controller hears nothing of it: neither the session's account nor
+    /// the signals change.
+    pub(super) fn refuse(&mut self, slot: u32, call: &Call<'_>, now: Time, waited: Nanos) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let Some(session) = &connection.session else { return };
+        let feedback = Feedback { window: session.window, ..Feedback::NONE };
+        connection.enforcement.answered(feedback.window);
+        let counters = &self.common.counters[self.index];
+        add(&counters.received, 1);
+        add(&counters.dropped, 1);
+        add(&counters.without_credit, 1);
+        let answer = Answer {
+            request: call.request,
+            timestamp: call.timestamp,
+            credit: CreditId::NONE,
+            feedback,
+            sojourn: Nanos32::saturating(waited),
+        };
+        let retry_after = Nanos32::default();
+        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
+    }
+
+    pub(super) fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
+        if let Some(connection) = &mut self.connections[slot as usize] {
+            // What the server says by itself always fits.
+            let _ = connection.append(frame);
+            self.mark_dirty(slot, now);
+        }
+    }
+
+    /// Settles a call's account with the controller; `None` if its connection is gone.
+    fn settle(&mut self, ticket: &Ticket, outcome: Outcome, now: Time) -> Option<Answer> {
+        let slot = ticket.connection.slot;
+        let connection = self.connections[slot as usize].as_mut()?;
+        if connection.tenant != ticket.connection.tenant {
+            return None;
+        }
+        let place = connection.unanswered.iter().position(|request| *request == ticket.request)?;
+        connection.unanswered.swap_remove(place);
+        self.handler.settled(slot, ticket.request);
+        let sojourn = now.since(ticket.arrived);
+        let feedback = match &mut connection.session {
+            Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
+            None => Feedback::NONE,
+        };
+        connection.enforcement.answered(feedback.window);
+        let counters = &self.common.counters[self.index];
+        add(if outcome == Outcome::Completed { &counters.completed } else { &counters.dropped }, 1);
+        Some(Answer {
+            request: ticket.request,
+            timestamp: ticket.timestamp,
+            credit: CreditId::NONE,
+            feedback,
+            sojourn: Nanos32::saturating(sojourn),
+        })
+    }
+
+    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
+        if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
+            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
+            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
+        }
+    }
+
+    pub(super) fn answer(&mut self, executed: Executed, now: Time) {
+        let Executed { ticket, dropped, outcome, reply, spare } = executed;
+        if let Some(reason) = dropped {
+            self.drop_call(&ticket, reason, now);
+        } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
+            let slot = ticket.connection.slot;
+            let response = match &outcome {
+                Ok(()) => Frame::Response(Response { answer, payload: &reply }),
+                Err(Failed::UnknownMethod) => failure(answer, FailureCode::UnknownMethod, "no such method"),
+                Err(Failed::Because(words)) => failure(answer, FailureCode::Failed, words),
+            };
+            if let Some(connection) = &mut self.connections[slot as usize] {
+                if connection.append(&response).is_err() {
+                    let words = "the result is longer than this client accepts";
+                    let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, words));
+                }
+                // Nothing of this client's is left that could share the write: waiting would win nothing.
+                let last = connection.unanswered.is_empty();
+                self.mark_dirty(slot, now);
+                if last {
+                    self.flush(slot, now);
+                }
+            }
+        }
+        self.keep(reply);
+        self.keep(spare);
+    }
+
+    /// Brings what has become of a job to the core that answers it.
+    pub(super) fn deliver(&mut self, home: usize, executed: Executed, now: Time) {
+        if home == self.index {
+            self.answer(executed, now);
+        } else {
+            self.common.send(home, Message::Executed(executed));
+        }
+    }
+
+    /// Keeps a buffer for the next request, if it is one and no giant.
+    pub(super) fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.spares.len() < 1024 && (1..=4096).contains(&buffer.capacity()) {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
+}
+
+fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {
+    Frame::Failure(Failure { answer, code, message: Text::new(words) })
+}
