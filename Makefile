@@ -1,13 +1,14 @@
 # `make demo`: build, compare controllers in the simulator, show where the report is.
 # `make test`: all tests. Both do their own set-up.
 
-.PHONY: help demo test lint bench setup clean
+.PHONY: help demo test lint bench compare setup clean
 
 help:
 	@echo "make demo    build, compare overload controllers in the simulator, show the report (about two minutes the first time)"
 	@echo "make test    all tests, the model checker's included"
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"
+	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 
 setup:
 	@scripts/setup
@@ -28,6 +29,10 @@ lint:
 
 bench: setup
 	cargo bench --locked -p leeward-control -p leeward-sim
+
+# A workspace of its own (see compare/Cargo.toml), in a folder of its own.
+compare: setup
+	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- $(ARGS)
 
 clean:
 	cargo clean

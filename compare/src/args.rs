@@ -1,0 +1,105 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::servers::{Idling, ServerKind};
+
+/// Compare Leeward's server with bare echoes and with tonic, and measure what admission control costs
+///
+/// Runs every case, or those named. Each contender runs in a process of its own on one CPU, the load on another. The
+/// contenders of a case take turns, round by round; ratios are taken within a round, and their median counts.
+#[derive(Debug, clap::Parser)]
+#[command(name = "leeward-compare", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) compare: CompareArgs,
+}
+
+const EXAMPLES: &str = "\
+Cases:
+  round-trip   one request at a time, against a server that does nothing but poll one socket
+  echo-1       requests per second of 1,000 connections with 1 request each, against a bare epoll server
+  echo-8       the same with 8 pipelined requests each
+  tonic-1      the load of echo-1, against tonic's unary calls
+  tonic-8      the load of echo-8, against tonic's unary calls
+  admission    Breakwater against no control, at half load
+
+Examples:
+  make compare
+  leeward-compare echo-1 echo-8 --quick
+  leeward-compare tonic-1 --rounds 3 --server-cpu 2 --load-cpu 3
+  leeward-compare serve epoll --cpu 0            one contender alone, to profile it; ends with its standard input";
+
+/// Something other than comparing.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run one contender until its standard input ends
+    Serve(ServeArgs),
+}
+
+/// What to compare, and how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompareArgs {
+    /// Cases to run; all if none is named
+    #[arg(value_name = "CASE", value_parser = crate::case::named)]
+    pub(crate) cases: Vec<&'static crate::case::Case>,
+    /// A third of the time: to see that it works, not to believe the numbers
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How often each contender has its turn; odd, so that there is a median
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+    /// Bytes of each request's argument and result
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=1024))]
+    pub(crate) payload: u32,
+    /// CPU of the server; by default the first that this program may use
+    #[arg(long, value_name = "CPU")]
+    pub(crate) server_cpu: Option<usize>,
+    /// CPU of the load; by default the last
+    #[arg(long, value_name = "CPU")]
+    pub(crate) load_cpu: Option<usize>,
+    /// Where the numbers go, every round's, as JSON
+    #[arg(long, value_name = "FILE", default_value = "results/compare.json")]
+    pub(crate) out: PathBuf,
+}
+
+/// Which contender to run, and where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// Which
+    pub(crate) server: ServerKind,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: Option<usize>,
+    /// What it does while there is nothing to do
+    #[arg(long, value_name = "WHAT", default_value = "spin")]
+    pub(crate) idle: Idling,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_every_case() {
+        for case in crate::case::CASES {
+            assert!(EXAMPLES.contains(&format!("\n  {} ", case.name)), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn cases_are_known_by_name() {
+        let args = Args::try_parse_from(["leeward-compare", "echo-8", "--quick"]).unwrap();
+        assert_eq!(args.compare.cases[0].name, "echo-8");
+        let refused = Args::try_parse_from(["leeward-compare", "ecko"]).unwrap_err().to_string();
+        assert!(refused.contains("round-trip"), "{refused}");
+    }
+}

@@ -1,0 +1,132 @@
+//! Leeward's protocol as the load speaks it: a call built once, whose number is changed, and answers of which only what
+//! must be known is read. `leeward-rpc`'s client does more, and would cost more than the server that is measured.
+
+use anyhow::{Context, Result, bail, ensure};
+use leeward_control::units::Priority;
+use leeward_rpc::wire::{
+    Budget, Call, CreditId, Encoder, Frame, HEADER_LEN, Kind, Method, PayloadLimit, Register, RequestId, Timestamp,
+};
+
+use super::speak::{Speak, Taken};
+
+/// Where a header's fields lie (docs/protocol.md).
+const KIND: usize = 3;
+const PAYLOAD_LEN: std::ops::Range<usize> = 4..8;
+const REQUEST: std::ops::Range<usize> = 8..16;
+
+/// One connection's side.
+pub(crate) struct Leeward {
+    call: Vec<u8>,
+    payload: usize,
+    asked: u64,
+    answered: u64,
+    is_welcome: bool,
+}
+
+impl Leeward {
+    /// With calls of `payload` bytes.
+    pub(crate) fn new(payload: usize) -> Self {
+        let argument = vec![0; payload];
+        let call = Call {
+            request: RequestId::new(1).unwrap_or_else(|| unreachable!("1 is not 0")),
+            timestamp: Timestamp(0),
+            credit: CreditId::NONE,
+            method: Method(0),
+            demand: 0,
+            budget: Budget::UNLIMITED,
+            priority: Priority::HIGHEST,
+            payload: &argument,
+        };
+        Leeward { call: encoded(&Frame::Call(call)), payload, asked: 0, answered: 0, is_welcome: false }
+    }
+}
+
+fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Payloads are bounded by the command line.
+    let _ = Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes);
+    bytes
+}
+
+impl Speak for Leeward {
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        let register = Register { timestamp: Timestamp(0), demand: 0, payload_max: PayloadLimit::DEFAULT };
+        out.extend_from_slice(&encoded(&Frame::Register(register)));
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_welcome
+    }
+
+    fn ask(&mut self, out: &mut Vec<u8>) {
+        self.asked += 1;
+        self.call[REQUEST].copy_from_slice(&self.asked.to_le_bytes());
+        out.extend_from_slice(&self.call);
+    }
+
+    fn take(&mut self, bytes: &[u8], _: &mut Vec<u8>) -> Result<Taken> {
+        let mut taken = Taken::default();
+        while let Some(header) = bytes[taken.bytes..].first_chunk::<HEADER_LEN>() {
+            let payload = header[PAYLOAD_LEN].try_into().map(u32::from_le_bytes).unwrap_or_default() as usize;
+            match Kind::from_number(header[KIND]).context("no frame")? {
+                Kind::Response => {
+                    ensure!(payload == self.payload, "a result of {payload} bytes");
+                    let number = header[REQUEST].try_into().map(u64::from_le_bytes).unwrap_or_default();
+                    ensure!((1..=self.asked).contains(&number), "an answer to what was not asked");
+                }
+                Kind::Welcome if !self.is_welcome => {}
+                other => bail!("the server sent a {other} frame"),
+            }
+            if bytes.len() - taken.bytes < HEADER_LEN + payload {
+                break;
+            }
+            taken.bytes += HEADER_LEN + payload;
+            if self.is_welcome {
+                taken.answers += 1;
+                self.answered += 1;
+                ensure!(self.answered <= self.asked, "more answers than calls");
+            }
+            self.is_welcome = true;
+        }
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_rpc::wire::{Decoded, Side, decode};
+
+    #[test]
+    fn what_is_sent_is_leeward() {
+        let mut leeward = Leeward::new(8);
+        let mut out = Vec::new();
+        leeward.greet(&mut out);
+        leeward.ask(&mut out);
+        leeward.ask(&mut out);
+        let mut kinds = Vec::new();
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            let Decoded::Frame { frame, length } = decode(rest, Side::Client, PayloadLimit::DEFAULT).unwrap() else {
+                panic!("incomplete")
+            };
+            if let Frame::Call(call) = &frame {
+                kinds.push((frame.kind(), call.request.value()));
+            }
+            rest = &rest[length..];
+        }
+        assert_eq!(kinds, [(Kind::Call, 1), (Kind::Call, 2)]);
+        assert_eq!(out.len(), 64 + 2 * 72);
+    }
+
+    #[test]
+    fn a_drop_is_no_answer() {
+        let mut leeward = Leeward::new(8);
+        let mut header = [0; 64];
+        header[KIND] = 2;
+        assert_eq!(leeward.take(&header, &mut Vec::new()).unwrap(), Taken { bytes: 64, answers: 0 });
+        assert!(leeward.is_open());
+        header[KIND] = 5;
+        assert!(leeward.take(&header, &mut Vec::new()).is_err());
+    }
+}

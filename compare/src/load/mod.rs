@@ -1,0 +1,84 @@
+//! The load: one program for all contenders, which differ only in the bytes that are written and counted. Nothing is
+//! built per request that could be built before, so that the server is what limits, not the load.
+//!
+//! - `speak`: what a protocol must say. `bare`, `leeward`: the protocols.
+//! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a time.
+
+mod bare;
+mod closed;
+mod leeward;
+mod round_trip;
+mod speak;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+
+pub(crate) use closed::Closed;
+
+/// How the bytes look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Length-framed messages, as long as Leeward's.
+    Bare,
+    /// Leeward's protocol.
+    Leeward,
+}
+
+/// What a server gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// One connection, one request at a time, without ever sleeping.
+    RoundTrip(Dialect),
+    /// Each connection keeps so many requests under way.
+    Closed { dialect: Dialect, connections: u32, outstanding: u32 },
+}
+
+/// How long a load lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Not measured.
+    pub(crate) warmup: Duration,
+    /// Measured.
+    pub(crate) measured: Duration,
+}
+
+/// Called when the measured time begins and when it ends.
+pub(crate) type Edge<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+/// Round trips with `payload` bytes of argument; every one of the measured time, in nanoseconds.
+///
+/// # Errors
+/// The server does not answer as its protocol says.
+pub(crate) fn round_trips(
+    dialect: Dialect,
+    address: SocketAddr,
+    payload: usize,
+    times: Times,
+    edge: Edge<'_>,
+) -> Result<hdrhistogram::Histogram<u64>> {
+    match dialect {
+        Dialect::Bare => round_trip::run(bare::Bare::new(payload), address, times, edge),
+        Dialect::Leeward => round_trip::run(leeward::Leeward::new(payload), address, times, edge),
+    }
+}
+
+/// Requests with `payload` bytes of argument, as many as the server answers.
+///
+/// # Errors
+/// The server does not answer as its protocol says, or not at all.
+pub(crate) fn closed_loop(
+    dialect: Dialect,
+    address: SocketAddr,
+    (connections, outstanding): (u32, u32),
+    payload: usize,
+    times: Times,
+    edge: Edge<'_>,
+) -> Result<Closed> {
+    let plan = closed::Plan { address, connections, outstanding, times };
+    match dialect {
+        Dialect::Bare => closed::run(|| bare::Bare::new(payload), &plan, edge),
+        Dialect::Leeward => closed::run(|| leeward::Leeward::new(payload), &plan, edge),
+    }
+}

@@ -1,0 +1,34 @@
+//! The program behind `make compare`: Leeward's server against bare echoes and tonic, and what admission control costs.
+//!
+//! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `report`: the table and the JSON.
+//! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
+#![forbid(unsafe_code)]
+
+mod args;
+mod case;
+mod child;
+mod load;
+mod measure;
+mod report;
+mod servers;
+mod statistics;
+mod system;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let outcome = match &args.command {
+        Some(args::Command::Serve(serve)) => servers::serve(serve),
+        None => measure::compare(&args.compare),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Rounds: every contender has its turn, in an order that changes; ratios are taken within a round.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::args::CompareArgs;
+use crate::case::{Bar, CASES, Case, Contender};
+use crate::child::Server;
+use crate::load::{Load, Times, closed_loop, round_trips};
+use crate::report::{self, Machine};
+use crate::statistics::Spread;
+use crate::system;
+
+/// One contender's turn.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Measurement {
+    /// Answers per second.
+    pub(crate) rate_per_s: f64,
+    /// Median latency in microseconds, where latency is measured.
+    pub(crate) p50_us: Option<f64>,
+    /// 99th percentile of latency in microseconds.
+    pub(crate) p99_us: Option<f64>,
+    /// Share of the time in which the server's process ran; a spinning one always does.
+    pub(crate) server_cpu: f64,
+    /// Share of the time in which the load ran. It never sleeps: less than 1 means that others took its CPU.
+    pub(crate) load_cpu: f64,
+    /// Share of the time in which the load had nothing to do: near 0 it may be the limit, not the server.
+    pub(crate) load_idle: Option<f64>,
+}
+
+/// One contender's turns.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Turns {
+    /// Who.
+    pub(crate) name: &'static str,
+    /// One per round.
+    pub(crate) rounds: Vec<Measurement>,
+}
+
+/// What became of one bar.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
+    /// What is compared.
+    pub(crate) what: &'static str,
+    /// The bound, for people.
+    pub(crate) asked: String,
+    /// The ratio to the best of the others, over the rounds.
+    pub(crate) ratio: Spread,
+    /// Whether the median is within the bound.
+    pub(crate) met: bool,
+}
+
+/// One case's results.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// The case's name.
+    pub(crate) case: &'static str,
+    /// One per bar.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// One per contender.
+    pub(crate) contenders: Vec<Turns>,
+}
+
+/// Where and how long.
+struct Setting {
+    server_cpu: usize,
+    load_cpu: usize,
+    payload: usize,
+    times: Times,
+}
+
+/// Runs the cases, prints the table and writes the numbers.
+///
+/// # Errors
+/// A contender does not start or does not answer, or the numbers can't be written.
+pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
+    let cpus = system::cpus();
+    let (first, last) = (cpus.first().copied().unwrap_or(0), cpus.last().copied().unwrap_or(0));
+    let scale = if args.quick { 3 } else { 1 };
+    let setting = Setting {
+        server_cpu: args.server_cpu.unwrap_or(first),
+        load_cpu: args.load_cpu.unwrap_or(last),
+        payload: args.payload as usize,
+        times: Times { warmup: Duration::from_millis(600) / scale, measured: Duration::from_millis(2_400) / scale },
+    };
+    let machine = Machine { cpus: cpus.len(), server_cpu: setting.server_cpu, load_cpu: setting.load_cpu };
+    if let Some(warning) = machine.warning() {
+        eprintln!("{warning}");
+    }
+    report::prepare(&args.out)?;
+    system::allow_connections(4_096);
+    system::pin(setting.load_cpu)?;
+
+    let cases: Vec<&Case> = if args.cases.is_empty() { CASES.iter().collect() } else { args.cases.clone() };
+    let turns: usize = cases.iter().map(|case| case.contenders.len()).sum::<usize>() * args.rounds as usize;
+    let bar = progress(turns as u64);
+    let outcomes = cases.iter().map(|case| run_case(case, args.rounds, &setting, &bar)).collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    report::print(&machine, &outcomes, args.quick);
+    report::write(&args.out, &machine, &outcomes)?;
+    Ok(())
+}
+
+fn progress(turns: u64) -> ProgressBar {
+    // Hides itself where stderr is no terminal.
+    let bar = ProgressBar::new(turns);
+    if let Ok(style) = ProgressStyle::with_template("{msg:28}  {bar:30}  {pos}/{len} turns, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressBar) -> Result<Outcome> {
+    let mut contenders: Vec<Turns> =
+        case.contenders.iter().map(|contender| Turns { name: contender.name, rounds: Vec::new() }).collect();
+    for round in 0..rounds as usize {
+        for step in 0..case.contenders.len() {
+            // Who begins changes: whatever drifts with time favours nobody.
+            let index = (round + step) % case.contenders.len();
+            let contender = &case.contenders[index];
+            bar.set_message(format!("{}: {}", case.name, contender.name));
+            let measurement = turn(contender, setting).with_context(|| format!("{}, {}", case.name, contender.name))?;
+            contenders[index].rounds.push(measurement);
+            bar.inc(1);
+        }
+    }
+    let verdicts = case.bars.iter().map(|bar| verdict(bar, &contenders)).collect();
+    Ok(Outcome { case: case.name, verdicts, contenders })
+}
+
+/// One contender's turn, in a fresh process.
+fn turn(contender: &Contender, setting: &Setting) -> Result<Measurement> {
+    let server = Server::start(contender.server, setting.server_cpu)?;
+    let mut edges: Vec<(Instant, Duration, Duration)> = Vec::new();
+    let mut edge = || {
+        edges.push((Instant::now(), server.cpu_time()?, system::own_cpu_time()));
+        Ok(())
+    };
+    let mut measurement = match contender.load {
+        Load::RoundTrip(dialect) => {
+            let latency = round_trips(dialect, server.address(), setting.payload, setting.times, &mut edge)?;
+            let us = |quantile| Some(latency.value_at_quantile(quantile) as f64 / 1e3);
+            Measurement {
+                rate_per_s: latency.len() as f64 / setting.times.measured.as_secs_f64(),
+                p50_us: us(0.5),
+                p99_us: us(0.99),
+                server_cpu: f64::NAN,
+                load_cpu: f64::NAN,
+                load_idle: None,
+            }
+        }
+        Load::Closed { dialect, connections, outstanding } => {
+            let shape = (connections, outstanding);
+            let closed = closed_loop(dialect, server.address(), shape, setting.payload, setting.times, &mut edge)?;
+            Measurement {
+                rate_per_s: closed.rate_per_s,
+                p50_us: None,
+                p99_us: None,
+                server_cpu: f64::NAN,
+                load_cpu: f64::NAN,
+                load_idle: Some(closed.idle),
+            }
+        }
+    };
+    if let [begin, end] = edges[..] {
+        let span = (end.0 - begin.0).as_secs_f64();
+        measurement.server_cpu = end.1.saturating_sub(begin.1).as_secs_f64() / span;
+        measurement.load_cpu = end.2.saturating_sub(begin.2).as_secs_f64() / span;
+    }
+    Ok(measurement)
+}
+
+/// The first contender against the best of the others, round by round.
+fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
+    let Some((first, others)) = contenders.split_first() else { unreachable!("a case has contenders") };
+    let ratios = (0..first.rounds.len()).map(|round| {
+        let of = |turns: &Turns| bar.metric.of(&turns.rounds[round]);
+        let reference = others.iter().map(of).reduce(|a, b| bar.bound.harder(a, b)).unwrap_or(f64::NAN);
+        of(first) / reference
+    });
+    let ratio = Spread::of(ratios);
+    Verdict { what: bar.what, asked: bar.bound.to_string(), ratio, met: bar.bound.holds(ratio.median) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Bound, Metric};
+
+    fn turns(name: &'static str, rates: &[f64]) -> Turns {
+        let one = |rate_per_s| Measurement {
+            rate_per_s,
+            p50_us: None,
+            p99_us: None,
+            server_cpu: 1.0,
+            load_cpu: 1.0,
+            load_idle: None,
+        };
+        Turns { name, rounds: rates.iter().copied().map(one).collect() }
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round_against_the_best() {
+        let bar = Bar { what: "", metric: Metric::Rate, bound: Bound::AtLeast(2.0) };
+        let contenders = [turns("a", &[10.0, 60.0, 9.0]), turns("b", &[5.0, 20.0, 1.0]), turns("c", &[1.0, 30.0, 3.0])];
+        let verdict = verdict(&bar, &contenders);
+        assert_eq!(verdict.ratio, Spread { median: 2.0, least: 2.0, most: 3.0 });
+        assert!(verdict.met);
+    }
+}

@@ -1,0 +1,170 @@
+//! The table that people read, and the numbers as JSON.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::measure::{Outcome, Turns, Verdict};
+use crate::statistics::Spread;
+
+/// Below this share of idle time the load may have been the limit.
+const LOAD_BOUND: f64 = 0.02;
+/// Below this share of its CPU the load was disturbed by other programs.
+const DISTURBED: f64 = 0.97;
+
+/// Where it ran.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Machine {
+    /// CPUs that this program may use.
+    pub(crate) cpus: usize,
+    /// The servers'.
+    pub(crate) server_cpu: usize,
+    /// The load's.
+    pub(crate) load_cpu: usize,
+}
+
+impl Machine {
+    /// What to know before the numbers.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        (self.server_cpu == self.load_cpu).then_some(
+            "warning: server and load share one CPU, and both never sleep: these numbers mean little. Two CPUs are needed.",
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    machine: &'a Machine,
+    cases: &'a [Outcome],
+}
+
+/// Makes sure that `path` can be written, before the work.
+///
+/// # Errors
+/// It can't.
+pub(crate) fn prepare(path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    std::fs::File::options().append(true).create(true).open(path).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Writes all numbers.
+///
+/// # Errors
+/// The file can't be written.
+pub(crate) fn write(path: &Path, machine: &Machine, cases: &[Outcome]) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(&Whole { machine, cases })?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    println!("Every round's numbers: {}", path.display());
+    Ok(())
+}
+
+/// Prints the tables.
+pub(crate) fn print(machine: &Machine, outcomes: &[Outcome], quick: bool) {
+    print!("{}", text(machine, outcomes, quick));
+}
+
+fn text(machine: &Machine, outcomes: &[Outcome], quick: bool) -> String {
+    let mut text = format!("Server on CPU {}, load on CPU {}.", machine.server_cpu, machine.load_cpu);
+    if quick {
+        text += " Quick: too short to believe.";
+    }
+    text += "\n\n";
+    let mut verdicts = vec![row(["case", "leeward's", "asked", "got", "spread", "verdict"])];
+    let mut details = vec![row(["case", "contender", "per second", "p50 us", "p99 us", "server CPU", "load idle", ""])];
+    for outcome in outcomes {
+        for verdict in &outcome.verdicts {
+            verdicts.push(verdict_row(outcome.case, verdict));
+        }
+        for turns in &outcome.contenders {
+            details.push(detail_row(outcome.case, turns));
+        }
+    }
+    text += &columns(&verdicts);
+    text += "\nasked, got: ratio to the best of the other contenders in the same round; got is the median of the rounds,\n\
+             spread the smallest and the largest.\n\n";
+    text += &columns(&details);
+    text += "\nMedians of the rounds. server CPU: share of its CPU that the server used; one that spins uses all of it.\n\
+             load idle: share of the time in which the load had nothing to do. LOAD-BOUND: next to none, so the load may\n\
+             have been the limit, and a faster server would not show. DISTURBED: other programs took the load's CPU.\n";
+    text
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(String::from).into()
+}
+
+fn verdict_row(case: &str, verdict: &Verdict) -> Vec<String> {
+    let Spread { median, least, most } = verdict.ratio;
+    let words = if verdict.met { "met" } else { "MISSED" };
+    vec![
+        case.into(),
+        verdict.what.into(),
+        verdict.asked.clone(),
+        format!("{median:.3} x"),
+        format!("{least:.3} .. {most:.3}"),
+        words.into(),
+    ]
+}
+
+fn detail_row(case: &str, turns: &Turns) -> Vec<String> {
+    let median = |of: &dyn Fn(usize) -> Option<f64>| {
+        let values: Option<Vec<f64>> = (0..turns.rounds.len()).map(of).collect();
+        values.map(|values| Spread::of(values).median)
+    };
+    let rounds = &turns.rounds;
+    let idle = median(&|round| rounds[round].load_idle);
+    let load_cpu = median(&|round| Some(rounds[round].load_cpu)).unwrap_or(f64::NAN);
+    let mut notes = Vec::new();
+    if idle.is_some_and(|idle| idle < LOAD_BOUND) {
+        notes.push("LOAD-BOUND");
+    }
+    if load_cpu < DISTURBED {
+        notes.push("DISTURBED");
+    }
+    let us = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.2}"));
+    let percent = |value: Option<f64>| value.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));
+    vec![
+        case.into(),
+        turns.name.into(),
+        format!("{:.0}", median(&|round| Some(rounds[round].rate_per_s)).unwrap_or(f64::NAN)),
+        us(median(&|round| rounds[round].p50_us)),
+        us(median(&|round| rounds[round].p99_us)),
+        percent(median(&|round| Some(rounds[round].server_cpu))),
+        percent(idle),
+        notes.join(", "),
+    ]
+}
+
+/// Columns wide enough, two spaces apart.
+fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [row(["a", "bb", ""]), row(["ccc", "d", "e"])];
+        assert_eq!(columns(&rows), "a    bb\nccc  d   e\n");
+    }
+
+    #[test]
+    fn one_cpu_is_warned_of() {
+        assert!(Machine { cpus: 1, server_cpu: 0, load_cpu: 0 }.warning().is_some());
+        assert!(Machine { cpus: 2, server_cpu: 0, load_cpu: 1 }.warning().is_none());
+    }
+}

@@ -1,0 +1,41 @@
+//! The bare echoes' messages: four bytes of length, the whole message's, little-endian; then anything.
+
+/// Bytes of the length.
+pub(crate) const PREFIX: usize = 4;
+
+/// The longest message; a longer one is a mistake.
+const LONGEST: usize = 1 << 20;
+
+/// How many bytes at the beginning of `bytes` are whole messages; `None` if they are none at all.
+pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    while let Some(prefix) = bytes[end..].first_chunk::<PREFIX>() {
+        let length = u32::from_le_bytes(*prefix) as usize;
+        if !(PREFIX..=LONGEST).contains(&length) {
+            return None;
+        }
+        if bytes.len() - end < length {
+            break;
+        }
+        end += length;
+    }
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_messages_count() {
+        let two = [6, 0, 0, 0, 1, 2].repeat(2);
+        let found: Vec<_> = (0..=12).map(|length| whole(&two[..length]).unwrap()).collect();
+        assert_eq!(found, [0, 0, 0, 0, 0, 0, 6, 6, 6, 6, 6, 6, 12]);
+    }
+
+    #[test]
+    fn impossible_lengths_are_no_messages() {
+        assert_eq!(whole(&[3, 0, 0, 0]), None);
+        assert_eq!(whole(&u32::MAX.to_le_bytes()), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! A bare epoll echo: what remains of a server without protocol, queues, timestamps and control. Per ready socket one
+//! read, a look at the lengths, one write of all whole messages.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
+
+use super::{Idling, bare};
+
+/// Sockets per call to the kernel.
+const EVENTS_MAX: usize = 256;
+/// The listener's mark among the sockets' numbers.
+const LISTENER: u64 = u64::MAX;
+
+/// A socket, and what is left over from reading or writing it; empty nearly always.
+struct Connection {
+    stream: TcpStream,
+    /// The beginning of a message.
+    begun: Vec<u8>,
+    /// Whole messages that the peer has no room for. It is not read while there are any.
+    unsent: Vec<u8>,
+}
+
+/// Serves for ever.
+///
+/// # Errors
+/// The system does not let it wait for sockets.
+pub(crate) fn serve(listener: TcpListener, idle: Idling) -> Result<()> {
+    listener.set_nonblocking(true)?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC).context("epoll")?;
+    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let timeout = (idle == Idling::Spin).then_some(&now);
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
+    loop {
+        events.clear();
+        match epoll::wait(&epoll, spare_capacity(&mut events), timeout) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context("waiting for sockets"),
+        }
+        for event in &events {
+            let mark = event.data.u64();
+            if mark == LISTENER {
+                accept(&epoll, &listener, &mut connections);
+                continue;
+            }
+            let slot = &mut connections[mark as usize];
+            let alive = slot.as_mut().is_none_or(|connection| connection.ready(&epoll, mark, &mut buffer));
+            if !alive {
+                // Closing the socket takes it out of the epoll.
+                *slot = None;
+            }
+        }
+    }
+}
+
+fn accept(epoll: &OwnedFd, listener: &TcpListener, connections: &mut Vec<Option<Connection>>) {
+    while let Ok((stream, _)) = listener.accept() {
+        let prepared = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true));
+        let number = connections.iter().position(Option::is_none).unwrap_or(connections.len());
+        let mark = EventData::new_u64(number as u64);
+        if prepared.is_err() || epoll::add(epoll, &stream, mark, EventFlags::IN).is_err() {
+            continue;
+        }
+        let connection = Some(Connection { stream, begun: Vec::new(), unsent: Vec::new() });
+        match connections.get_mut(number) {
+            Some(free) => *free = connection,
+            None => connections.push(connection),
+        }
+    }
+}
+
+impl Connection {
+    /// Does what there is to do; false if the connection is over.
+    fn ready(&mut self, epoll: &OwnedFd, mark: u64, buffer: &mut [u8]) -> bool {
+        if !self.unsent.is_empty() {
+            let unsent = std::mem::take(&mut self.unsent);
+            return self.send(&unsent, epoll, mark, Watching::Room);
+        }
+        let count = match self.stream.read(buffer) {
+            Ok(0) => return false,
+            Ok(count) => count,
+            Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        if self.begun.is_empty() {
+            let Some(whole) = bare::whole(&buffer[..count]) else { return false };
+            self.begun.extend_from_slice(&buffer[whole..count]);
+            self.send(&buffer[..whole], epoll, mark, Watching::Input)
+        } else {
+            self.begun.extend_from_slice(&buffer[..count]);
+            let Some(whole) = bare::whole(&self.begun) else { return false };
+            let rest = self.begun.split_off(whole);
+            let messages = std::mem::replace(&mut self.begun, rest);
+            self.send(&messages, epoll, mark, Watching::Input)
+        }
+    }
+
+    /// Sends what the socket takes, keeps the rest and watches for what is needed next.
+    fn send(&mut self, messages: &[u8], epoll: &OwnedFd, mark: u64, watching: Watching) -> bool {
+        let mut sent = 0;
+        while sent < messages.len() {
+            match self.stream.write(&messages[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+        }
+        self.unsent.extend_from_slice(&messages[sent..]);
+        let (needed, flags) = match self.unsent.is_empty() {
+            true => (Watching::Input, EventFlags::IN),
+            false => (Watching::Room, EventFlags::OUT),
+        };
+        needed == watching || epoll::modify(epoll, &self.stream, EventData::new_u64(mark), flags).is_ok()
+    }
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watching {
+    Input,
+    Room,
+}

@@ -1,0 +1,89 @@
+//! The contenders. Each runs in a process of its own, says where it listens and ends with its standard input.
+//!
+//! Never here: load, and what is asked.
+
+pub(crate) mod bare;
+mod busy;
+mod epoll;
+mod leeward;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+
+use anyhow::{Context, Result};
+
+use crate::args::ServeArgs;
+use crate::system;
+
+/// What a server says before its address.
+pub(crate) const ANNOUNCEMENT: &str = "listening on ";
+
+/// The contenders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ServerKind {
+    /// Leeward with the echo service and no admission control
+    Leeward,
+    /// Length-framed messages sent back; reads one socket again and again
+    Busy,
+    /// Length-framed messages sent back; any number of sockets, over epoll
+    Epoll,
+}
+
+/// What a server does while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Idling {
+    /// Looks again and again
+    Spin,
+    /// Sleeps
+    Block,
+}
+
+/// Runs a contender until its standard input ends.
+///
+/// # Errors
+/// It can't start.
+pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
+    system::allow_connections(4_096);
+    match args.server {
+        ServerKind::Leeward => {
+            let address = leeward::start_echo(args)?;
+            announce(address)?;
+        }
+        ServerKind::Busy => {
+            let listener = listen()?;
+            announce(listener.local_addr()?)?;
+            on_its_cpu(args.cpu, move || busy::serve(&listener));
+        }
+        ServerKind::Epoll => {
+            let (listener, idle) = (listen()?, args.idle);
+            announce(listener.local_addr()?)?;
+            on_its_cpu(args.cpu, move || epoll::serve(listener, idle));
+        }
+    }
+    // Whoever started it is gone, or has had enough.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
+/// Any port, on this machine only.
+pub(crate) const ANY: &str = "127.0.0.1:0";
+
+fn listen() -> Result<TcpListener> {
+    TcpListener::bind(ANY).context("listening")
+}
+
+fn announce(address: SocketAddr) -> Result<()> {
+    println!("{ANNOUNCEMENT}{address}");
+    std::io::stdout().flush().context("announcing the address")
+}
+
+/// Runs `work` on a thread of its own; where it fails, the process ends.
+fn on_its_cpu(cpu: Option<usize>, work: impl FnOnce() -> Result<()> + Send + 'static) {
+    std::thread::spawn(move || {
+        let outcome = cpu.map_or(Ok(()), system::pin).and_then(|()| work());
+        if let Err(error) = outcome {
+            eprintln!("error: {error:#}");
+            std::process::exit(1);
+        }
+    });
+}
