@@ -22,8 +22,8 @@ Cases:
   round-trip   one request at a time, against a server that does nothing but poll one socket
   echo-1       requests per second of 1,000 connections with 1 request each, against a bare epoll server
   echo-8       the same with 8 pipelined requests each
-  tonic-1      the load of echo-1, against tonic's unary calls
-  tonic-8      the load of echo-8, against tonic's unary calls
+  tonic-1      1,000 requests under way, over 1,000 connections or over 8, against tonic's unary calls
+  tonic-8      the same with 8,000
   admission    Breakwater against no control, at half load
 
 Examples:

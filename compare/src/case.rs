@@ -4,7 +4,7 @@ use crate::load::{Dialect, Load};
 use crate::measure::Measurement;
 use crate::servers::ServerKind;
 
-/// One comparison: the first contender is measured against the best of the others.
+/// One comparison.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// As on the command line.
@@ -26,11 +26,15 @@ pub(crate) struct Contender {
     pub(crate) load: Load,
 }
 
-/// A ratio of the first contender to the best of the others, and its bound.
+/// A ratio of one contender to the best of some others, and its bound.
 #[derive(Debug)]
 pub(crate) struct Bar {
     /// What is compared, for the table.
     pub(crate) what: &'static str,
+    /// Ours, by its place in the case.
+    pub(crate) ours: usize,
+    /// Those of which the best one counts, by their places.
+    pub(crate) against: &'static [usize],
     /// The quantity.
     pub(crate) metric: Metric,
     /// The ratio's bound.
@@ -53,6 +57,8 @@ pub(crate) enum Metric {
     Rate,
     /// Median latency.
     P50,
+    /// 99th percentile of latency.
+    P99,
 }
 
 impl Bound {
@@ -88,12 +94,15 @@ impl Metric {
         match self {
             Metric::Rate => measurement.rate_per_s,
             Metric::P50 => measurement.p50_us.unwrap_or(f64::NAN),
+            Metric::P99 => measurement.p99_us.unwrap_or(f64::NAN),
         }
     }
 }
 
-/// Connections of the throughput cases.
-const MANY: u32 = 1_000;
+/// Connections of all cases but the round trip.
+pub(crate) const MANY: u32 = 1_000;
+/// Connections over which tonic's clients may share theirs, as HTTP/2 allows: as many calls under way on fewer sockets.
+const FEW: u32 = 8;
 
 const fn closed(dialect: Dialect, connections: u32, outstanding: u32) -> Load {
     Load::Closed { dialect, connections, outstanding }
@@ -103,8 +112,59 @@ const fn contender(name: &'static str, server: ServerKind, load: Load) -> Conten
     Contender { name, server, load }
 }
 
-const THROUGHPUT: &[Bar] =
-    &[Bar { what: "requests per second against a bare epoll echo", metric: Metric::Rate, bound: Bound::AtLeast(0.7) }];
+const ROUND_TRIP: &[Bar] = &[Bar {
+    what: "median round trip, to a bare busy-polling echo's",
+    ours: 0,
+    against: &[1],
+    metric: Metric::P50,
+    bound: Bound::AtMost(1.5),
+}];
+
+const THROUGHPUT: &[Bar] = &[Bar {
+    what: "requests per second, to a bare epoll echo's",
+    ours: 0,
+    against: &[1],
+    metric: Metric::Rate,
+    bound: Bound::AtLeast(0.7),
+}];
+
+const fn tonic_bar(what: &'static str, ours: usize, against: &'static [usize]) -> Bar {
+    Bar { what, ours, against, metric: Metric::Rate, bound: Bound::AtLeast(4.0) }
+}
+
+/// The contenders are those of [`against_tonic`].
+const TONIC: &[Bar] = &[
+    tonic_bar("requests per second, to tonic's on as many connections", 0, &[2]),
+    tonic_bar("the same, the calls of both over 8 connections", 1, &[3]),
+    tonic_bar("1,000 connections, to the better of tonic's", 0, &[2, 3]),
+];
+
+const fn against_tonic(outstanding: u32) -> [Contender; 4] {
+    let (many, few) = ((MANY, outstanding), (FEW, outstanding * MANY / FEW));
+    [
+        contender("leeward, 1000 connections", ServerKind::Leeward, closed(Dialect::Leeward, many.0, many.1)),
+        contender("leeward, 8 connections", ServerKind::Leeward, closed(Dialect::Leeward, few.0, few.1)),
+        contender("tonic, 1000 connections", ServerKind::Tonic, closed(Dialect::Grpc, many.0, many.1)),
+        contender("tonic, 8 connections", ServerKind::Tonic, closed(Dialect::Grpc, few.0, few.1)),
+    ]
+}
+
+const ADMISSION: &[Bar] = &[
+    Bar {
+        what: "requests per second with Breakwater, to those without",
+        ours: 0,
+        against: &[1],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(0.98),
+    },
+    Bar {
+        what: "99th percentile of latency with Breakwater, to that without",
+        ours: 0,
+        against: &[1],
+        metric: Metric::P99,
+        bound: Bound::AtMost(1.03),
+    },
+];
 
 /// All of them, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
@@ -114,11 +174,7 @@ pub(crate) const CASES: &[Case] = &[
             contender("leeward", ServerKind::Leeward, Load::RoundTrip(Dialect::Leeward)),
             contender("busy echo", ServerKind::Busy, Load::RoundTrip(Dialect::Bare)),
         ],
-        bars: &[Bar {
-            what: "median round trip against a bare busy-polling echo",
-            metric: Metric::P50,
-            bound: Bound::AtMost(1.5),
-        }],
+        bars: ROUND_TRIP,
     },
     Case {
         name: "echo-1",
@@ -135,6 +191,16 @@ pub(crate) const CASES: &[Case] = &[
             contender("epoll echo", ServerKind::Epoll, closed(Dialect::Bare, MANY, 8)),
         ],
         bars: THROUGHPUT,
+    },
+    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC },
+    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC },
+    Case {
+        name: "admission",
+        contenders: &[
+            contender("breakwater", ServerKind::Breakwater, Load::Half("breakwater")),
+            contender("no control", ServerKind::NoControl, Load::Half("none")),
+        ],
+        bars: ADMISSION,
     },
 ];
 
@@ -164,7 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_a_reference_and_a_bar() {
-        assert!(CASES.iter().all(|case| case.contenders.len() >= 2 && !case.bars.is_empty()));
+    fn every_bar_is_about_contenders_that_are_there() {
+        for case in CASES {
+            assert!(!case.bars.is_empty(), "{}", case.name);
+            for bar in case.bars {
+                assert!(
+                    bar.ours < case.contenders.len() && !bar.against.is_empty() && !bar.against.contains(&bar.ours)
+                );
+                assert!(bar.against.iter().all(|place| *place < case.contenders.len()), "{}", bar.what);
+            }
+        }
     }
 }

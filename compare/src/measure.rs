@@ -7,10 +7,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::CompareArgs;
-use crate::case::{Bar, CASES, Case, Contender};
+use crate::case::{Bar, CASES, Case, Contender, MANY};
 use crate::child::Server;
-use crate::load::{Load, Times, closed_loop, round_trips};
+use crate::load::{Load, Times, closed_loop, half, round_trips};
 use crate::report::{self, Machine};
+use crate::servers::ServerKind;
 use crate::statistics::Spread;
 use crate::system;
 
@@ -29,6 +30,21 @@ pub(crate) struct Measurement {
     pub(crate) load_cpu: f64,
     /// Share of the time in which the load had nothing to do: near 0 it may be the limit, not the server.
     pub(crate) load_idle: Option<f64>,
+    /// In an open loop: share of requests that the load issued late.
+    pub(crate) load_late: Option<f64>,
+}
+
+impl Measurement {
+    /// Nothing measured.
+    pub(crate) const EMPTY: Measurement = Measurement {
+        rate_per_s: f64::NAN,
+        p50_us: None,
+        p99_us: None,
+        server_cpu: f64::NAN,
+        load_cpu: f64::NAN,
+        load_idle: None,
+        load_late: None,
+    };
 }
 
 /// One contender's turns.
@@ -116,13 +132,18 @@ fn progress(turns: u64) -> ProgressBar {
 fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressBar) -> Result<Outcome> {
     let mut contenders: Vec<Turns> =
         case.contenders.iter().map(|contender| Turns { name: contender.name, rounds: Vec::new() }).collect();
+    bar.set_message(format!("{}: preparing", case.name));
+    let half_load = half_load(case, setting)?;
     for round in 0..rounds as usize {
         for step in 0..case.contenders.len() {
             // Who begins changes: whatever drifts with time favours nobody.
             let index = (round + step) % case.contenders.len();
             let contender = &case.contenders[index];
             bar.set_message(format!("{}: {}", case.name, contender.name));
-            let measurement = turn(contender, setting).with_context(|| format!("{}, {}", case.name, contender.name))?;
+            // Both meet the same requests.
+            let seed = round as u64 + 1;
+            let measurement = turn(contender, setting, half_load, seed)
+                .with_context(|| format!("{}, {}", case.name, contender.name))?;
             contenders[index].rounds.push(measurement);
             bar.inc(1);
         }
@@ -131,9 +152,20 @@ fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressB
     Ok(Outcome { case: case.name, verdicts, contenders })
 }
 
+/// What half load is: found out once per case, without control. Zero for cases that don't need it.
+fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
+    if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
+        return Ok(0.0);
+    }
+    let server = Server::start(ServerKind::NoControl, setting.server_cpu)?;
+    let capacity = half::capacity(server.address(), MANY, setting.times).context("measuring the capacity")?;
+    Ok(capacity / 2.0)
+}
+
 /// One contender's turn, in a fresh process.
-fn turn(contender: &Contender, setting: &Setting) -> Result<Measurement> {
+fn turn(contender: &Contender, setting: &Setting, half_load: f64, seed: u64) -> Result<Measurement> {
     let server = Server::start(contender.server, setting.server_cpu)?;
+    let (address, payload, times) = (server.address(), setting.payload, setting.times);
     let mut edges: Vec<(Instant, Duration, Duration)> = Vec::new();
     let mut edge = || {
         edges.push((Instant::now(), server.cpu_time()?, system::own_cpu_time()));
@@ -141,27 +173,28 @@ fn turn(contender: &Contender, setting: &Setting) -> Result<Measurement> {
     };
     let mut measurement = match contender.load {
         Load::RoundTrip(dialect) => {
-            let latency = round_trips(dialect, server.address(), setting.payload, setting.times, &mut edge)?;
+            let latency = round_trips(dialect, address, payload, times, &mut edge)?;
             let us = |quantile| Some(latency.value_at_quantile(quantile) as f64 / 1e3);
-            Measurement {
-                rate_per_s: latency.len() as f64 / setting.times.measured.as_secs_f64(),
-                p50_us: us(0.5),
-                p99_us: us(0.99),
-                server_cpu: f64::NAN,
-                load_cpu: f64::NAN,
-                load_idle: None,
-            }
+            let rate_per_s = latency.len() as f64 / times.measured.as_secs_f64();
+            Measurement { rate_per_s, p50_us: us(0.5), p99_us: us(0.99), ..Measurement::EMPTY }
         }
         Load::Closed { dialect, connections, outstanding } => {
-            let shape = (connections, outstanding);
-            let closed = closed_loop(dialect, server.address(), shape, setting.payload, setting.times, &mut edge)?;
+            let closed = closed_loop(dialect, address, (connections, outstanding), payload, times, &mut edge)?;
+            Measurement { rate_per_s: closed.rate_per_s, load_idle: Some(closed.idle), ..Measurement::EMPTY }
+        }
+        Load::Half(controller) => {
+            // Latencies of the tail need more samples.
+            let times = Times { measured: times.measured * 2, ..times };
+            edge()?;
+            let report = half::open_loop(address, controller, (MANY, half_load), seed, times)?;
+            edge()?;
+            let us = |ns: u64| Some(ns as f64 / 1e3);
             Measurement {
-                rate_per_s: closed.rate_per_s,
-                p50_us: None,
-                p99_us: None,
-                server_cpu: f64::NAN,
-                load_cpu: f64::NAN,
-                load_idle: Some(closed.idle),
+                rate_per_s: report.throughput_per_s,
+                p50_us: us(report.latency.p50_ns),
+                p99_us: us(report.latency.p99_ns),
+                load_late: Some(report.adherence.late_share),
+                ..Measurement::EMPTY
             }
         }
     };
@@ -173,13 +206,12 @@ fn turn(contender: &Contender, setting: &Setting) -> Result<Measurement> {
     Ok(measurement)
 }
 
-/// The first contender against the best of the others, round by round.
+/// One contender against the best of the others, round by round.
 fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
-    let Some((first, others)) = contenders.split_first() else { unreachable!("a case has contenders") };
-    let ratios = (0..first.rounds.len()).map(|round| {
-        let of = |turns: &Turns| bar.metric.of(&turns.rounds[round]);
-        let reference = others.iter().map(of).reduce(|a, b| bar.bound.harder(a, b)).unwrap_or(f64::NAN);
-        of(first) / reference
+    let ratios = (0..contenders[bar.ours].rounds.len()).map(|round| {
+        let of = |place: usize| bar.metric.of(&contenders[place].rounds[round]);
+        let reference = bar.against.iter().map(|place| of(*place)).reduce(|a, b| bar.bound.harder(a, b));
+        of(bar.ours) / reference.unwrap_or(f64::NAN)
     });
     let ratio = Spread::of(ratios);
     Verdict { what: bar.what, asked: bar.bound.to_string(), ratio, met: bar.bound.holds(ratio.median) }
@@ -191,20 +223,13 @@ mod tests {
     use crate::case::{Bound, Metric};
 
     fn turns(name: &'static str, rates: &[f64]) -> Turns {
-        let one = |rate_per_s| Measurement {
-            rate_per_s,
-            p50_us: None,
-            p99_us: None,
-            server_cpu: 1.0,
-            load_cpu: 1.0,
-            load_idle: None,
-        };
+        let one = |rate_per_s| Measurement { rate_per_s, ..Measurement::EMPTY };
         Turns { name, rounds: rates.iter().copied().map(one).collect() }
     }
 
     #[test]
     fn ratios_are_taken_within_a_round_against_the_best() {
-        let bar = Bar { what: "", metric: Metric::Rate, bound: Bound::AtLeast(2.0) };
+        let bar = Bar { what: "", ours: 0, against: &[1, 2], metric: Metric::Rate, bound: Bound::AtLeast(2.0) };
         let contenders = [turns("a", &[10.0, 60.0, 9.0]), turns("b", &[5.0, 20.0, 1.0]), turns("c", &[1.0, 30.0, 3.0])];
         let verdict = verdict(&bar, &contenders);
         assert_eq!(verdict.ratio, Spread { median: 2.0, least: 2.0, most: 3.0 });

@@ -12,6 +12,8 @@ use crate::statistics::Spread;
 const LOAD_BOUND: f64 = 0.02;
 /// Below this share of its CPU the load was disturbed by other programs.
 const DISTURBED: f64 = 0.97;
+/// Above this share of late requests an open loop was not the one that was meant.
+const LATE: f64 = 0.01;
 
 /// Where it ran.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -85,12 +87,13 @@ fn text(machine: &Machine, outcomes: &[Outcome], quick: bool) -> String {
         }
     }
     text += &columns(&verdicts);
-    text += "\nasked, got: ratio to the best of the other contenders in the same round; got is the median of the rounds,\n\
-             spread the smallest and the largest.\n\n";
+    text += "\nasked, got: how many times the other's figure of the same round; got is the median of the rounds, spread the\n\
+             smallest and the largest.\n\n";
     text += &columns(&details);
     text += "\nMedians of the rounds. server CPU: share of its CPU that the server used; one that spins uses all of it.\n\
              load idle: share of the time in which the load had nothing to do. LOAD-BOUND: next to none, so the load may\n\
-             have been the limit, and a faster server would not show. DISTURBED: other programs took the load's CPU.\n";
+             have been the limit, and a faster server would not show. LATE: the load issued more than 1 % of its requests\n\
+             late. DISTURBED: other programs took the load's CPU.\n";
     text
 }
 
@@ -122,6 +125,9 @@ fn detail_row(case: &str, turns: &Turns) -> Vec<String> {
     let mut notes = Vec::new();
     if idle.is_some_and(|idle| idle < LOAD_BOUND) {
         notes.push("LOAD-BOUND");
+    }
+    if median(&|round| rounds[round].load_late).is_some_and(|late| late > LATE) {
+        notes.push("LATE");
     }
     if load_cpu < DISTURBED {
         notes.push("DISTURBED");

@@ -1,11 +1,14 @@
 //! The load: one program for all contenders, which differ only in the bytes that are written and counted. Nothing is
 //! built per request that could be built before, so that the server is what limits, not the load.
 //!
-//! - `speak`: what a protocol must say. `bare`, `leeward`: the protocols.
+//! - `speak`: what a protocol must say. `bare`, `leeward`, `grpc`: the protocols.
 //! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a time.
+//! - `half`: half of what a server manages, from `leeward-load`, which controllers need.
 
 mod bare;
 mod closed;
+mod grpc;
+pub(crate) mod half;
 mod leeward;
 mod round_trip;
 mod speak;
@@ -14,6 +17,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
+use leeward_control::units::Nanos;
 
 pub(crate) use closed::Closed;
 
@@ -24,6 +28,8 @@ pub(crate) enum Dialect {
     Bare,
     /// Leeward's protocol.
     Leeward,
+    /// gRPC over HTTP/2.
+    Grpc,
 }
 
 /// What a server gets.
@@ -33,7 +39,14 @@ pub(crate) enum Load {
     RoundTrip(Dialect),
     /// Each connection keeps so many requests under way.
     Closed { dialect: Dialect, connections: u32, outstanding: u32 },
+    /// Half of what a server without control manages, from the clients of this controller.
+    Half(&'static str),
 }
+
+/// The network's round trip over loopback, about, as controllers are told.
+pub(crate) const RTT: Nanos = Nanos::from_micros(30);
+/// The objective: ten times the mean service time and a round trip, as in the papers.
+pub(crate) const SLO: Nanos = Nanos::from_micros(400);
 
 /// How long a load lasts.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +74,7 @@ pub(crate) fn round_trips(
     match dialect {
         Dialect::Bare => round_trip::run(bare::Bare::new(payload), address, times, edge),
         Dialect::Leeward => round_trip::run(leeward::Leeward::new(payload), address, times, edge),
+        Dialect::Grpc => round_trip::run(grpc::Grpc::new(payload), address, times, edge),
     }
 }
 
@@ -80,5 +94,6 @@ pub(crate) fn closed_loop(
     match dialect {
         Dialect::Bare => closed::run(|| bare::Bare::new(payload), &plan, edge),
         Dialect::Leeward => closed::run(|| leeward::Leeward::new(payload), &plan, edge),
+        Dialect::Grpc => closed::run(|| grpc::Grpc::new(payload), &plan, edge),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod bare;
 mod busy;
 mod epoll;
 mod leeward;
+pub(crate) mod tonic;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -27,6 +28,12 @@ pub(crate) enum ServerKind {
     Busy,
     /// Length-framed messages sent back; any number of sockets, over epoll
     Epoll,
+    /// tonic's unary echo on one thread of Tokio
+    Tonic,
+    /// Leeward with the synthetic service and no admission control
+    NoControl,
+    /// Leeward with the synthetic service under Breakwater
+    Breakwater,
 }
 
 /// What a server does while there is nothing to do.
@@ -45,10 +52,9 @@ pub(crate) enum Idling {
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
-        ServerKind::Leeward => {
-            let address = leeward::start_echo(args)?;
-            announce(address)?;
-        }
+        ServerKind::Leeward => announce(leeward::start_echo(args)?)?,
+        ServerKind::NoControl => announce(leeward::start_synthetic("none", args)?)?,
+        ServerKind::Breakwater => announce(leeward::start_synthetic("breakwater", args)?)?,
         ServerKind::Busy => {
             let listener = listen()?;
             announce(listener.local_addr()?)?;
@@ -58,6 +64,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
             let (listener, idle) = (listen()?, args.idle);
             announce(listener.local_addr()?)?;
             on_its_cpu(args.cpu, move || epoll::serve(listener, idle));
+        }
+        ServerKind::Tonic => {
+            let listener = listen()?;
+            announce(listener.local_addr()?)?;
+            on_its_cpu(args.cpu, move || tonic::serve(listener));
         }
     }
     // Whoever started it is gone, or has had enough.

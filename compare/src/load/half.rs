@@ -1,0 +1,72 @@
+//! Half load: an open loop with Poisson arrivals and service times drawn beforehand, at half of what the server manages
+//! without control. The load generator is `leeward-load`, which speaks for a controller's clients.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use leeward_control::registry::{Environment, Registry};
+use leeward_control::units::{Nanos, Rate};
+use leeward_load::{LoadConfig, LoadReport, Plan, Polling, Schedule};
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+
+use super::{RTT, SLO, Times};
+
+/// The papers' middle workload: exponential service times of 10 us on average.
+const SERVICE: Service = Service::Exponential(Nanos::from_micros(10));
+
+/// Requests per second that the server at `address` serves when it always has some, without control.
+///
+/// # Errors
+/// It can't be loaded.
+pub(crate) fn capacity(address: SocketAddr, connections: u32, times: Times) -> Result<f64> {
+    let plan = Plan::Closed { connections, outstanding: 1, service: SERVICE, seed: 1, duration: span(times) };
+    let report = run(address, "none", &plan, times)?;
+    Ok(report.throughput_per_s)
+}
+
+/// Loads the server at `address` with `rate` requests per second, drawn from `seed`, as clients of `controller`.
+///
+/// # Errors
+/// It can't be loaded, or connections were lost.
+pub(crate) fn open_loop(
+    address: SocketAddr,
+    controller: &str,
+    (connections, rate): (u32, f64),
+    seed: u64,
+    times: Times,
+) -> Result<LoadReport> {
+    let workload = Workload {
+        clients: connections,
+        arrivals: Arrivals::Poisson,
+        shares: Shares::Equal,
+        demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
+        service: SERVICE,
+    };
+    let plan = Plan::Open(Schedule::draw(&workload, seed, span(times))?);
+    run(address, controller, &plan, times)
+}
+
+fn run(address: SocketAddr, controller: &str, plan: &Plan, times: Times) -> Result<LoadReport> {
+    let registry = Registry::builtin();
+    let algorithm = registry.find(controller)?;
+    let params = algorithm.params(&[])?;
+    // The client side of a controller knows nothing of the server's cores.
+    let environment = Environment::new(1, RTT, SLO);
+    let client = || (algorithm.build_client)(&params, &environment);
+    let warmup = nanos(times.warmup);
+    let config = LoadConfig { warmup, polling: Polling::Busy, ..LoadConfig::new(address, SLO) };
+    let report = leeward_load::run(&config, plan, client, &AtomicBool::new(false), |_| {})?.report;
+    ensure!(report.violations.is_empty(), "the load generator's books don't balance: {}", report.violations.join("; "));
+    ensure!(report.connections.lost == 0, "{} connections were lost", report.connections.lost);
+    Ok(report)
+}
+
+fn span(times: Times) -> Nanos {
+    nanos(times.warmup + times.measured)
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(span.as_nanos() as u64)
+}
