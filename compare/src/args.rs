@@ -60,6 +60,9 @@ pub(crate) struct CompareArgs {
     /// CPU of the load; by default the last
     #[arg(long, value_name = "CPU")]
     pub(crate) load_cpu: Option<usize>,
+    /// What the servers do while there is nothing to do; with `block` the column "server CPU" tells how busy they are
+    #[arg(long, value_name = "WHAT", default_value = "spin")]
+    pub(crate) idle: Idling,
     /// Where the numbers go, every round's, as JSON
     #[arg(long, value_name = "FILE", default_value = "results/compare.json")]
     pub(crate) out: PathBuf,

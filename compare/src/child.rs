@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::servers::{ANNOUNCEMENT, ServerKind};
+use crate::servers::{ANNOUNCEMENT, Idling, ServerKind};
 use crate::system;
 
 /// A running server; ends when dropped.
@@ -18,14 +18,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `kind` on `cpu` and waits until it listens.
+    /// Starts `kind` on `cpu` and waits until it listens. Without work it does what `idle` says.
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn start(kind: ServerKind, cpu: usize) -> Result<Server> {
-        let name = kind.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
+    pub(crate) fn start(kind: ServerKind, cpu: usize, idle: Idling) -> Result<Server> {
+        let (name, idle) = (word(kind), word(idle));
         let mut child = Command::new(std::env::current_exe().context("finding this program")?)
-            .args(["serve", &name, "--cpu", &cpu.to_string()])
+            .args(["serve", &name, "--cpu", &cpu.to_string(), "--idle", &idle])
             // Its end ends the server, also when this program is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -55,6 +55,11 @@ impl Server {
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         system::cpu_time_of(self.child.id()).context("the server has ended")
     }
+}
+
+/// How a value is written on the command line.
+fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
 fn end(child: &mut Child) {

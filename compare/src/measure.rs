@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::case::{Bar, CASES, Case, Contender, MANY};
 use crate::child::Server;
 use crate::load::{Load, Times, closed_loop, half, round_trips};
 use crate::report::{self, Machine};
-use crate::servers::ServerKind;
+use crate::servers::{Idling, ServerKind};
 use crate::statistics::Spread;
 use crate::system;
 
@@ -32,6 +32,10 @@ pub(crate) struct Measurement {
     pub(crate) load_idle: Option<f64>,
     /// In an open loop: share of requests that the load issued late.
     pub(crate) load_late: Option<f64>,
+    /// In an open loop: share of requests that the server rejected.
+    pub(crate) dropped: Option<f64>,
+    /// In an open loop: share of requests that ended at their client, unsent.
+    pub(crate) expired: Option<f64>,
 }
 
 impl Measurement {
@@ -44,6 +48,8 @@ impl Measurement {
         load_cpu: f64::NAN,
         load_idle: None,
         load_late: None,
+        dropped: None,
+        expired: None,
     };
 }
 
@@ -85,6 +91,7 @@ struct Setting {
     server_cpu: usize,
     load_cpu: usize,
     payload: usize,
+    idle: Idling,
     times: Times,
 }
 
@@ -100,8 +107,13 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         server_cpu: args.server_cpu.unwrap_or(first),
         load_cpu: args.load_cpu.unwrap_or(last),
         payload: args.payload as usize,
+        idle: args.idle,
         times: Times { warmup: Duration::from_millis(600) / scale, measured: Duration::from_millis(2_400) / scale },
     };
+    for cpu in [setting.server_cpu, setting.load_cpu] {
+        // A server that can't be pinned runs anywhere, without a word.
+        ensure!(cpus.contains(&cpu), "this program may not use CPU {cpu}; it may use {cpus:?}");
+    }
     let machine = Machine { cpus: cpus.len(), server_cpu: setting.server_cpu, load_cpu: setting.load_cpu };
     if let Some(warning) = machine.warning() {
         eprintln!("{warning}");
@@ -157,14 +169,14 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
     }
-    let server = Server::start(ServerKind::NoControl, setting.server_cpu)?;
+    let server = Server::start(ServerKind::NoControl, setting.server_cpu, setting.idle)?;
     let capacity = half::capacity(server.address(), MANY, setting.times).context("measuring the capacity")?;
     Ok(capacity / 2.0)
 }
 
 /// One contender's turn, in a fresh process.
 fn turn(contender: &Contender, setting: &Setting, half_load: f64, seed: u64) -> Result<Measurement> {
-    let server = Server::start(contender.server, setting.server_cpu)?;
+    let server = Server::start(contender.server, setting.server_cpu, setting.idle)?;
     let (address, payload, times) = (server.address(), setting.payload, setting.times);
     let mut edges: Vec<(Instant, Duration, Duration)> = Vec::new();
     let mut edge = || {
@@ -189,11 +201,15 @@ fn turn(contender: &Contender, setting: &Setting, half_load: f64, seed: u64) -> 
             let report = half::open_loop(address, controller, (MANY, half_load), seed, times)?;
             edge()?;
             let us = |ns: u64| Some(ns as f64 / 1e3);
+            let counts = &report.totals;
+            let share = |count: u64| Some(count as f64 / counts.offered.max(1) as f64);
             Measurement {
                 rate_per_s: report.throughput_per_s,
                 p50_us: us(report.latency.p50_ns),
                 p99_us: us(report.latency.p99_ns),
                 load_late: Some(report.adherence.late_share),
+                dropped: share(counts.dropped),
+                expired: share(counts.expired + counts.overflowed + counts.throttled),
                 ..Measurement::EMPTY
             }
         }

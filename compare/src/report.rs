@@ -93,7 +93,8 @@ fn text(machine: &Machine, outcomes: &[Outcome], quick: bool) -> String {
     text += "\nMedians of the rounds. server CPU: share of its CPU that the server used; one that spins uses all of it.\n\
              load idle: share of the time in which the load had nothing to do. LOAD-BOUND: next to none, so the load may\n\
              have been the limit, and a faster server would not show. LATE: the load issued more than 1 % of its requests\n\
-             late. DISTURBED: other programs took the load's CPU.\n";
+             late. DISTURBED: other programs took the load's CPU. dropped: rejected by the server. expired: ended at the\n\
+             client, unsent.\n";
     text
 }
 
@@ -122,15 +123,22 @@ fn detail_row(case: &str, turns: &Turns) -> Vec<String> {
     let rounds = &turns.rounds;
     let idle = median(&|round| rounds[round].load_idle);
     let load_cpu = median(&|round| Some(rounds[round].load_cpu)).unwrap_or(f64::NAN);
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = Vec::new();
     if idle.is_some_and(|idle| idle < LOAD_BOUND) {
-        notes.push("LOAD-BOUND");
+        notes.push("LOAD-BOUND".into());
     }
     if median(&|round| rounds[round].load_late).is_some_and(|late| late > LATE) {
-        notes.push("LATE");
+        notes.push("LATE".into());
     }
     if load_cpu < DISTURBED {
-        notes.push("DISTURBED");
+        notes.push("DISTURBED".into());
+    }
+    let lost =
+        [("dropped", median(&|round| rounds[round].dropped)), ("expired", median(&|round| rounds[round].expired))];
+    for (word, share) in lost {
+        if let Some(share) = share.filter(|share| *share > 0.0) {
+            notes.push(format!("{:.2} % {word}", share * 100.0));
+        }
     }
     let us = |value: Option<f64>| value.map_or_else(String::new, |us| format!("{us:.2}"));
     let percent = |value: Option<f64>| value.map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));

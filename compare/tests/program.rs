@@ -1,0 +1,35 @@
+//! The program from outside: every case runs through, whatever its numbers are.
+
+use std::process::Command;
+
+#[test]
+fn every_case_runs_and_leaves_its_numbers() {
+    let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare.json");
+    let run = Command::new(env!("CARGO_BIN_EXE_leeward-compare"))
+        .args(["--quick", "--rounds", "1", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let table = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let numbers: serde_json::Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let cases = numbers["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 6);
+    for case in cases {
+        let name = case["case"].as_str().unwrap();
+        assert!(table.contains(name), "{name} is not in the table");
+        for contender in case["contenders"].as_array().unwrap() {
+            assert_eq!(contender["rounds"].as_array().unwrap().len(), 1, "{name}: {}", contender["name"]);
+        }
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused() {
+    let run = Command::new(env!("CARGO_BIN_EXE_leeward-compare"))
+        .args(["round-trip", "--server-cpu", "99999", "--out", "/dev/null"])
+        .output()
+        .unwrap();
+    assert!(!run.status.success());
+    assert!(String::from_utf8_lossy(&run.stderr).contains("99999"));
+}
