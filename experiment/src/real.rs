@@ -41,11 +41,6 @@ pub enum Stage<'a> {
 
 /// Windows of a run whose scenario asks for none: the live view has to show something.
 const WINDOW: Nanos = Nanos::from_millis(100);
-/// How the costs besides the service divide where nobody has measured it: mostly into the system's sending, as on loopback,
-/// where that includes the receiver's part.
-const RECEIVE_SHARE: f64 = 0.25;
-const SEND_SHARE: f64 = 0.7;
-
 /// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
 /// that what the machine does meanwhile is the same for all.
 ///
@@ -135,13 +130,10 @@ fn calibrated(
     calibrated.network.rtt = measured.rtt;
     calibrated.network.jitter = Nanos::ZERO;
     let stalls = measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts });
-    let available = stalls.map_or(1.0, |stalls| stalls.available());
-    let busy = available * placement.server.len() as f64 / measured.capacity.0;
-    let besides = Nanos::from_secs_f64(busy).saturating_sub(service.service.mean());
-    let (receive, send) = (besides.scale(RECEIVE_SHARE), besides.scale(SEND_SHARE));
     let server = &mut calibrated.server;
     server.cores = placement.server.len() as u32;
-    server.costs = Costs { receive, send, spawn: besides.saturating_sub(receive + send), ..server.costs };
+    let leeward_real::machine::MessageCosts { receive, send, spawn } = measured.costs;
+    server.costs = Costs { receive, send, spawn, ..server.costs };
     server.stalls = stalls;
     calibrated
 }

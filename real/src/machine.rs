@@ -10,6 +10,7 @@ use leeward_control::params::Params;
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, Plan, Recording};
+use leeward_rpc::server::Counts;
 use leeward_workload::Service;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +21,21 @@ pub struct Machine {
     pub capacity: Rate,
     /// Median round trip of an empty request when nothing else is under way.
     pub rtt: Nanos,
-    /// How often a core that is busy is taken away: mean time from one stall to the next; `None` if it was never.
+    /// CPU time that a message costs, while the capacity was measured.
+    pub costs: MessageCosts,
+    /// How often a core that is busy is taken away; `None` if it was never.
     pub stalls: Option<Stalls>,
+}
+
+/// CPU time per message besides the service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCosts {
+    /// Looking at sockets, reading, decoding, deciding: per request received.
+    pub receive: Nanos,
+    /// Writing, the system's delivery to the receiver's socket included: per write.
+    pub send: Nanos,
+    /// Everything else: what is left of the time per request.
+    pub spawn: Nanos,
 }
 
 /// Moments in which a busy core does not run.
@@ -59,26 +73,48 @@ impl Machine {
         step("round trip");
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
-        let rtt = Nanos(closed(placement, &alone, stop)?.report.latency_from_send.p50_ns);
+        let rtt = Nanos(closed(placement, &alone, stop)?.recording.report.latency_from_send.p50_ns);
         step("stalls");
         let missed = watch(placement, stop);
-        let mut rates = Vec::with_capacity(ROUNDS);
+        let mut rounds = Vec::with_capacity(ROUNDS);
         for round in 0..ROUNDS {
             step("capacity");
             let (service, seed) = (service.clone(), round as u64 + 1);
             let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND };
-            rates.push(closed(placement, &full, stop)?.report.throughput_per_s);
+            rounds.push(closed(placement, &full, stop)?);
         }
-        rates.sort_by(f64::total_cmp);
-        let capacity = Rate(rates[ROUNDS / 2]);
+        rounds.sort_by(|a, b| a.throughput().total_cmp(&b.throughput()));
+        let middle = &rounds[ROUNDS / 2];
+        let capacity = Rate(middle.throughput());
         if capacity.0 <= 0.0 || rtt == Nanos::ZERO {
             return Err(RealError::Silent);
         }
-        Ok(Machine { capacity, rtt, stalls: Stalls::of(&missed) })
+        let stalls = Stalls::of(&missed);
+        let available = stalls.map_or(1.0, |stalls| stalls.available());
+        let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / capacity.0);
+        let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(service.mean()));
+        Ok(Machine { capacity, rtt, costs, stalls })
+    }
+}
+
+impl MessageCosts {
+    /// What the server has counted, scaled where need be to `besides`, what a request is known to cost besides its service:
+    /// the clock that the parts are measured with goes on while the machine has taken the core away.
+    fn of(counts: &Counts, besides: Nanos) -> Self {
+        let part = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
+        let (receive, send) = (part(counts.reading_ns, counts.received), part(counts.writing_ns, counts.writes));
+        let scale = (besides.0 as f64 / (receive + send).max(1.0)).min(1.0);
+        let (receive, send) = (Nanos((receive * scale) as u64), Nanos((send * scale) as u64));
+        MessageCosts { receive, send, spawn: besides.saturating_sub(receive + send) }
     }
 }
 
 impl Stalls {
+    /// The share of time that is left, 0..=1.
+    pub fn available(&self) -> f64 {
+        self.every.0 as f64 / (self.every + self.lasts).0.max(1) as f64
+    }
+
     fn of(missed: &Missed) -> Option<Self> {
         if missed.gaps == 0 {
             return None;
@@ -88,8 +124,20 @@ impl Stalls {
     }
 }
 
+/// What both ends say of a closed loop.
+struct Round {
+    recording: Recording,
+    counts: Counts,
+}
+
+impl Round {
+    fn throughput(&self) -> f64 {
+        self.recording.report.throughput_per_s
+    }
+}
+
 /// A closed loop on a server of its own, without control.
-fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Recording, RealError> {
+fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
     let server = start(placement, &none::ALGORITHM, &params, rtt, slo)?;
@@ -101,11 +149,11 @@ fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Recor
     };
     let client = || (none::ALGORITHM.build_client)(&params, &Environment::new(1, rtt, slo));
     let outcome = leeward_load::run(&config, plan, client, stop, |_| {});
-    server.stop().map_err(RealError::Core)?;
+    let counts = server.stop().map_err(RealError::Core)?;
     if stop.load(Ordering::Relaxed) {
         return Err(RealError::Cancelled);
     }
-    Ok(outcome?)
+    Ok(Round { recording: outcome?, counts })
 }
 
 /// Keeps all CPUs of the placement busy and says what the server's first one misses.
@@ -136,6 +184,15 @@ fn pin(cpu: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_add_up_to_what_a_request_costs() {
+        let counts = Counts { received: 10, reading_ns: 20_000, writes: 20, writing_ns: 100_000, ..Counts::default() };
+        let costs = MessageCosts::of(&counts, Nanos(8_000));
+        assert_eq!((costs.receive, costs.send, costs.spawn), (Nanos(2_000), Nanos(5_000), Nanos(1_000)));
+        let scaled = MessageCosts::of(&counts, Nanos(3_500));
+        assert_eq!((scaled.receive, scaled.send, scaled.spawn), (Nanos(1_000), Nanos(2_500), Nanos(0)));
+    }
 
     #[test]
     fn stalls_are_means() {

@@ -47,7 +47,7 @@ impl StallClock {
                 return until;
             }
             let lost = own.until.since(own.from.max(now));
-            until = until + lost;
+            until += lost;
             own.paid = (own.from.max(now), own.until);
             // This one is paid for: what comes next is drawn from its end.
             let (from, to) = (own.until, own.until);
