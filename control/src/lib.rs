@@ -10,6 +10,7 @@
 //! - [`client`]: what a client asks: [`client::ClientHalf`], and [`client::Client`], the bounded queue around it.
 //! - [`algorithms`]: one file per algorithm.
 //! - [`registry`]: the algorithms by name; other crates add their own here without changing this one.
+//! - [`recording`]: what a plant asked and a controller decided, written down and replayed.
 //! - [`params`]: typed, checked parameters that every algorithm declares.
 //!
 //! # Example
@@ -66,6 +67,7 @@
 pub mod algorithms;
 pub mod client;
 pub mod params;
+pub mod recording;
 pub mod registry;
 pub mod server;
 pub(crate) mod sync;

@@ -162,6 +162,19 @@ impl Params {
         Ok(params)
     }
 
+    /// What was set, in the order in which it was set, as [`Params::read`] reads it again.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Raw)> {
+        self.set.iter().map(|(name, value)| {
+            let raw = match value {
+                Value::Duration(span) => Raw::Text(format!("{}ns", span.0)),
+                Value::Number(number) => Raw::Number(*number),
+                Value::Count(count) => Raw::Integer(i64::try_from(*count).unwrap_or(i64::MAX)),
+                Value::Choice(word) => Raw::Text(word.clone()),
+            };
+            (*name, raw)
+        })
+    }
+
     /// The span called `name`, or `default` if it was not set.
     pub fn duration(&self, name: &str, default: Nanos) -> Nanos {
         match self.get(name) {

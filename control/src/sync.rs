@@ -1,14 +1,14 @@
-//! The atomics the fast halves share, swapped for loom's when the model checker runs (`--cfg loom`). Nothing else of
-//! loom leaks into the algorithms.
+//! The atomics that the fast halves share, and the mutex of a recording, swapped for loom's when the model checker runs
+//! (`--cfg loom`). Nothing else of loom leaks into the algorithms.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 

@@ -45,7 +45,8 @@ pub use leeward_workload::service;
 pub use report::SimReport;
 
 use leeward_control::params::{ParamError, Params};
-use leeward_control::registry::Algorithm;
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::server::ServerHalves;
 
 /// A run that can't be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -64,6 +65,22 @@ pub enum SimError {
 /// # Errors
 /// An impossible configuration or parameters that can't stand together.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<SimReport, SimError> {
+    simulate_through(config, algorithm, params, |halves| halves)
+}
+
+/// Like [`simulate`], with the server's halves taken through `wrap` first: to record what they decide
+/// ([`leeward_control::recording::record`]), or to look on.
+///
+/// # Errors
+/// Those of [`simulate`].
+pub fn simulate_through(
+    config: &SimConfig,
+    algorithm: &Algorithm,
+    params: &Params,
+    wrap: impl FnOnce(ServerHalves) -> ServerHalves,
+) -> Result<SimReport, SimError> {
     check::check(config).map_err(SimError::Config)?;
-    Ok(run::Run::new(config, algorithm, params)?.finish())
+    let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
+    let halves = wrap(algorithm.server(params, &environment)?);
+    Ok(run::Run::new(config, algorithm, params, halves)?.finish())
 }

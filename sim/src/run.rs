@@ -71,9 +71,13 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(config: &'a SimConfig, algorithm: &Algorithm, params: &Params) -> Result<Self, ParamError> {
+    pub(crate) fn new(
+        config: &'a SimConfig,
+        algorithm: &Algorithm,
+        params: &Params,
+        mut halves: ServerHalves,
+    ) -> Result<Self, ParamError> {
         let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
-        let mut halves = algorithm.server(params, &environment)?;
         let cores = config.server.cores;
         let mut sessions: Vec<Session> = (0..config.workload.clients)
             .map(|client| Session::new(SessionSlot(client / cores), CoreId(client % cores)))

@@ -16,7 +16,7 @@ pub use session::{CoreId, Session, SessionSlot};
 use crate::units::{Credits, Nanos, Priority, Time};
 
 /// A client has registered (or connected, where the protocol has no registration).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Now.
     pub now: Time,
@@ -25,7 +25,7 @@ pub struct Opened {
 }
 
 /// A request has been received and parsed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Now.
     pub now: Time,
@@ -72,7 +72,7 @@ pub enum Outcome {
 }
 
 /// A response or a drop is about to leave.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Now.
     pub now: Time,
@@ -151,7 +151,7 @@ pub trait Admission: Send {
 }
 
 /// What the slow half is told: the state of the plant now, and what happened since the last tick.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
     /// Now.
     pub now: Time,

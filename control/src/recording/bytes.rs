@@ -1,0 +1,153 @@
+//! Numbers as bytes: varints, checksums, and a reader that never goes beyond its end.
+
+/// Appends `value`, seven bits per byte, the lowest first (LEB128).
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a signed number so that small ones of either sign are short.
+pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
+    put(out, ((value << 1) ^ (value >> 63)) as u64);
+}
+
+/// Appends a text with its length.
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What is wrong with bytes, in a few words.
+pub(super) type Problem = &'static str;
+
+/// Bytes being read.
+#[derive(Clone, Debug)]
+pub(super) struct Bytes<'a> {
+    rest: &'a [u8],
+}
+
+const SHORT: Problem = "ends in the middle of a value";
+
+impl<'a> Bytes<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Bytes { rest: bytes }
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Problem> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(SHORT)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Problem> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    /// Eight bytes, little-endian.
+    pub(super) fn word(&mut self) -> Result<u64, Problem> {
+        let mut word = [0; 8];
+        word.copy_from_slice(self.take(8)?);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// See [`put`].
+    pub(super) fn number(&mut self) -> Result<u64, Problem> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if (bits << shift) >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number is longer than 64 bits")
+    }
+
+    /// A number of up to 32 bits.
+    pub(super) fn small(&mut self) -> Result<u32, Problem> {
+        u32::try_from(self.number()?).map_err(|_| "a number is longer than 32 bits")
+    }
+
+    /// See [`put_signed`].
+    pub(super) fn signed(&mut self) -> Result<i64, Problem> {
+        let bits = self.number()?;
+        Ok((bits >> 1) as i64 ^ -((bits & 1) as i64))
+    }
+
+    /// A text of up to `longest` bytes without control characters: it will be shown.
+    pub(super) fn text(&mut self, longest: usize) -> Result<String, Problem> {
+        let length = self.small()? as usize;
+        if length > longest {
+            return Err("a text is too long");
+        }
+        let text = std::str::from_utf8(self.take(length)?).map_err(|_| "a text is not UTF-8")?;
+        if text.chars().any(char::is_control) {
+            return Err("a text has control characters");
+        }
+        Ok(text.into())
+    }
+}
+
+const TABLE: [u32; 256] = {
+    let mut table = [0u32; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut value = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            value = if value & 1 == 1 { 0xEDB8_8320 ^ (value >> 1) } else { value >> 1 };
+            bit += 1;
+        }
+        table[index] = value;
+        index += 1;
+    }
+    table
+};
+
+/// The CRC-32 of ISO 3309 (that of zip and PNG) over both parts.
+pub(super) fn checksum(first: &[u8], second: &[u8]) -> u32 {
+    let step = |sum: u32, byte: &u8| TABLE[usize::from(sum as u8 ^ byte)] ^ (sum >> 8);
+    !second.iter().fold(first.iter().fold(u32::MAX, step), step)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_checksum_is_the_one_of_the_standard() {
+        assert_eq!(checksum(b"12345", b"6789"), 0xCBF4_3926);
+    }
+
+    #[test]
+    fn too_long_numbers_are_refused() {
+        assert!(Bytes::new(&[0xff; 11]).number().is_err());
+        assert!(Bytes::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number().is_err());
+        assert!(Bytes::new(&[0x80]).number().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value: u64, signed: i64) {
+            let mut out = Vec::new();
+            put(&mut out, value);
+            put_signed(&mut out, signed);
+            let mut bytes = Bytes::new(&out);
+            prop_assert_eq!(bytes.number(), Ok(value));
+            prop_assert_eq!(bytes.signed(), Ok(signed));
+            prop_assert_eq!(bytes.left(), 0);
+        }
+    }
+}

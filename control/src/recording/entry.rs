@@ -1,0 +1,126 @@
+//! One call of a plant to a controller's server side, with what came of it.
+
+use crate::server::{Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict};
+use crate::units::{Credits, Time};
+use std::fmt;
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Entry {
+    /// A call about a session.
+    Session(SessionEntry),
+    /// [`crate::server::Admission::next_to_wake`].
+    Next {
+        /// The core that was asked.
+        core: CoreId,
+        /// The random bits it was given.
+        random: u64,
+        /// The session it named.
+        chosen: Option<SessionSlot>,
+    },
+    /// [`crate::server::ControlLoop::tick`].
+    Tick {
+        /// What it was told.
+        signals: Signals,
+        /// The controller's state afterwards.
+        gauges: Gauges,
+    },
+}
+
+/// A call about a session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SessionEntry {
+    /// The core that owns the session.
+    pub core: CoreId,
+    /// The session's place there.
+    pub slot: SessionSlot,
+    /// [`crate::server::Session::pending`] as the plant had set it for the call.
+    pub pending: u32,
+    /// [`crate::server::Session::demand`] as the plant had set it for the call.
+    pub demand: u32,
+    /// Which call.
+    pub call: SessionCall,
+    /// What the controller said.
+    pub answer: Answer,
+    /// [`crate::server::Session::window`] after the call.
+    pub window: Credits,
+    /// [`crate::server::Session::custom`] after the call, if the call has changed it.
+    pub custom: Option<[u64; 2]>,
+}
+
+/// The calls of [`crate::server::Admission`] that are about a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionCall {
+    /// It registered.
+    Open(Opened),
+    /// A request was received and parsed.
+    Request(Arrival),
+    /// A response or drop is about to leave.
+    Reply(Departure),
+    /// An explicit demand message arrived.
+    Demand(Time),
+    /// The explicit credit for a session that was named as next.
+    Wake(Time),
+    /// It is gone.
+    Close(Time),
+}
+
+impl SessionCall {
+    /// When it was made.
+    pub fn now(&self) -> Time {
+        match self {
+            SessionCall::Open(event) => event.now,
+            SessionCall::Request(event) => event.now,
+            SessionCall::Reply(event) => event.now,
+            SessionCall::Demand(now) | SessionCall::Wake(now) | SessionCall::Close(now) => *now,
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SessionCall::Open(_) => "open",
+            SessionCall::Request(_) => "request",
+            SessionCall::Reply(Departure { outcome: Outcome::Completed, .. }) => "reply (completed)",
+            SessionCall::Reply(Departure { outcome: Outcome::Dropped, .. }) => "reply (dropped)",
+            SessionCall::Demand(_) => "demand",
+            SessionCall::Wake(_) => "wake",
+            SessionCall::Close(_) => "close",
+        }
+    }
+}
+
+/// What a controller said to a call about a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing: the call has no answer, or a demand message none that is sent.
+    Nothing,
+    /// To a request.
+    Verdict(Verdict),
+    /// What goes to the client.
+    Feedback(Feedback),
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Nothing => f.write_str("nothing"),
+            Answer::Verdict(Verdict::Admit) => f.write_str("admit"),
+            Answer::Verdict(Verdict::Reject(reason)) => write!(f, "reject for {reason:?}"),
+            Answer::Feedback(Feedback { window, threshold, custom }) => {
+                write!(f, "window {}, threshold {}, word {custom}", window.0, threshold.level())
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// When the call was made, where it tells.
+    pub fn now(&self) -> Option<Time> {
+        match self {
+            Entry::Session(entry) => Some(entry.call.now()),
+            Entry::Next { .. } => None,
+            Entry::Tick { signals, .. } => Some(signals.now),
+        }
+    }
+}

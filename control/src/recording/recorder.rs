@@ -1,0 +1,272 @@
+//! Recording: halves that do what the halves in them do, and write it down.
+
+use super::block::{Block, BlockKind, End, EndReason};
+use super::codec::Codec;
+use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use super::header::Header;
+use crate::server::{
+    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Gauges, Opened, ServerHalves, Session, SessionSlot,
+    Signals, Verdict,
+};
+use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::units::{Nanos, Time};
+
+/// A sink that takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the recording's sink is full or gone")]
+pub struct Full;
+
+/// Where a recording's blocks go. Called on the cores' threads, under the recording's mutex: it must not wait.
+pub trait Sink: Send {
+    /// Takes a block, to be written whole and in order, and gives an empty buffer for the next.
+    ///
+    /// # Errors
+    /// [`Full`]: the recording ends here.
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full>;
+}
+
+/// What is left to write when a recording has ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// To be written after everything that the sink has taken.
+    pub blocks: Vec<Block>,
+    /// The mark that the last of them holds.
+    pub end: End,
+}
+
+/// Ends a recording.
+#[derive(Clone)]
+pub struct Recorder {
+    log: Arc<Log>,
+}
+
+impl Recorder {
+    /// Whether calls are still being recorded.
+    pub fn is_recording(&self) -> bool {
+        self.log.is_open()
+    }
+
+    /// Ends the recording, if nothing has yet. What happens afterwards is not recorded. A second call repeats the mark.
+    pub fn finish(&self) -> Finished {
+        let mut pages = match self.log.pages.lock() {
+            Ok(pages) => pages,
+            Err(poisoned) => {
+                let mut pages = poisoned.into_inner();
+                pages.end(EndReason::Panicked);
+                pages
+            }
+        };
+        pages.end(EndReason::Complete);
+        self.log.shut();
+        let mut blocks = Vec::new();
+        if pages.reason != Some(EndReason::Overrun) && !pages.page.is_empty() {
+            let payload = std::mem::take(&mut pages.page);
+            blocks.push(Block { kind: BlockKind::Entries, payload });
+        }
+        let reason = pages.reason.unwrap_or(EndReason::Complete);
+        let end = End { reason, entries: pages.entries, last: pages.last };
+        blocks.push(end.block());
+        Finished { blocks, end }
+    }
+}
+
+/// Wraps a server's halves so that every call to them goes to `sink`, [`Header`] first. For the cost see the module.
+pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (ServerHalves, Recorder) {
+    let mut pages = Pages {
+        codec: Codec::default(),
+        page: Vec::new(),
+        begun: Time::ZERO,
+        sink,
+        entries: 0,
+        in_page: 0,
+        last: Time::ZERO,
+        reason: None,
+    };
+    pages.hand_over(header.block());
+    let log = Arc::new(Log { shut: AtomicU64::new(pages.reason.is_some().into()), pages: Mutex::new(pages) });
+    let fast = halves.cores.into_iter().enumerate().map(|(core, inner)| {
+        Box::new(RecordedCore { inner, core: CoreId(core as u32), log: Arc::clone(&log) }) as Box<dyn Admission>
+    });
+    let cores = fast.collect();
+    let control = Box::new(RecordedLoop { inner: halves.control, log: Arc::clone(&log) });
+    (ServerHalves { cores, control }, Recorder { log })
+}
+
+/// A block is handed over when it has become this long: a few thousand calls,
+const PAGE: usize = 64 * 1024;
+/// or this old: what a killed process loses.
+const OLDEST_PAGE: Nanos = Nanos::from_millis(100);
+/// Room for the longest entry.
+const LONGEST_ENTRY: usize = 256;
+
+struct Log {
+    /// Not zero: nothing is recorded any more. Apart from the mutex, so that nobody takes that for nothing.
+    shut: AtomicU64,
+    pages: Mutex<Pages>,
+}
+
+struct Pages {
+    codec: Codec,
+    page: Vec<u8>,
+    /// When the page's first entry was made.
+    begun: Time,
+    sink: Box<dyn Sink>,
+    /// Entries in pages that were handed over or will be.
+    entries: u64,
+    /// Entries in this page.
+    in_page: u64,
+    last: Time,
+    reason: Option<EndReason>,
+}
+
+impl Log {
+    fn is_open(&self) -> bool {
+        self.shut.load(Ordering::Relaxed) == 0
+    }
+
+    fn shut(&self) {
+        self.shut.store(1, Ordering::Relaxed);
+    }
+
+    /// The log, if a call is to be recorded. Whoever holds it is the only one in the controller.
+    fn open(&self) -> Option<MutexGuard<'_, Pages>> {
+        if !self.is_open() {
+            return None;
+        }
+        // Poisoned: the controller has panicked in the middle of a call, and nothing after that can be replayed.
+        let pages = self.pages.lock().ok()?;
+        if pages.reason.is_some() {
+            self.shut();
+            return None;
+        }
+        Some(pages)
+    }
+}
+
+impl Pages {
+    fn append(&mut self, entry: &Entry) {
+        let now = entry.now().unwrap_or(self.last);
+        if self.page.is_empty() {
+            self.begun = now;
+        }
+        self.last = now;
+        self.codec.encode(entry, &mut self.page);
+        self.entries += 1;
+        self.in_page += 1;
+        if self.page.len() + LONGEST_ENTRY > PAGE || now.since(self.begun) >= OLDEST_PAGE {
+            let payload = std::mem::take(&mut self.page);
+            self.hand_over(Block { kind: BlockKind::Entries, payload });
+        }
+    }
+
+    fn hand_over(&mut self, block: Block) {
+        match self.sink.take(block) {
+            Ok(mut buffer) => {
+                buffer.clear();
+                buffer.reserve(PAGE);
+                self.page = buffer;
+            }
+            Err(Full) => {
+                // The refused page is gone.
+                self.entries -= self.in_page;
+                self.end(EndReason::Overrun);
+            }
+        }
+        self.in_page = 0;
+    }
+
+    fn end(&mut self, reason: EndReason) {
+        self.reason.get_or_insert(reason);
+    }
+}
+
+struct RecordedCore {
+    inner: Box<dyn Admission>,
+    core: CoreId,
+    log: Arc<Log>,
+}
+
+impl RecordedCore {
+    /// Makes a call about a session and writes it down.
+    fn session<R: Copy>(
+        &mut self,
+        session: &mut Session,
+        call: SessionCall,
+        act: impl FnOnce(&mut dyn Admission, &mut Session) -> R,
+        answer: impl FnOnce(R) -> Answer,
+    ) -> R {
+        let Some(mut pages) = self.log.open() else { return act(self.inner.as_mut(), session) };
+        let (pending, demand, before) = (session.pending, session.demand, session.custom);
+        let said = act(self.inner.as_mut(), session);
+        pages.append(&Entry::Session(SessionEntry {
+            core: self.core,
+            slot: session.slot,
+            pending,
+            demand,
+            call,
+            answer: answer(said),
+            window: session.window,
+            custom: (session.custom != before).then_some(session.custom),
+        }));
+        said
+    }
+}
+
+impl Admission for RecordedCore {
+    fn open(&mut self, session: &mut Session, event: &Opened) {
+        let call = SessionCall::Open(*event);
+        self.session(session, call, |inner, session| inner.open(session, event), |()| Answer::Nothing);
+    }
+
+    fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
+        let call = SessionCall::Request(*event);
+        self.session(session, call, |inner, session| inner.request(session, event), Answer::Verdict)
+    }
+
+    fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
+        let call = SessionCall::Reply(*event);
+        self.session(session, call, |inner, session| inner.reply(session, event), Answer::Feedback)
+    }
+
+    fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
+        let answer = |said: Option<Feedback>| said.map_or(Answer::Nothing, Answer::Feedback);
+        self.session(session, SessionCall::Demand(now), |inner, session| inner.demand(session, now), answer)
+    }
+
+    fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
+        let Some(mut pages) = self.log.open() else { return self.inner.next_to_wake(random) };
+        let chosen = self.inner.next_to_wake(random);
+        pages.append(&Entry::Next { core: self.core, random, chosen });
+        chosen
+    }
+
+    fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
+        self.session(session, SessionCall::Wake(now), |inner, session| inner.wake(session, now), Answer::Feedback)
+    }
+
+    fn close(&mut self, session: &mut Session, now: Time) {
+        let call = SessionCall::Close(now);
+        self.session(session, call, |inner, session| inner.close(session, now), |()| Answer::Nothing);
+    }
+}
+
+struct RecordedLoop {
+    inner: Box<dyn ControlLoop>,
+    log: Arc<Log>,
+}
+
+impl ControlLoop for RecordedLoop {
+    fn period(&self) -> Nanos {
+        self.inner.period()
+    }
+
+    fn tick(&mut self, signals: &Signals) {
+        let Some(mut pages) = self.log.open() else { return self.inner.tick(signals) };
+        self.inner.tick(signals);
+        pages.append(&Entry::Tick { signals: *signals, gauges: self.inner.gauges() });
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+}

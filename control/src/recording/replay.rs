@@ -1,0 +1,379 @@
+//! Replay: the recorded calls, made again to a controller, and its decisions beside the recorded ones.
+
+use super::codec::same_gauges;
+use super::difference::Difference;
+use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use super::header::{Header, HeaderError};
+use crate::params::{ParamError, Params};
+use crate::registry::{Algorithm, Environment, Registry};
+use crate::server::{CoreId, Departure, Outcome, ServerHalves, Session, SessionSlot, Verdict};
+use crate::units::{Nanos, Time};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A recording that no plant can have made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A call to a core that is not there.
+    #[error("entry {entry}: there is no core {core}")]
+    Core {
+        /// Which entry, from 1.
+        entry: u64,
+        /// The core.
+        core: u32,
+    },
+    /// A call about a session that is not open, or an open that is.
+    #[error("entry {entry}: {call} of session {slot} on core {core}, which is {}open", if *.open { "already " } else { "not " })]
+    Session {
+        /// Which entry, from 1.
+        entry: u64,
+        /// The call.
+        call: &'static str,
+        /// Where.
+        core: u32,
+        /// Which session.
+        slot: u32,
+        /// Whether it was open before the call.
+        open: bool,
+    },
+    /// Slots so high that a controller's tables would be gigantic.
+    #[error("entry {entry}: places for more than {MOST_SLOTS} sessions")]
+    Slots {
+        /// Which entry, from 1.
+        entry: u64,
+    },
+    /// The controller panicked: it has a defect, or the numbers are none that a plant would give it.
+    #[error("entry {entry}: the controller panicked")]
+    Panicked {
+        /// Which entry, from 1.
+        entry: u64,
+    },
+}
+
+/// Places for sessions on all cores together. Controllers index arrays by slot: a wrong one must not ask for memory.
+const MOST_SLOTS: u64 = 1 << 22;
+
+/// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
+const WAKES: u32 = 64;
+
+/// What was replayed, and how the decisions compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls.
+    pub entries: u64,
+    /// Sessions that were opened.
+    pub opened: u64,
+    /// Sessions that were closed.
+    pub closed: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Replies, drops included.
+    pub replies: u64,
+    /// Ticks of the slow half.
+    pub ticks: u64,
+    /// Decisions that were compared: verdicts, what goes to clients, windows and words of sessions, whom to wake, states
+    /// after ticks.
+    pub compared: u64,
+    /// Requests that were rejected when recorded.
+    pub rejected_then: u64,
+    /// Requests that are rejected now.
+    pub rejected_now: u64,
+    /// Requests that both reject.
+    pub rejected_both: u64,
+    /// Explicit credits then.
+    pub woken_then: u64,
+    /// Explicit credits now.
+    pub woken_now: u64,
+    /// Windows that went out with replies and credits, added up, then.
+    pub windows_then: u64,
+    /// And now.
+    pub windows_now: u64,
+}
+
+/// One place for sessions.
+struct Place {
+    /// How many sessions were opened in it.
+    generation: u32,
+    session: Option<Session>,
+    /// Requests that the replayed controller admitted and that are unanswered, and the same for those it rejected.
+    admitted: u64,
+    rejected: u64,
+}
+
+/// Makes recorded calls to a controller.
+///
+/// Replaying the *same* controller compares every decision and stops at the first that differs: what follows from it would
+/// say nothing. Replaying *another* counts how often it decides otherwise. That is open loop: the signals and the demand
+/// are those that came about under the recorded controller, whatever the other decides. It says how the other would
+/// have judged these moments, not what would have become of the server under it.
+pub struct Replayer {
+    halves: ServerHalves,
+    same: bool,
+    places: BTreeMap<(u32, u32), Place>,
+    /// Per core: places that its controller may have made room for.
+    slots: Vec<u64>,
+    now: Time,
+    counts: Counts,
+    difference: Option<Difference>,
+}
+
+impl Replayer {
+    /// For the controller that was recorded.
+    ///
+    /// # Errors
+    /// It can't be built here.
+    pub fn same(header: &Header, registry: &Registry) -> Result<Self, HeaderError> {
+        let (algorithm, params) = header.algorithm(registry)?;
+        let halves = algorithm.server(&params, &header.environment);
+        let halves = halves.map_err(|source| HeaderError::Params { algorithm: algorithm.name.into(), source })?;
+        Ok(Replayer::new(halves, true))
+    }
+
+    /// For another controller, or the same with other parameters. `environment` has as many cores as the recording's.
+    ///
+    /// # Errors
+    /// Parameters that can't stand together.
+    pub fn other(algorithm: &Algorithm, params: &Params, environment: &Environment) -> Result<Self, ParamError> {
+        Ok(Replayer::new(algorithm.server(params, environment)?, false))
+    }
+
+    fn new(halves: ServerHalves, same: bool) -> Self {
+        let slots = vec![0; halves.cores.len()];
+        let (counts, difference) = (Counts::default(), None);
+        Replayer { halves, same, places: BTreeMap::new(), slots, now: Time::ZERO, counts, difference }
+    }
+
+    /// What was replayed so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The first decision that differs.
+    pub fn difference(&self) -> Option<&Difference> {
+        self.difference.as_ref()
+    }
+
+    /// Makes one call. For the same controller nothing happens after a difference.
+    ///
+    /// # Errors
+    /// See [`ReplayError`].
+    pub fn step(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        if self.same && self.difference.is_some() {
+            return Ok(());
+        }
+        self.counts.entries += 1;
+        self.now = entry.now().unwrap_or(self.now);
+        // Nothing of a controller that has panicked is looked at again, but the counts so far.
+        catch_unwind(AssertUnwindSafe(|| self.make(entry)))
+            .unwrap_or(Err(ReplayError::Panicked { entry: self.counts.entries }))
+    }
+
+    fn make(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        match entry {
+            Entry::Session(call) => self.session(entry, call),
+            Entry::Next { core, random, chosen } => self.next(entry, *core, *random, *chosen),
+            Entry::Tick { signals, gauges } => {
+                self.halves.control.tick(signals);
+                self.counts.ticks += 1;
+                let now = self.halves.control.gauges();
+                let differs = !same_gauges(gauges, &now);
+                self.compare(entry, 0, "controller's state", differs, || (format!("{gauges:?}"), format!("{now:?}")));
+                Ok(())
+            }
+        }
+    }
+
+    fn session(&mut self, entry: &Entry, call: &SessionEntry) -> Result<(), ReplayError> {
+        let (core, slot) = (call.core.0, call.slot.0);
+        self.check_core(call.core)?;
+        let refused = |number, open| ReplayError::Session { entry: number, call: call.call.name(), core, slot, open };
+        let number = self.counts.entries;
+        if let SessionCall::Open(_) = call.call {
+            self.check_slot(call.core, call.slot)?;
+            let new = || Place { generation: 0, session: None, admitted: 0, rejected: 0 };
+            let place = self.places.entry((core, slot)).or_insert_with(new);
+            if place.session.is_some() {
+                return Err(refused(number, true));
+            }
+            place.generation = place.generation.saturating_add(1);
+            (place.admitted, place.rejected) = (0, 0);
+            place.session = Some(Session::new(call.slot, call.core));
+            self.counts.opened += 1;
+        }
+        let Some(place) = self.places.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
+        let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
+        session.pending = call.pending;
+        session.demand = call.demand;
+        let before = session.custom;
+        let outcome = match call.call {
+            // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
+            SessionCall::Reply(event) if !self.same => Some(place.outcome(event.outcome)),
+            _ => None,
+        };
+        let generation = place.generation;
+        let half = self.halves.cores[core as usize].as_mut();
+        let answer = match call.call {
+            SessionCall::Open(event) => {
+                half.open(&mut session, &event);
+                Answer::Nothing
+            }
+            SessionCall::Request(event) => {
+                let verdict = half.request(&mut session, &event);
+                match verdict {
+                    Verdict::Admit => place.admitted += 1,
+                    Verdict::Reject(_) => place.rejected += 1,
+                }
+                Answer::Verdict(verdict)
+            }
+            SessionCall::Reply(event) => {
+                let event = Departure { outcome: outcome.unwrap_or(event.outcome), ..event };
+                Answer::Feedback(half.reply(&mut session, &event))
+            }
+            SessionCall::Demand(now) => half.demand(&mut session, now).map_or(Answer::Nothing, Answer::Feedback),
+            // What the recorded controller had asked for. The other has asked for its own.
+            SessionCall::Wake(_) if !self.same => Answer::Nothing,
+            SessionCall::Wake(now) => Answer::Feedback(half.wake(&mut session, now)),
+            SessionCall::Close(now) => {
+                half.close(&mut session, now);
+                Answer::Nothing
+            }
+        };
+        let (window, custom) = (session.window, session.custom);
+        if let SessionCall::Close(_) = call.call {
+            self.counts.closed += 1;
+        } else {
+            place.session = Some(session);
+        }
+        self.count(call, &answer);
+        if self.same {
+            self.compare(entry, generation, "answer", call.answer != answer, || {
+                (call.answer.to_string(), answer.to_string())
+            });
+            self.compare(entry, generation, "session's window", call.window != window, || {
+                (call.window.0.to_string(), window.0.to_string())
+            });
+            let words = call.custom.unwrap_or(before);
+            self.compare(entry, generation, "pair of the controller's words", words != custom, || {
+                (format!("{words:?}"), format!("{custom:?}"))
+            });
+        } else if let (Answer::Verdict(then), Answer::Verdict(now)) = (call.answer, answer) {
+            let differs = matches!(then, Verdict::Admit) != matches!(now, Verdict::Admit);
+            self.compare(entry, generation, "answer", differs, || (call.answer.to_string(), answer.to_string()));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, call: &SessionEntry, answer: &Answer) {
+        let counts = &mut self.counts;
+        match call.call {
+            SessionCall::Request(_) => {
+                let then = matches!(call.answer, Answer::Verdict(Verdict::Reject(_)));
+                let now = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
+                counts.requests += 1;
+                counts.rejected_then += u64::from(then);
+                counts.rejected_now += u64::from(now);
+                counts.rejected_both += u64::from(then && now);
+            }
+            SessionCall::Reply(_) => counts.replies += 1,
+            _ => {}
+        }
+        if let Answer::Feedback(feedback) = call.answer {
+            counts.windows_then += u64::from(feedback.window.0);
+        }
+        if let Answer::Feedback(feedback) = answer {
+            counts.windows_now += u64::from(feedback.window.0);
+        }
+    }
+
+    fn next(
+        &mut self,
+        entry: &Entry,
+        core: CoreId,
+        random: u64,
+        chosen: Option<SessionSlot>,
+    ) -> Result<(), ReplayError> {
+        self.check_core(core)?;
+        self.counts.woken_then += u64::from(chosen.is_some());
+        let now = self.halves.cores[core.0 as usize].next_to_wake(random);
+        self.counts.woken_now += u64::from(now.is_some());
+        if self.same {
+            let name = |slot: Option<SessionSlot>| slot.map_or("none".into(), |slot| format!("session {}", slot.0));
+            self.compare(entry, 0, "session to wake", chosen != now, || (name(chosen), name(now)));
+            return Ok(());
+        }
+        // Another controller gets its wake-ups at once, and, where the recorded one had none left, as many as a plant gives.
+        let mut named = now;
+        let mut left = if chosen.is_none() { WAKES } else { 1 };
+        let mut bits = random;
+        while let Some(slot) = named {
+            if let Some(place) = self.places.get_mut(&(core.0, slot.0))
+                && let Some(session) = &mut place.session
+            {
+                let feedback = self.halves.cores[core.0 as usize].wake(session, self.now);
+                self.counts.windows_now += u64::from(feedback.window.0);
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            bits = bits.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            named = self.halves.cores[core.0 as usize].next_to_wake(bits);
+            self.counts.woken_now += u64::from(named.is_some());
+        }
+        Ok(())
+    }
+
+    /// Compares one decision; `words` describe it as recorded and as it is now.
+    fn compare(
+        &mut self,
+        entry: &Entry,
+        generation: u32,
+        what: &'static str,
+        differs: bool,
+        words: impl FnOnce() -> (String, String),
+    ) {
+        self.counts.compared += 1;
+        if differs && self.difference.is_none() {
+            let (recorded, replayed) = words();
+            let place = (self.counts.entries, self.now, generation);
+            self.difference = Some(Difference::of(place, entry, what, recorded, replayed));
+        }
+    }
+
+    fn check_core(&self, core: CoreId) -> Result<(), ReplayError> {
+        if (core.0 as usize) < self.halves.cores.len() {
+            return Ok(());
+        }
+        Err(ReplayError::Core { entry: self.counts.entries, core: core.0 })
+    }
+
+    fn check_slot(&mut self, core: CoreId, slot: SessionSlot) -> Result<(), ReplayError> {
+        let slots = &mut self.slots[core.0 as usize];
+        *slots = (*slots).max(u64::from(slot.0) + 1);
+        let all: u64 = if *slots == u64::from(slot.0) + 1 { self.slots.iter().sum() } else { 0 };
+        if all > MOST_SLOTS { Err(ReplayError::Slots { entry: self.counts.entries }) } else { Ok(()) }
+    }
+}
+
+impl Place {
+    /// How one of this session's requests ends for a controller that did not decide as the recorded one did.
+    fn outcome(&mut self, recorded: Outcome) -> Outcome {
+        let drop = match recorded {
+            Outcome::Completed => self.admitted == 0 && self.rejected > 0,
+            Outcome::Dropped => self.rejected > 0 || self.admitted == 0,
+        };
+        let left = if drop { &mut self.rejected } else { &mut self.admitted };
+        *left = left.saturating_sub(1);
+        if drop { Outcome::Dropped } else { Outcome::Completed }
+    }
+}
+
+impl std::fmt::Debug for Replayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replayer")
+            .field("now", &Nanos(self.now.0))
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}
