@@ -46,7 +46,7 @@ impl Recorder {
         self.log.is_open()
     }
 
-    /// Ends the recording, if nothing has yet. What happens afterwards is not recorded. A second call repeats the mark.
+    /// Ends the recording, if nothing has yet, and lets go of the sink. What happens afterwards is not recorded. A second call repeats the mark.
     pub fn finish(&self) -> Finished {
         let mut pages = match self.log.pages.lock() {
             Ok(pages) => pages,
@@ -76,7 +76,7 @@ pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (Se
         codec: Codec::default(),
         page: Vec::new(),
         begun: Time::ZERO,
-        sink,
+        sink: Some(sink),
         entries: 0,
         in_page: 0,
         last: Time::ZERO,
@@ -110,7 +110,8 @@ struct Pages {
     page: Vec<u8>,
     /// When the page's first entry was made.
     begun: Time,
-    sink: Box<dyn Sink>,
+    /// Gone with the end.
+    sink: Option<Box<dyn Sink>>,
     /// Entries in pages that were handed over or will be.
     entries: u64,
     /// Entries in this page.
@@ -160,7 +161,7 @@ impl Pages {
     }
 
     fn hand_over(&mut self, block: Block) {
-        match self.sink.take(block) {
+        match self.sink.as_mut().map_or(Err(Full), |sink| sink.take(block)) {
             Ok(mut buffer) => {
                 buffer.clear();
                 buffer.reserve(PAGE);
@@ -177,6 +178,7 @@ impl Pages {
 
     fn end(&mut self, reason: EndReason) {
         self.reason.get_or_insert(reason);
+        self.sink = None;
     }
 }
 

@@ -4,9 +4,11 @@ use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::network::{CoreNetwork, Limits, WAKER};
+use super::recording::Recording;
 use super::shared::{Common, Counts, Job};
 use crate::wire::PayloadLimit;
 use leeward_control::params::{ParamError, Params};
+use leeward_control::recording::Header;
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
@@ -35,6 +37,9 @@ pub enum ServerError {
     /// The controller refuses its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
+    /// The recording has had its server.
+    #[error("a recording is of one server, and this one has had its server")]
+    Recorded,
 }
 
 /// A server to be.
@@ -46,6 +51,7 @@ pub struct Builder {
     slo: Nanos,
     options: Options,
     limits: Limits,
+    recording: Option<Recording>,
 }
 
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
@@ -74,6 +80,7 @@ impl Server {
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
             },
+            recording: None,
         }
     }
 
@@ -181,6 +188,13 @@ impl Builder {
         self
     }
 
+    /// Records what the controller is asked and decides, for `leeward replay`. See [`Recording`] for what it costs.
+    #[must_use]
+    pub fn record(mut self, recording: &Recording) -> Self {
+        self.recording = Some(recording.clone());
+        self
+    }
+
     /// Listens on `address` and starts the cores.
     ///
     /// # Errors
@@ -210,7 +224,11 @@ impl Builder {
         let bound = listener.local_addr().map_err(listen)?;
         let cores = self.options.cores;
         let environment = Environment::new(cores as u32, self.rtt, self.slo);
-        let halves = self.algorithm.server(&self.params, &environment)?;
+        let mut halves = self.algorithm.server(&self.params, &environment)?;
+        if let Some(recording) = &self.recording {
+            let header = Header::new("server", &self.algorithm, &self.params, &environment);
+            halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
+        }
         let polls = (0..cores).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;

@@ -5,6 +5,7 @@
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
 //! - `enforcement`: whether a client keeps to its window.
+//! - [`Recording`]: what the controller was asked and decided, in a file.
 //! - `shared`: what the cores share: the controller's slow half (`ticks`), counters, messages between cores (`inbox`).
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
@@ -18,10 +19,12 @@ mod handler;
 mod inbox;
 mod network;
 mod receive;
+mod recording;
 mod shared;
 mod ticks;
 
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server, ServerError};
 pub use handler::{Failed, Handler, Request};
+pub use recording::{Recorded, Recording};
 pub use shared::Counts;
