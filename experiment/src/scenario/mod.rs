@@ -14,6 +14,7 @@ mod output;
 mod overrides;
 mod read;
 mod reader;
+pub mod settings;
 mod workload;
 
 pub use error::ScenarioError;
