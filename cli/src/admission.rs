@@ -12,19 +12,21 @@ use crate::failure::Failure;
 pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {
     let registry = Registry::builtin();
     let algorithm = registry.find(&args.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
-    let pairs: Vec<(&str, Raw)> = args
-        .overrides
-        .iter()
-        .map(|pair| match pair.split_once('=') {
-            Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
-            None => Err(Failure::Input(anyhow!("--set {pair}: expected name=value, such as target=80us"))),
-        })
-        .collect::<Result<_, _>>()?;
+    let pairs: Vec<(&str, Raw)> = args.overrides.iter().map(|text| pair(text)).collect::<Result<_, _>>()?;
     let params = algorithm.params(&pairs).map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     Ok((algorithm.clone(), params))
 }
 
-fn raw(text: &str) -> Raw {
+/// The name and value of a `--set`.
+pub(crate) fn pair(text: &str) -> Result<(&str, Raw), Failure> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.trim(), raw(value.trim()))),
+        None => Err(Failure::Input(anyhow!("--set {text}: expected name=value, such as target=80us"))),
+    }
+}
+
+/// A value as a flag has it: a number if it is one.
+pub(crate) fn raw(text: &str) -> Raw {
     text.parse().map(Raw::Integer).or_else(|_| text.parse().map(Raw::Number)).unwrap_or_else(|_| Raw::Text(text.into()))
 }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::stdout;
@@ -33,6 +34,28 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     Serve(ServeArgs),
     Load(LoadArgs),
+    Record(RecordArgs),
+    Replay(ReplayArgs),
+}
+
+impl Args {
+    /// Reads the program's command line.
+    pub(crate) fn read() -> Result<Args, clap::Error> {
+        let mut command = Args::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut args = Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        let serve = match &mut args.command {
+            Command::Serve(serve) => Some(serve),
+            Command::Record(record) => Some(&mut record.serve),
+            _ => None,
+        };
+        // What is written wins over a configuration file, what is a default does not.
+        if let (Some(serve), Some((_, flags))) = (serve, matches.subcommand()) {
+            let written = |id: &&str| flags.value_source(id) == Some(ValueSource::CommandLine);
+            serve.written = flags.ids().map(clap::Id::as_str).filter(written).map(Into::into).collect();
+        }
+        Ok(args)
+    }
 }
 
 /// Run an experiment; print its results and write them, with a report, to a folder
@@ -145,7 +168,68 @@ pub(crate) struct ServeArgs {
     /// Connections that may be open at once
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
+    /// Record what the controller is asked and decides, for `leeward replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Take what is not said here from a TOML file: its keys are the names of these flags
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print what would be served, as such a file, and end
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Ids of what was written on the command line.
+    #[arg(skip)]
+    pub(crate) written: Vec<String>,
 }
+
+/// Serve like `leeward serve`, and record what the controller is asked and decides
+///
+/// The same as `leeward serve --record FILE`. While recording, all cores decide one after another: see
+/// docs/recording-format.md. When the disk can't keep up, the recording ends, marked as incomplete, and the server goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RECORD)]
+pub(crate) struct RecordArgs {
+    /// File to write; what is in it is replaced
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+const RECORD: &str = "\
+Examples:
+  leeward record run.rec --cores 2 --slo 1ms --rtt 50us
+  leeward replay run.rec";
+
+/// Make the calls of a recording again to its controller, which must decide the same, or to another one
+///
+/// Without further flags every decision is compared. With --admission or --set another controller is asked, and it is
+/// counted how often it would have decided otherwise. That is open loop: it sees the delays and demands that the recorded
+/// controller brought about. Which of two serves better is for `leeward run` to say.
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPLAY)]
+pub(crate) struct ReplayArgs {
+    /// What `leeward record` has written
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Ask this controller instead
+    #[arg(long, value_name = "NAME")]
+    pub(crate) admission: Option<String>,
+    /// Another value for a parameter, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const REPLAY: &str = "\
+Examples:
+  leeward replay run.rec                          the same decisions?
+  leeward replay run.rec --set target=60us        how often would that have decided otherwise?
+  leeward replay run.rec --admission codel --json
+
+Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no recording, or a damaged one.";
 
 /// The controller, for both ends of a connection.
 #[derive(Debug, clap::Args)]
@@ -239,7 +323,9 @@ const SERVE: &str = "\
 Examples:
   leeward serve                                                 Breakwater on one core
   leeward serve --admission none --cores 4 --cpus 0,1,2,3
-  leeward serve --slo 1ms --set target=300us --idle 50us";
+  leeward serve --slo 1ms --set target=300us --idle 50us
+  leeward serve --cores 2 --print-config > server.toml          a file to begin with
+  leeward serve --config server.toml --cores 4";
 
 /// What to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
@@ -297,7 +383,6 @@ fn first_paragraph(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

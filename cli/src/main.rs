@@ -9,15 +9,14 @@ mod failure;
 mod interrupt;
 mod progress;
 mod scenario;
+mod serve_config;
 mod stdout;
 mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let outcome = match args::Args::try_parse() {
+    let outcome = match args::Args::read() {
         Ok(args) => commands::run(args.command),
         Err(error) => args::explain(&error),
     };

@@ -2,9 +2,11 @@
 
 mod list;
 mod load;
+mod record;
+mod replay;
 mod report;
 mod run;
-mod serve;
+pub(crate) mod serve;
 mod summary;
 mod target;
 mod tune;
@@ -19,7 +21,9 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::List(args) => list::list(&args),
         Command::Report(args) => report::report(&args),
         Command::Tune(args) => tune::tune(&args),
-        Command::Serve(args) => serve::serve(&args),
+        Command::Serve(args) => serve::serve(args),
         Command::Load(args) => load::load(&args),
+        Command::Record(args) => record::record(args),
+        Command::Replay(args) => replay::replay(&args),
     }
 }

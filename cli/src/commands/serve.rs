@@ -8,23 +8,33 @@ use leeward_services::{echo::Echo, synthetic::Synthetic};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::record;
 use crate::args::{ServeArgs, Service};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{admission, stdout};
+use crate::{admission, serve_config, stdout};
 
 /// The command.
-pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
+pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
+    serve_config::apply(&mut args)?;
+    let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    let builder = Server::builder()
+    let mut builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)
         .cores(args.cores.into())
         .cpus(args.cpus.clone())
         .idle(idle(&args.idle)?)
         .connection_limit(args.connections as usize);
+    if args.print_config {
+        return stdout::print(&serve_config::text(args)?);
+    }
+    let recording = args.record.as_deref().map(record::begin).transpose()?;
+    if let Some(recording) = &recording {
+        builder = builder.record(recording);
+    }
     let interrupt = Interrupt::listen()?;
     let server = start(builder, args)?;
     stdout::print(&format!(
@@ -35,8 +45,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
         args.cores,
         if args.cores == 1 { "" } else { "s" },
     ))?;
+    let mut watch = recording.as_ref();
     while !interrupt.flag().load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(20));
+        watch = watch.filter(|recording| record::goes_on(recording));
     }
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
     let mut words = format!(
@@ -46,7 +58,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if counts.without_credit > 0 {
         words += &format!(" ({} of them sent without credit)", counts.without_credit);
     }
-    stdout::print(&words)
+    stdout::print(&words)?;
+    match (&recording, &args.record) {
+        (Some(recording), Some(path)) => record::end(recording, path),
+        _ => Ok(()),
+    }
 }
 
 fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
@@ -63,7 +79,7 @@ fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
 }
 
 /// `spin`, `block`, or how long to spin before sleeping.
-fn idle(text: &str) -> Result<Idle, Failure> {
+pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
     match text {
         "spin" => Ok(Idle::Spin),
         "block" => Ok(Idle::Block),

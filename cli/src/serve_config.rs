@@ -1,0 +1,157 @@
+//! `leeward serve --config FILE`: the flags of `serve` in a TOML file, read strictly, and printed as one.
+
+use anyhow::anyhow;
+use leeward_control::params::{ParamError, Raw};
+use leeward_control::registry::{Environment, Registry};
+use leeward_control::units::Nanos;
+use leeward_experiment::ScenarioError;
+use leeward_experiment::scenario::settings::{Pair, Settings};
+
+use crate::admission::{self, raw};
+use crate::args::{ServeArgs, Service};
+use crate::commands::serve::idle;
+use crate::failure::Failure;
+
+/// Every flag of `serve` that a file may set, by its name.
+const KEYS: &[&str] =
+    &["service", "admission", "slo", "rtt", "listen", "cores", "cpus", "idle", "connections", "record", "set"];
+
+const SERVICES: [Service; 2] = [Service::Synthetic, Service::Echo];
+const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
+
+/// Fills in from the file, if there is one, what the command line does not say.
+pub(crate) fn apply(args: &mut ServeArgs) -> Result<(), Failure> {
+    let Some(path) = args.config.clone() else { return Ok(()) };
+    let settings = Settings::load(&path, KEYS)?;
+    fill(args, &settings)?;
+    let pairs = settings.pairs("set")?;
+    merge(args, &pairs);
+    check(args, &settings, &pairs)
+}
+
+/// Every value is checked, also where the command line wins.
+fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> {
+    let written = std::mem::take(&mut args.written);
+    let free = |id: &str| !written.iter().any(|known| known == id);
+    fn put<T>(place: &mut T, free: bool, value: Option<T>) {
+        if let (true, Some(value)) = (free, value) {
+            *place = value;
+        }
+    }
+    let names = SERVICES.map(|service| service.to_string());
+    let service = settings.choice("service", &names.each_ref().map(String::as_str))?;
+    put(&mut args.service, free("service"), service.map(|index| SERVICES[index]));
+    let name = settings.line("admission")?;
+    if let Some(name) = &name {
+        Registry::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
+    }
+    put(&mut args.admission.name, free("name"), name);
+    put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
+    put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
+    put(&mut args.listen, free("listen"), settings.line("listen")?);
+    put(&mut args.cores, free("cores"), settings.count("cores", 1..=128)?.map(|cores| cores as u16));
+    let cpus = settings.counts("cpus", 128, 0..=4_095)?;
+    put(&mut args.cpus, free("cpus"), cpus.map(|cpus| cpus.into_iter().map(|cpu| cpu as usize).collect()));
+    let policy = settings.line("idle")?;
+    if let Some(policy) = &policy {
+        idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
+    }
+    put(&mut args.idle, free("idle"), policy);
+    put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
+    put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
+    args.written = written;
+    Ok(())
+}
+
+/// The file's parameters before those of `--set`, without what these set.
+fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
+    let said = std::mem::take(&mut args.admission.overrides);
+    let is_said = |name: &str| said.iter().any(|pair| pair.split('=').next().is_some_and(|said| said.trim() == name));
+    let free = pairs.iter().filter(|pair| !is_said(&pair.name));
+    let written = |pair: &Pair| match &pair.value {
+        Raw::Text(text) => format!("{}={text}", pair.name),
+        Raw::Switch(on) => format!("{}={}", pair.name, if *on { "on" } else { "off" }),
+        Raw::Integer(number) => format!("{}={number}", pair.name),
+        Raw::Number(number) => format!("{}={number}", pair.name),
+    };
+    args.admission.overrides = free.map(written).chain(said.iter().cloned()).collect();
+}
+
+/// What the parameters say of each other and of the controller that results. Their lines are known only here.
+fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
+    let registry = Registry::builtin();
+    let algorithm =
+        registry.find(&args.admission.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let wrong = |name: &str, error: ParamError| {
+        settings.error_in("set", name, &format!("{error} (the controller is `{}`)", algorithm.name))
+    };
+    for Pair { name, value } in pairs {
+        algorithm.params(&[(name, value.clone())]).map_err(|error| wrong(name, error))?;
+    }
+    match build(args)? {
+        Err(error) if settings.has("set") => Err(settings.error("set", &error.to_string()).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the parameters can stand together, which shows when the controller is made.
+fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
+    let (algorithm, params) = admission::controller(&args.admission)?;
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    Ok(algorithm.server(&params, &Environment::new(args.cores.into(), rtt, slo)).map(drop))
+}
+
+/// What would be served, as a file for `--config`.
+pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
+    build(args)?.map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    let mut text = format!(
+        "service = {}\nadmission = {}\nslo = {}\nrtt = {}\nlisten = {}\ncores = {}\n",
+        quoted(&args.service.to_string()),
+        quoted(&args.admission.name),
+        quoted(&args.admission.slo),
+        quoted(&args.admission.rtt),
+        quoted(&args.listen),
+        args.cores,
+    );
+    if !args.cpus.is_empty() {
+        text += &format!("cpus = {:?}\n", args.cpus);
+    }
+    text += &format!("idle = {}\nconnections = {}\n", quoted(&args.idle), args.connections);
+    if let Some(path) = &args.record {
+        text += &format!("record = {}\n", quoted(&path.display().to_string()));
+    }
+    let pairs = args.admission.overrides.iter().filter_map(|pair| pair.split_once('='));
+    let lines: Vec<String> = pairs
+        .map(|(name, value)| match raw(value.trim()) {
+            Raw::Text(text) => format!("{} = {}\n", name.trim(), quoted(&text)),
+            number => format!("{} = {number}\n", name.trim()),
+        })
+        .collect();
+    if !lines.is_empty() {
+        text += &format!("\n[set]\n{}", lines.concat());
+    }
+    Ok(text)
+}
+
+/// A TOML string: its escapes are those of JSON, but for one character that JSON lets through.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_survive_toml() {
+        for text in ["127.0.0.1:7117", "a \"b\" \\ c", "tab\tnew\nline\u{7f}", "größer"] {
+            let written = format!("listen = {}\n", quoted(text));
+            let parsed = Settings::parse("x", &written, KEYS);
+            assert!(parsed.is_ok(), "{written}");
+            if !text.contains(char::is_control) {
+                assert_eq!(parsed.unwrap().line("listen").unwrap().as_deref(), Some(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! `leeward serve --config`: what the file says, what the flags say, and how mistakes are named.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn leeward(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// What `serve --config` with this file and these flags would serve.
+fn effective(file: &str, flags: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), file).unwrap();
+    let output = leeward(&[&["serve", "--config", "s.toml", "--print-config"], flags].concat(), folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const EVERYTHING: &str = r#"service = "echo"
+admission = "breakwater"
+slo = "1ms"
+rtt = "50us"
+listen = "127.0.0.1:7200"
+cores = 2
+cpus = [0, 1]
+idle = "50us"
+connections = 100
+record = "run.rec"
+
+[set]
+target = "300us"
+alpha = 0.002
+max_window = 32
+aqm = "off"
+"#;
+
+#[test]
+fn every_flag_is_a_key() {
+    assert_eq!(effective(EVERYTHING, &[]), EVERYTHING);
+    assert_eq!(effective("", &["--cores", "3"]), effective("cores = 3", &[]));
+    assert_eq!(effective("[set]\naqm = true", &[]), effective("[set]\naqm = \"on\"", &[]));
+    let defaults = effective("", &[]);
+    assert!(defaults.contains("listen = \"127.0.0.1:7117\"") && !defaults.contains("cpus"), "{defaults}");
+    assert_eq!(effective(&defaults, &[]), defaults, "what is printed is read");
+}
+
+#[test]
+fn flags_win_even_with_the_value_of_the_default() {
+    let flags = ["--cores=1", "--slo=200us", "--set=target=90us", "--service=synthetic", "--record", "other.rec"];
+    let text = effective(EVERYTHING, &flags);
+    for line in
+        ["cores = 1", "slo = \"200us\"", "service = \"synthetic\"", "target = \"90us\"", "record = \"other.rec\""]
+    {
+        assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
+    }
+    assert!(text.contains("alpha = 0.002") && !text.contains("300us"), "{text}");
+}
+
+#[test]
+fn mistakes_have_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |file: &str, flags: &[&str], expected: &str| {
+        std::fs::write(folder.path().join("s.toml"), file).unwrap();
+        let output = leeward(&[&["serve", "--config", "s.toml"], flags].concat(), folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{words}");
+        assert!(words.starts_with(&format!("error: {expected}")) && output.stdout.is_empty(), "{expected}: {words}");
+    };
+    check("cores = 1\ncorse = 2", &[], "s.toml:2: corse: unknown key; accepted: service, admission");
+    check("config = \"x\"", &[], "s.toml:1: config: unknown key");
+    check("cores = \"2\"", &[], "s.toml:1: cores: `2` is not a whole number from 1 to 128");
+    check("\ncores = 0", &[], "s.toml:2: cores: `0` is not a whole number");
+    check("cores = 0", &["--cores=1"], "s.toml:1: cores: `0` is not a whole number");
+    check("cpus = [0, -1]", &[], "s.toml:1: cpus: `-1` is not a whole number");
+    check("slo = 200", &[], "s.toml:1: slo: `200` is not a duration");
+    check("rtt = \"0us\"", &[], "s.toml:1: rtt: `0us` is not a duration");
+    check("idle = \"never\"", &[], "s.toml:1: idle: `never`; accepted: `spin`, `block`");
+    check("service = \"memcached\"", &[], "s.toml:1: service: `memcached` is not one of \"synthetic\", \"echo\"");
+    check("admission = \"brakewater\"", &[], "s.toml:1: admission: unknown controller `brakewater`");
+    check("[set]\ntarget = 80", &[], "s.toml:2: set.target: `target` can't be `80`");
+    check("[set]\ntarget = [1]", &[], "s.toml:2: set.target: a list is not");
+    check("set = 3", &[], "s.toml:1: set: `3` is not a table");
+    check("cores = 1\ncores = 2", &[], "s.toml:2: syntax: not TOML");
+    check("cores", &[], "s.toml:1: syntax: not TOML");
+    // What can't stand together, within the file and with the flags.
+    let thresholds = "cores = 1\n[set]\ntarget = \"80us\"\naqm_threshold = \"20us\"";
+    check(thresholds, &[], "s.toml:2: set: `aqm_threshold` (20us) must not be below `target` (80us)");
+    check("[set]\nalpha = 0.1", &["--admission=dagor"], "s.toml:2: set.alpha: unknown parameter `alpha`");
+    let output = leeward(&["serve", "--config", "none.toml"], folder.path());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.starts_with("error: none.toml: file: "), "{words}");
+    let output = leeward(&["serve", "--print-config", "--set=target=80us", "--set=aqm_threshold=1us"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+}
