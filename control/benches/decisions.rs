@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use leeward_control::client::{Client, Header, LocalEnd, Outlet};
+use leeward_control::params::Params;
+use leeward_control::recording::{self, Block, Full, Sink, record};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::{
-    Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{Credits, Nanos, Priority, Time};
 
@@ -31,10 +33,30 @@ fn each_algorithm(
     group.finish();
 }
 
+/// Takes everything and keeps nothing: what recording costs the cores, the disk aside.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn take(&mut self, block: Block) -> Result<Vec<u8>, Full> {
+        Ok(block.into_buffer())
+    }
+}
+
 fn server(criterion: &mut Criterion) {
-    each_algorithm(criterion, "server: request and reply", |bencher, algorithm| {
+    requests(criterion, "server: request and reply", |_, _, halves| halves);
+}
+
+fn recorded(criterion: &mut Criterion) {
+    requests(criterion, "server: request and reply, recorded", |algorithm, params, halves| {
+        record(halves, &recording::Header::new("bench", algorithm, params, &environment()), Box::new(Nowhere)).0
+    });
+}
+
+fn requests(criterion: &mut Criterion, group: &str, wrap: impl Fn(&Algorithm, &Params, ServerHalves) -> ServerHalves) {
+    each_algorithm(criterion, group, |bencher, algorithm| {
         let params = algorithm.params(&[]).expect("defaults");
-        let mut server = algorithm.server(&params, &environment()).expect("defaults");
+        let halves = algorithm.server(&params, &environment()).expect("defaults");
+        let mut server = wrap(algorithm, &params, halves);
         let core = server.cores[0].as_mut();
         let mut sessions: Vec<Session> = (0..SESSIONS)
             .map(|slot| {
@@ -108,6 +130,6 @@ criterion_group! {
         .measurement_time(Duration::from_secs(1))
         .sample_size(30)
         .without_plots();
-    targets = server, tick, client
+    targets = server, recorded, tick, client
 }
 criterion_main!(decisions);

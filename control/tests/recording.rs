@@ -5,16 +5,24 @@
 
 use leeward_control::params::{Params, Raw};
 use leeward_control::recording::{
-    Block, EndReason, Entry, Full, Header, Item, Memory, ReadError, Reader, Replayer, Sink, record,
+    Answer, Block, EndReason, Entry, Full, Header, Item, Memory, ReadError, Reader, Replayer, SessionCall,
+    SessionEntry, Sink, record,
 };
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::{
-    Arrival, CoreId, Departure, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session, SessionSlot,
+    Signals, Verdict,
 };
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{Credits, Nanos, Priority, Time};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::sync::OnceLock;
+
+/// As `docs/recording-format.md` has it, byte by byte: preamble and header, four entries, end.
+const PINNED: &str = "\
+    4c4545575245430a0100012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
+    7276616c000738303030306e730230000000dafea8bc310102d80401030507e8070403020100000000016201021301030540\
+    8601ff00000000000000020700000002000001010304000000569ab4f40004a202";
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -317,6 +325,42 @@ proptest! {
             }
         }
     }
+}
+
+/// The bytes of version 1. If this changes, so must the version, and old recordings must be refused or still be read.
+#[test]
+fn the_format_is_pinned() {
+    let mut header = header("codel");
+    header.version = "0.1.0".into();
+    header.params = vec![("interval".into(), Raw::Text("80000ns".into()))];
+    let place = |call, answer| {
+        Entry::Session(SessionEntry {
+            core: CoreId(1),
+            slot: SessionSlot(2),
+            pending: 1,
+            demand: 3,
+            call,
+            answer,
+            window: Credits(5),
+            custom: None,
+        })
+    };
+    let arrival =
+        Arrival { now: Time(300), demand: 3, priority: Priority::new(7), delay: Nanos(1_000), random: 0x0102_0304 };
+    let feedback = Feedback { window: Credits(5), threshold: Priority::LOWEST, custom: 0 };
+    let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64) };
+    let entries = [
+        place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
+        place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
+        Entry::Next { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
+        Entry::Tick {
+            signals: Signals { arrivals: 2, ..Signals::idle(Time(290)) },
+            gauges: Gauges { credit_pool: Some(-1), ..Gauges::default() },
+        },
+    ];
+    let bytes: String =
+        Block::recording(&header, &entries).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join("");
+    assert_eq!(bytes, PINNED);
 }
 
 #[test]
