@@ -1,5 +1,7 @@
 //! `leeward record` and `leeward replay` from outside: a real run replays to the same decisions, a damaged file is called so.
 
+use leeward_control::recording::{Answer, Block, Entry, Item, Reader};
+use leeward_control::server::{RejectReason, Verdict};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -66,6 +68,24 @@ fn replay(arguments: &[&str], folder: &Path) -> (i32, Value, String) {
     (output.status.code().unwrap(), json, text(&output.stderr))
 }
 
+/// The recording `whole`, but for its first verdict.
+fn with_one_changed_decision(whole: &[u8]) -> Vec<u8> {
+    let items: Vec<Item> = Reader::items(whole).collect::<Result<_, _>>().unwrap();
+    let Item::Header(header) = &items[0] else { panic!("no header") };
+    let mut entries: Vec<Entry> =
+        items.iter().filter_map(|i| if let Item::Entry(e) = i { Some(*e) } else { None }).collect();
+    let verdict = entries.iter_mut().find_map(|entry| match entry {
+        Entry::Session(call) if matches!(call.answer, Answer::Verdict(_)) => Some(&mut call.answer),
+        _ => None,
+    });
+    let verdict = verdict.unwrap();
+    *verdict = match verdict {
+        Answer::Verdict(Verdict::Admit) => Answer::Verdict(Verdict::Reject(RejectReason::Delay)),
+        _ => Answer::Verdict(Verdict::Admit),
+    };
+    Block::recording(header, &entries)
+}
+
 #[test]
 fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,6 +122,14 @@ fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
     }
 
     let whole = std::fs::read(folder.path().join("run.rec")).unwrap();
+    std::fs::write(folder.path().join("other.rec"), with_one_changed_decision(&whole)).unwrap();
+    let (code, json, words) = replay(&["other.rec"], folder.path());
+    assert_eq!((code, &json["verdict"], words.lines().count()), (1, &"different".into(), 1), "{words}");
+    assert!(words.contains("the answer was"), "{words}");
+    assert_eq!(json["difference"]["call"], "request");
+    let output = leeward(&["replay", "other.rec"], folder.path());
+    assert!(text(&output.stdout).contains("DIFFERENT after"), "{output:?}");
+
     let check = |bytes: &[u8], expected: &str, is_partly_read: bool| {
         std::fs::write(folder.path().join("bad.rec"), bytes).unwrap();
         let (code, json, words) = replay(&["bad.rec"], folder.path());

@@ -39,6 +39,9 @@ struct Replay {
     header: Header,
     /// Another controller that was asked, as it was asked for.
     other: Option<(String, Vec<(String, Raw)>)>,
+    /// Calls that could be read.
+    calls: u64,
+    /// Of those that were replayed: up to a difference.
     counts: Counts,
     difference: Option<Difference>,
     timeline: Timeline,
@@ -94,7 +97,18 @@ impl Replay {
             }
         }
         let (counts, difference) = (replayer.counts(), replayer.difference().cloned());
-        Ok(Replay { file: name, header, other, counts, difference, timeline, span, end, problem })
+        Ok(Replay {
+            file: name,
+            header,
+            other,
+            calls: reader.entries(),
+            counts,
+            difference,
+            timeline,
+            span,
+            end,
+            problem,
+        })
     }
 
     fn is_other(&self) -> bool {
@@ -132,10 +146,10 @@ impl Replay {
             environment.slo,
             environment.rtt,
         );
-        text += &format!("              {} calls over {}; {}\n", counts.entries, self.length(), self.ending());
+        text += &format!("              {} calls over {}; {}\n", self.calls, self.length(), self.ending());
         text += &format!(
-            "              {} sessions opened, {} requests, {} of them rejected, {} ticks\n",
-            counts.opened, counts.requests, counts.rejected_then, counts.ticks
+            "replayed      {} calls: {} sessions opened, {} requests, {} of them rejected when recorded, {} ticks\n",
+            counts.entries, counts.opened, counts.requests, counts.rejected_then, counts.ticks
         );
         match (&self.other, &self.difference) {
             (None, None) => text += &format!("decisions     the same: {} compared\n", counts.compared),
@@ -146,7 +160,7 @@ impl Replay {
             }
             (Some((name, params)), difference) => {
                 let agree = counts.rejected_both;
-                text += &format!("asked instead {}\n", controller(name, params));
+                text += &format!("asked         {} instead\n", controller(name, params));
                 text += &format!(
                     "              rejects {} requests: {agree} that were rejected, {} that were admitted; admits {} that \
                      were rejected\n",
@@ -233,7 +247,8 @@ impl Replay {
                 "replayed": difference.replayed,
             })),
             "counts": {
-                "calls": counts.entries,
+                "calls": self.calls,
+                "replayed": counts.entries,
                 "compared": counts.compared,
                 "sessions_opened": counts.opened,
                 "sessions_closed": counts.closed,
