@@ -74,6 +74,11 @@ fn canary_a_client_locks_itself_out() {
 }
 
 #[test]
+fn canary_what_is_admitted_is_never_executed() {
+    check_spoilt(&canary::REJECTS_EVERY_TURN, |violation| matches!(violation, Violation::LockedOut { .. }));
+}
+
+#[test]
 fn canary_in_flight_leaks_with_lost_connections() {
     let case = Case::new(&canary::FORGETS_IN_FLIGHT, &[], None);
     check_canary(&case, Mistake::None, |violation| matches!(violation, Violation::InFlight { .. }));

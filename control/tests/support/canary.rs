@@ -5,9 +5,9 @@ use leeward_control::client::{ClientHalf, ClientParts, Gate, Reply};
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::{
-    Admission, Arrival, Departure, Feedback, Opened, ServerHalves, Session, SessionSlot, Verdict,
+    Admission, Arrival, Departure, Feedback, Opened, RejectReason, ServerHalves, Session, SessionSlot, Verdict,
 };
-use leeward_control::units::{Credits, Time};
+use leeward_control::units::{Credits, Nanos, Time};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
@@ -16,6 +16,7 @@ enum Mistake {
     WakesForEver,
     ForgetsInFlightOnClose,
     PromisesTooMuch,
+    RejectsEveryTurn,
 }
 
 /// A core that is right but for one mistake.
@@ -26,6 +27,7 @@ struct Spoilt {
     last_opened: Option<SessionSlot>,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Admission for Spoilt {
     fn open(&mut self, session: &mut Session, event: &Opened) {
         self.last_opened = Some(session.slot);
@@ -34,6 +36,13 @@ impl Admission for Spoilt {
 
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         self.inner.request(session, event)
+    }
+
+    fn execute(&mut self, waited: Nanos) -> Verdict {
+        match self.mistake {
+            Mistake::RejectsEveryTurn => Verdict::Reject(RejectReason::Delay),
+            _ => self.inner.execute(waited),
+        }
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
@@ -105,6 +114,12 @@ pub(crate) const WAKES_FOR_EVER: Algorithm = Algorithm {
 /// Breakwater that tells clients of a window which it has not counted.
 pub(crate) const PROMISES_TOO_MUCH: Algorithm = Algorithm {
     build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::PromisesTooMuch),
+    ..breakwater::ALGORITHM
+};
+
+/// Breakwater that executes nothing of what it has admitted.
+pub(crate) const REJECTS_EVERY_TURN: Algorithm = Algorithm {
+    build_server: |params, environment| spoil(&breakwater::ALGORITHM, params, environment, Mistake::RejectsEveryTurn),
     ..breakwater::ALGORITHM
 };
 

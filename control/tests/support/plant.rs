@@ -269,12 +269,15 @@ impl Plant {
             return;
         }
         let entry = connection.in_server.remove(pick % connection.in_server.len());
-        let outcome = if entry.admitted && executed { Outcome::Completed } else { Outcome::Dropped };
+        // Its turn comes, and it has ended in the same moment.
+        let waited = now.since(entry.arrived);
+        let begins = entry.admitted && executed && self.cores[core].execute(waited) == Verdict::Admit;
+        let outcome = if begins { Outcome::Completed } else { Outcome::Dropped };
         match outcome {
             Outcome::Completed => self.since_tick.1 += 1,
             Outcome::Dropped => self.since_tick.2 += 1,
         }
-        let departure = Departure { now, outcome, sojourn: now.since(entry.arrived) };
+        let departure = Departure { now, outcome, sojourn: waited };
         let feedback = connection.session.reply(self.cores[core].as_mut(), &departure);
         self.events.push(departed(&feedback, &connection.session));
         let answer = ToClient::Answer { request: entry.request, outcome, sent: entry.sent, feedback };
