@@ -10,19 +10,19 @@ use leeward_control::recording::{
 };
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::{
-    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session, SessionSlot,
-    Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves,
+    Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{Credits, Nanos, Priority, Time};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// As `docs/recording-format.md` has it, byte by byte: preamble and header, four entries, end.
+/// As `docs/recording-format.md` has it, byte by byte: preamble and header, five entries, end.
 const PINNED: &str = "\
-    4c4545575245430a0100012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
-    7276616c000738303030306e730230000000dafea8bc310102d80401030507e8070403020100000000016201021301030540\
-    8601ff00000000000000020700000002000001010304000000569ab4f40004a202";
+    4c4545575245430a0100012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e74\
+    657276616c000738303030306e730235000000f8814758610102d80401030507e807040302010000000001c20102130103\
+    05402601ff00000000000000020700000002000001014801ac0201030400000061f076f50005a202";
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -52,9 +52,10 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
                 let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
                 let event =
                     Arrival { now, demand: (step % 4) as u32, priority: Priority::from_random(random), delay, random };
+                let turn = Nanos(step % 89 * 8_000);
                 let outcome = match session.request(core, &event) {
-                    Verdict::Admit => Outcome::Completed,
-                    Verdict::Reject(_) => Outcome::Dropped,
+                    Verdict::Admit if core.execute(turn) == Verdict::Admit => Outcome::Completed,
+                    _ => Outcome::Dropped,
                 };
                 let _ = session.reply(core, &Departure { now, outcome, sojourn: delay + Nanos(10_000) });
             }
@@ -128,7 +129,9 @@ fn a_recording_replays() {
             replayer.step(&entry).unwrap();
         }
         assert_eq!(replayer.difference(), None, "{}", algorithm.name);
-        assert!(replayer.counts().closed > 10 && replayer.counts().entries > 2_000, "{:?}", replayer.counts());
+        let counts = replayer.counts();
+        assert!(counts.closed > 10 && counts.turns > 100 && counts.entries > 2_000, "{counts:?}");
+        assert_eq!(counts.late_then > 10, algorithm.name == "breakwater", "{} {counts:?}", algorithm.name);
         assert_eq!(read(&bytes).1, None);
     }
 }
@@ -223,6 +226,108 @@ fn a_full_sink_ends_the_recording_and_not_the_plant() {
     }
 }
 
+/// Writes down who called it. No method may have its default here, so that one that is new has to come to the test below.
+struct Witness(Arc<Mutex<Vec<&'static str>>>);
+
+impl Witness {
+    fn note(&self, method: &'static str) {
+        self.0.lock().unwrap().push(method);
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Admission for Witness {
+    fn open(&mut self, _: &mut Session, _: &Opened) {
+        self.note("open");
+    }
+    fn request(&mut self, _: &mut Session, _: &Arrival) -> Verdict {
+        self.note("request");
+        Verdict::Reject(RejectReason::Priority)
+    }
+    fn execute(&mut self, _: Nanos) -> Verdict {
+        self.note("execute");
+        Verdict::Reject(RejectReason::Concurrency)
+    }
+    fn reply(&mut self, _: &mut Session, _: &Departure) -> Feedback {
+        self.note("reply");
+        Feedback { custom: 1, ..Feedback::NONE }
+    }
+    fn demand(&mut self, _: &mut Session, _: Time) -> Option<Feedback> {
+        self.note("demand");
+        Some(Feedback { custom: 2, ..Feedback::NONE })
+    }
+    fn next_to_wake(&mut self, _: u64) -> Option<SessionSlot> {
+        self.note("next to wake");
+        Some(SessionSlot(3))
+    }
+    fn wake(&mut self, _: &mut Session, _: Time) -> Feedback {
+        self.note("wake");
+        Feedback { custom: 4, ..Feedback::NONE }
+    }
+    fn close(&mut self, _: &mut Session, _: Time) {
+        self.note("close");
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ControlLoop for Witness {
+    fn period(&self) -> Nanos {
+        self.note("period");
+        Nanos(5)
+    }
+    fn tick(&mut self, _: &Signals) {
+        self.note("tick");
+    }
+    fn gauges(&self) -> Gauges {
+        self.note("gauges");
+        Gauges { in_flight: Some(6), ..Gauges::default() }
+    }
+}
+
+/// Every method of the halves gets through, once, with its answer; while recording each that decides has its entry.
+#[test]
+fn every_method_is_forwarded_and_recorded() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let witness = || Box::new(Witness(Arc::clone(&calls)));
+    let memory = Memory::new(1 << 20);
+    let halves = ServerHalves { cores: vec![witness()], control: witness() };
+    let (mut halves, recorder) = record(halves, &header("none"), Box::new(memory.clone()));
+    let all = |halves: &mut ServerHalves| {
+        let (core, control) = (halves.cores[0].as_mut(), halves.control.as_mut());
+        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let now = Time(1);
+        let arrival = Arrival { now, demand: 0, priority: Priority::HIGHEST, delay: Nanos(0), random: 0 };
+        core.open(&mut session, &Opened { now, demand: 0 });
+        assert_eq!(core.request(&mut session, &arrival), Verdict::Reject(RejectReason::Priority));
+        assert_eq!(core.execute(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
+        let departure = Departure { now, outcome: Outcome::Dropped, sojourn: Nanos(0) };
+        assert_eq!(core.reply(&mut session, &departure).custom, 1);
+        assert_eq!(core.demand(&mut session, now).unwrap().custom, 2);
+        assert_eq!(core.next_to_wake(0), Some(SessionSlot(3)));
+        assert_eq!(core.wake(&mut session, now).custom, 4);
+        core.close(&mut session, now);
+        assert_eq!(control.period(), Nanos(5));
+        control.tick(&Signals::idle(now));
+        assert_eq!(control.gauges().in_flight, Some(6));
+    };
+    let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
+    all(&mut halves);
+    // A tick's entry has the state after it.
+    assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), [&fast[..], &["gauges", "gauges"]].concat());
+    let bytes = memory.finish(&recorder);
+    all(&mut halves);
+    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["gauges"]].concat());
+    let name = |entry: &Entry| match entry {
+        Entry::Session(entry) => entry.call.name(),
+        Entry::Execute { .. } => "execute",
+        Entry::Next { .. } => "next to wake",
+        Entry::Tick { .. } => "tick",
+    };
+    let recorded: Vec<_> = entries(&bytes).iter().map(name).collect();
+    let expected = ["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close", "tick"];
+    assert_eq!(recorded, expected);
+}
+
 #[test]
 fn nothing_is_recorded_after_the_end() {
     let memory = Memory::new(1 << 20);
@@ -310,6 +415,8 @@ proptest! {
                     };
                 }
                 (Entry::Next { random, .. }, _) => *random = words[0],
+                (Entry::Execute { waited, .. }, 1..=4) => *waited = Nanos(words[0]),
+                (Entry::Execute { core, .. }, _) => *core = CoreId(words[0] as u32 >> (words[1] % 32)),
                 _ => {}
             }
         }
@@ -357,6 +464,7 @@ fn the_format_is_pinned() {
             signals: Signals { arrivals: 2, ..Signals::idle(Time(290)) },
             gauges: Gauges { credit_pool: Some(-1), ..Gauges::default() },
         },
+        Entry::Execute { core: CoreId(1), waited: Nanos(300), verdict: Verdict::Reject(RejectReason::Delay) },
     ];
     let bytes: String =
         Block::recording(&header, &entries).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join("");

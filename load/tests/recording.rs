@@ -39,6 +39,10 @@ const SLO: Nanos = Nanos::from_millis(1);
 
 /// Loads a recorded server; `during` looks on before it stops.
 fn served(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
+    served_with(name, params(name), cores, recording, during)
+}
+
+fn served_with(name: &str, params: Params, cores: usize, recording: &Recording, during: impl FnOnce(&Server)) -> u64 {
     let algorithm = Registry::builtin().find(name).unwrap().clone();
     let busy = |_: &Request<'_>, reply: &mut Vec<u8>| -> Result<(), Failed> {
         let until = Instant::now() + Duration::from_micros(20);
@@ -47,7 +51,7 @@ fn served(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&
         Ok(())
     };
     let server = Server::builder()
-        .admission(&algorithm, params(name))
+        .admission(&algorithm, params.clone())
         .objective(RTT, SLO)
         .cores(cores)
         .idle(Idle::Block)
@@ -63,7 +67,7 @@ fn served(name: &str, cores: usize, recording: &Recording, during: impl FnOnce(&
     };
     let plan = Plan::Open(Schedule::draw(&workload, 7, Nanos::from_millis(300)).unwrap());
     let environment = Environment::new(1, RTT, SLO);
-    let (told, config) = (params(name), LoadConfig::new(server.address(), SLO));
+    let (told, config) = (params, LoadConfig::new(server.address(), SLO));
     let client = || (algorithm.build_client)(&told, &environment);
     run(&config, &plan, client, &AtomicBool::new(false), |_| {}).unwrap();
     during(&server);
@@ -99,10 +103,25 @@ fn a_real_run_replays_to_the_same_decisions() {
             let counts = replay(&written);
             assert_eq!(counts.requests, received, "{name} on {cores} cores");
             assert_eq!((counts.entries, counts.opened, counts.closed), (end.entries, 30, 30));
-            assert!(received > 0 && counts.ticks > 0, "{name}: {counts:?}");
+            assert!(received > 0 && counts.ticks > 0 && counts.turns > 0, "{name}: {counts:?}");
+            assert!(counts.turns + counts.rejected_then <= received, "{name}: {counts:?}");
             assert!(recording.finish().unwrap().is_none(), "it was ended before");
         }
     }
+}
+
+/// Nothing is ever fresh enough to be executed: every turn is a late rejection, on whichever core it comes.
+#[test]
+fn late_rejections_of_a_real_run_replay() {
+    let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
+    let stale = breakwater.params(&[("stale", Raw::Text("1ns".into()))]).unwrap();
+    let file = File::default();
+    let recording = Recording::to(file.clone()).unwrap();
+    let received = served_with("breakwater", stale, 2, &recording, |_| {});
+    recording.finish().unwrap().unwrap();
+    let counts = replay(&file.0.lock().unwrap());
+    assert!(counts.turns > 0 && counts.turns <= received, "{counts:?}");
+    assert_eq!((counts.late_then, counts.late_now), (counts.turns, counts.turns));
 }
 
 #[test]

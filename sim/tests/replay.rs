@@ -76,12 +76,15 @@ fn every_controller_decides_as_it_did() {
             let counts = replayer.counts();
             assert_eq!(counts.entries, entries.len() as u64);
             assert!(counts.requests > 200 && counts.ticks > 30, "{} {counts:?}", algorithm.name);
-            assert_eq!(counts.rejected_then, counts.rejected_now);
+            assert_eq!((counts.rejected_then, counts.late_then), (counts.rejected_now, counts.late_now));
+            assert!(counts.turns > 200 && counts.turns <= counts.requests, "{} {counts:?}", algorithm.name);
             let rows = entries.iter().fold(Timeline::new(20), |mut timeline, entry| {
                 timeline.note(entry);
                 timeline
             });
             assert_eq!(rows.rows().iter().map(|row| row.requests).sum::<u64>(), counts.requests);
+            let rejected = counts.rejected_then + counts.late_then;
+            assert_eq!(rows.rows().iter().map(|row| row.rejected).sum::<u64>(), rejected);
             let each = bytes.len() as f64 / counts.entries as f64;
             assert!(each < 30.0, "{}: {each:.1} bytes per call", algorithm.name);
         }
@@ -105,6 +108,27 @@ fn every_choice_of_breakwater_decides_as_it_did() {
         let (header, entries) = entries(&recorded(&config(4), breakwater, &params));
         assert_eq!(difference(&header, &entries), None, "{:?}", header.params);
     }
+}
+
+/// One core, and more to do than it can: many of those that wait are rejected when their turn comes.
+#[test]
+fn late_rejections_are_decided_as_they_were() {
+    let registry = Registry::builtin();
+    let breakwater = registry.find("breakwater").unwrap();
+    let stale = |span: &str| breakwater.params(&[("stale", Raw::Text(span.into()))]).unwrap();
+    let (header, entries) = entries(&recorded(&config(1), breakwater, &stale("60us")));
+    let same = replayed(Replayer::same(&header, &registry).unwrap(), &entries);
+    assert_eq!(same.difference().map(ToString::to_string), None);
+    let counts = same.counts();
+    assert!(counts.late_then > 50 && counts.late_then < counts.turns, "{counts:?}");
+    assert_eq!((counts.late_now, counts.late_both), (counts.late_then, counts.late_then));
+    // Asked about the same waiting times, a stricter one rejects those and more.
+    let stricter = Replayer::other(breakwater, &stale("30us"), &header.environment).unwrap();
+    let stricter = replayed(stricter, &entries);
+    let asked = stricter.counts();
+    assert_eq!((asked.late_then, asked.late_both), (counts.late_then, counts.late_then));
+    assert!(asked.late_now > asked.late_then, "{asked:?}");
+    assert_eq!(stricter.difference().unwrap().call, "execute");
 }
 
 /// The last entry that `wanted` wants, changed by it.
@@ -160,6 +184,16 @@ fn canary_a_changed_decision_is_found() {
     check("pair of the controller's words", &|entry| match entry {
         Entry::Session(call) if matches!(call.call, SessionCall::Request(_)) => {
             call.custom = Some([7, 0]);
+            true
+        }
+        _ => false,
+    });
+    check("answer", &|entry| match entry {
+        Entry::Execute { verdict, .. } => {
+            *verdict = match verdict {
+                Verdict::Admit => Verdict::Reject(RejectReason::Delay),
+                Verdict::Reject(_) => Verdict::Admit,
+            };
             true
         }
         _ => false,

@@ -149,8 +149,18 @@ impl Replay {
         text += &format!("              {} calls over {}; {}\n", self.calls, self.length(), self.ending());
         text += &format!(
             "replayed      {} calls: {} sessions opened, {} requests, {} of them rejected when recorded, {} ticks\n",
-            counts.entries, counts.opened, counts.requests, counts.rejected_then, counts.ticks
+            counts.entries,
+            counts.opened,
+            counts.requests,
+            counts.rejected_then + counts.late_then,
+            counts.ticks
         );
+        if counts.late_then > 0 {
+            text += &format!(
+                "              {} of the rejections came late, when it was the request's turn\n",
+                counts.late_then
+            );
+        }
         match (&self.other, &self.difference) {
             (None, None) => text += &format!("decisions     the same: {} compared\n", counts.compared),
             (None, Some(difference)) => {
@@ -162,12 +172,22 @@ impl Replay {
                 let agree = counts.rejected_both;
                 text += &format!("asked         {} instead\n", controller(name, params));
                 text += &format!(
-                    "              rejects {} requests: {agree} that were rejected, {} that were admitted; admits {} that \
+                    "              rejects {} requests on arrival: {agree} that were rejected, {} that were admitted; admits {} that \
                      were rejected\n",
                     counts.rejected_now,
                     counts.rejected_now - agree,
                     counts.rejected_then - agree
                 );
+                if counts.late_then + counts.late_now > 0 {
+                    let agree = counts.late_both;
+                    text += &format!(
+                        "              rejects {} when their turn comes: {agree} that were rejected then, {} that were \
+                         executed; executes {} that were rejected\n",
+                        counts.late_now,
+                        counts.late_now - agree,
+                        counts.late_then - agree
+                    );
+                }
                 let (then, now) = (counts.windows_then, counts.windows_now);
                 text += &format!("              windows sent add up to {now} (recorded: {then})\n");
                 if let Some(difference) = difference {
@@ -189,7 +209,8 @@ impl Replay {
             table.row(vec![
                 row.from.since(begin).to_string(),
                 format!("{:.2}", row.requests as f64 / seconds / 1e3),
-                format!("{:.1}", row.rejected as f64 / row.requests.max(1) as f64 * 100.0),
+                // A late rejection may be of a request of the row before.
+                format!("{:.1}", row.rejected as f64 / row.requests.max(row.rejected).max(1) as f64 * 100.0),
                 format!("{:.1}", row.delay_max.as_micros_f64()),
                 gauge(row.credit_pool),
                 gauge(row.credits_issued),
@@ -258,6 +279,10 @@ impl Replay {
                 "rejected_recorded": counts.rejected_then,
                 "rejected_replayed": counts.rejected_now,
                 "rejected_both": counts.rejected_both,
+                "turns": counts.turns,
+                "rejected_late_recorded": counts.late_then,
+                "rejected_late_replayed": counts.late_now,
+                "rejected_late_both": counts.late_both,
                 "woken_recorded": counts.woken_then,
                 "woken_replayed": counts.woken_now,
                 "windows_recorded": counts.windows_then,

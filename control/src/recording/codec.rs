@@ -16,20 +16,21 @@ const WAKE: u8 = 4;
 const CLOSE: u8 = 5;
 const NEXT: u8 = 6;
 const TICK: u8 = 7;
-const KINDS: u8 = 0b111;
+const EXECUTE: u8 = 8;
+const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
-const CUSTOM: u8 = 1 << 3;
+const CUSTOM: u8 = 1 << 4;
 /// The event's demand is the session's.
-const SAME_DEMAND: u8 = 1 << 4;
+const SAME_DEMAND: u8 = 1 << 5;
 /// The request was rejected, the reply is a drop.
-const NEGATIVE: u8 = 1 << 5;
+const NEGATIVE: u8 = 1 << 6;
 /// The feedback is the session's window and nothing else.
-const PLAIN: u8 = 1 << 6;
-/// The demand message is answered, a session was named.
-const SOME: u8 = 1 << 7;
+const PLAIN: u8 = 1 << 7;
+/// The demand message is answered, a session was named. No kind has both this and [`SAME_DEMAND`].
+const SOME: u8 = 1 << 5;
 /// The gauges are those of the last tick.
-const SAME_GAUGES: u8 = 1 << 3;
+const SAME_GAUGES: u8 = 1 << 4;
 
 /// What one entry tells about the next. Both ends keep the same.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,14 @@ impl Codec {
     pub(super) fn encode(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         match entry {
             Entry::Session(entry) => self.encode_session(entry, out),
+            Entry::Execute { core, waited, verdict } => {
+                out.push(EXECUTE | flag(matches!(verdict, Verdict::Reject(_)), NEGATIVE));
+                put(out, core.0.into());
+                put(out, waited.0);
+                if let Verdict::Reject(reason) = verdict {
+                    out.push(code(*reason));
+                }
+            }
             Entry::Next { core, random, chosen } => {
                 out.push(NEXT | flag(chosen.is_some(), SOME));
                 put(out, core.0.into());
@@ -136,12 +145,20 @@ impl Codec {
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
             NEXT => SOME,
-            _ => SAME_GAUGES,
+            TICK => SAME_GAUGES,
+            EXECUTE => NEGATIVE,
+            _ => return Err("there is no such call"),
         };
         if tag & !KINDS & !accepted != 0 {
             return Err("a call has marks that it can't have");
         }
         match tag & KINDS {
+            EXECUTE => {
+                let (core, waited) = (CoreId(bytes.small()?), Nanos(bytes.number()?));
+                let verdict =
+                    if tag & NEGATIVE == 0 { Verdict::Admit } else { Verdict::Reject(reason(bytes.byte()?)?) };
+                Ok(Entry::Execute { core, waited, verdict })
+            }
             NEXT => {
                 let (core, random) = (CoreId(bytes.small()?), bytes.word()?);
                 let chosen = if tag & SOME != 0 { Some(SessionSlot(bytes.small()?)) } else { None };
@@ -307,15 +324,18 @@ mod tests {
         )
     }
 
-    fn call() -> impl Strategy<Value = (SessionCall, Answer)> {
-        let at = || any::<u64>().prop_map(Time);
-        let said = || feedback().prop_map(Answer::Feedback);
-        let verdict = prop_oneof![
+    fn verdict() -> impl Strategy<Value = Verdict> {
+        prop_oneof![
             Just(Verdict::Admit),
             Just(Verdict::Reject(RejectReason::Delay)),
             Just(Verdict::Reject(RejectReason::Priority)),
             Just(Verdict::Reject(RejectReason::Concurrency)),
-        ];
+        ]
+    }
+
+    fn call() -> impl Strategy<Value = (SessionCall, Answer)> {
+        let at = || any::<u64>().prop_map(Time);
+        let said = || feedback().prop_map(Answer::Feedback);
         let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>()).prop_map(
             |(now, demand, level, delay, random)| {
                 let (priority, delay) = (Priority::new(level), Nanos(delay));
@@ -330,7 +350,7 @@ mod tests {
         });
         prop_oneof![
             (at(), any::<u32>()).prop_map(|(now, demand)| (SessionCall::Open(Opened { now, demand }), Answer::Nothing)),
-            (arrival, verdict).prop_map(|(call, verdict)| (call, Answer::Verdict(verdict))),
+            (arrival, verdict()).prop_map(|(call, verdict)| (call, Answer::Verdict(verdict))),
             (departure.prop_map(SessionCall::Reply), said()),
             (at().prop_map(SessionCall::Demand), prop_oneof![Just(Answer::Nothing), said()]),
             (at().prop_map(SessionCall::Wake), said()),
@@ -352,6 +372,11 @@ mod tests {
         );
         let next = (any::<u32>(), any::<u64>(), proptest::option::of(any::<u32>()))
             .prop_map(|(core, random, slot)| Entry::Next { core: CoreId(core), random, chosen: slot.map(SessionSlot) });
+        let execute = (any::<u32>(), any::<u64>(), verdict()).prop_map(|(core, waited, verdict)| Entry::Execute {
+            core: CoreId(core),
+            waited: Nanos(waited),
+            verdict,
+        });
         let tick =
             (any::<[u64; 6]>(), gauges()).prop_map(|([now, packet, run, arrivals, completions, drops], gauges)| {
                 let (packet_delay, run_delay) = (Nanos(packet), Nanos(run));
@@ -360,7 +385,7 @@ mod tests {
                     gauges,
                 }
             });
-        prop_oneof![4 => session, 1 => next, 1 => tick]
+        prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick]
     }
 
     proptest! {

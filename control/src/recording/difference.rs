@@ -52,6 +52,7 @@ impl Difference {
                 let told = format!("{} pending, demand {}{more}", entry.pending, entry.demand);
                 (Some(entry.core), Some((entry.slot, generation)), entry.call.name(), told)
             }
+            Entry::Execute { core, waited, .. } => (Some(*core), None, "execute", format!("waited {waited}")),
             Entry::Next { core, random, .. } => (Some(*core), None, "next to wake", format!("random bits {random:#x}")),
             Entry::Tick { signals, .. } => {
                 let told = format!(

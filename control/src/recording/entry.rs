@@ -1,7 +1,7 @@
 //! One call of a plant to a controller's server side, with what came of it.
 
 use crate::server::{Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict};
-use crate::units::{Credits, Time};
+use crate::units::{Credits, Nanos, Time};
 use std::fmt;
 
 /// One call.
@@ -9,6 +9,15 @@ use std::fmt;
 pub enum Entry {
     /// A call about a session.
     Session(SessionEntry),
+    /// [`crate::server::Admission::execute`]: the controller is not told which request it is.
+    Execute {
+        /// The core that was asked.
+        core: CoreId,
+        /// How long the request had waited.
+        waited: Nanos,
+        /// What the controller said.
+        verdict: Verdict,
+    },
     /// [`crate::server::Admission::next_to_wake`].
     Next {
         /// The core that was asked.
@@ -119,7 +128,7 @@ impl Entry {
     pub fn now(&self) -> Option<Time> {
         match self {
             Entry::Session(entry) => Some(entry.call.now()),
-            Entry::Next { .. } => None,
+            Entry::Execute { .. } | Entry::Next { .. } => None,
             Entry::Tick { signals, .. } => Some(signals.now),
         }
     }

@@ -214,6 +214,8 @@ impl RecordedCore {
     }
 }
 
+// A method that is not forwarded would be a decision that the recorded server silently no longer takes.
+#[deny(clippy::missing_trait_methods)]
 impl Admission for RecordedCore {
     fn open(&mut self, session: &mut Session, event: &Opened) {
         let call = SessionCall::Open(*event);
@@ -223,6 +225,13 @@ impl Admission for RecordedCore {
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         let call = SessionCall::Request(*event);
         self.session(session, call, |inner, session| inner.request(session, event), Answer::Verdict)
+    }
+
+    fn execute(&mut self, waited: Nanos) -> Verdict {
+        let Some(mut pages) = self.log.open() else { return self.inner.execute(waited) };
+        let verdict = self.inner.execute(waited);
+        pages.append(&Entry::Execute { core: self.core, waited, verdict });
+        verdict
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
@@ -257,6 +266,7 @@ struct RecordedLoop {
     log: Arc<Log>,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl ControlLoop for RecordedLoop {
     fn period(&self) -> Nanos {
         self.inner.period()

@@ -75,12 +75,20 @@ pub struct Counts {
     /// Decisions that were compared: verdicts, what goes to clients, windows and words of sessions, whom to wake, states
     /// after ticks.
     pub compared: u64,
-    /// Requests that were rejected when recorded.
+    /// Requests that were rejected on arrival when recorded.
     pub rejected_then: u64,
-    /// Requests that are rejected now.
+    /// Requests that are rejected on arrival now.
     pub rejected_now: u64,
-    /// Requests that both reject.
+    /// Requests that both reject on arrival.
     pub rejected_both: u64,
+    /// Requests whose turn came: the controller was asked again.
+    pub turns: u64,
+    /// Of these, rejected when recorded.
+    pub late_then: u64,
+    /// Of these, rejected now. Another controller is also asked about those that it had rejected on arrival.
+    pub late_now: u64,
+    /// Of these, rejected by both.
+    pub late_both: u64,
     /// Explicit credits then.
     pub woken_then: u64,
     /// Explicit credits now.
@@ -113,6 +121,10 @@ pub struct Replayer {
     places: BTreeMap<(u32, u32), Place>,
     /// Per core: places that its controller may have made room for.
     slots: Vec<u64>,
+    /// Of another controller: requests that it admitted and that are unanswered, on all places.
+    admitted: u64,
+    /// Of these, rejected by it when their turn came. Which these are is not known; the next replies are theirs.
+    late: u64,
     now: Time,
     counts: Counts,
     difference: Option<Difference>,
@@ -141,7 +153,8 @@ impl Replayer {
     fn new(halves: ServerHalves, same: bool) -> Self {
         let slots = vec![0; halves.cores.len()];
         let (counts, difference) = (Counts::default(), None);
-        Replayer { halves, same, places: BTreeMap::new(), slots, now: Time::ZERO, counts, difference }
+        let places = BTreeMap::new();
+        Replayer { halves, same, places, slots, admitted: 0, late: 0, now: Time::ZERO, counts, difference }
     }
 
     /// What was replayed so far.
@@ -172,6 +185,7 @@ impl Replayer {
     fn make(&mut self, entry: &Entry) -> Result<(), ReplayError> {
         match entry {
             Entry::Session(call) => self.session(entry, call),
+            Entry::Execute { core, waited, verdict } => self.execute(entry, *core, *waited, *verdict),
             Entry::Next { core, random, chosen } => self.next(entry, *core, *random, *chosen),
             Entry::Tick { signals, gauges } => {
                 self.halves.control.tick(signals);
@@ -211,7 +225,9 @@ impl Replayer {
         let before = session.custom;
         let outcome = match call.call {
             // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
-            SessionCall::Reply(event) if !self.same => Some(place.outcome(event.outcome)),
+            SessionCall::Reply(event) if !self.same => {
+                Some(place.outcome(event.outcome, &mut self.admitted, &mut self.late))
+            }
             _ => None,
         };
         let generation = place.generation;
@@ -224,7 +240,10 @@ impl Replayer {
             SessionCall::Request(event) => {
                 let verdict = half.request(&mut session, &event);
                 match verdict {
-                    Verdict::Admit => place.admitted += 1,
+                    Verdict::Admit => {
+                        place.admitted += 1;
+                        self.admitted += 1;
+                    }
                     Verdict::Reject(_) => place.rejected += 1,
                 }
                 Answer::Verdict(verdict)
@@ -239,6 +258,8 @@ impl Replayer {
             SessionCall::Wake(now) => Answer::Feedback(half.wake(&mut session, now)),
             SessionCall::Close(now) => {
                 half.close(&mut session, now);
+                self.admitted = self.admitted.saturating_sub(place.admitted);
+                self.late = self.late.min(self.admitted);
                 Answer::Nothing
             }
         };
@@ -287,6 +308,26 @@ impl Replayer {
         if let Answer::Feedback(feedback) = answer {
             counts.windows_now += u64::from(feedback.window.0);
         }
+    }
+
+    fn execute(&mut self, entry: &Entry, core: CoreId, waited: Nanos, then: Verdict) -> Result<(), ReplayError> {
+        self.check_core(core)?;
+        let now = self.halves.cores[core.0 as usize].execute(waited);
+        let (late_then, late_now) = (then != Verdict::Admit, now != Verdict::Admit);
+        let counts = &mut self.counts;
+        counts.turns += 1;
+        counts.late_then += u64::from(late_then);
+        counts.late_now += u64::from(late_now);
+        counts.late_both += u64::from(late_then && late_now);
+        let differs = if self.same {
+            then != now
+        } else {
+            self.late = self.admitted.min(self.late + u64::from(late_now));
+            late_then != late_now
+        };
+        let shown = |verdict| Answer::Verdict(verdict).to_string();
+        self.compare(entry, 0, "answer", differs, || (shown(then), shown(now)));
+        Ok(())
     }
 
     fn next(
@@ -376,15 +417,24 @@ fn shown(gauges: &Gauges) -> String {
 }
 
 impl Place {
-    /// How one of this session's requests ends for a controller that did not decide as the recorded one did.
-    fn outcome(&mut self, recorded: Outcome) -> Outcome {
-        let drop = match recorded {
+    /// How one of this session's requests ends for a controller that did not decide as the recorded one did. `admitted`
+    /// and `late`: see [`Replayer`].
+    fn outcome(&mut self, recorded: Outcome, admitted: &mut u64, late: &mut u64) -> Outcome {
+        let rejected = match recorded {
             Outcome::Completed => self.admitted == 0 && self.rejected > 0,
             Outcome::Dropped => self.rejected > 0 || self.admitted == 0,
         };
-        let left = if drop { &mut self.rejected } else { &mut self.admitted };
-        *left = left.saturating_sub(1);
-        if drop { Outcome::Dropped } else { Outcome::Completed }
+        if rejected {
+            self.rejected = self.rejected.saturating_sub(1);
+            return Outcome::Dropped;
+        }
+        self.admitted = self.admitted.saturating_sub(1);
+        *admitted = admitted.saturating_sub(1);
+        if *late == 0 {
+            return Outcome::Completed;
+        }
+        *late -= 1;
+        Outcome::Dropped
     }
 }
 
@@ -394,5 +444,37 @@ impl std::fmt::Debug for Replayer {
             .field("now", &Nanos(self.now.0))
             .field("counts", &self.counts)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_rejection_of_another_controller_ends_one_request() {
+        let mut place = Place { generation: 1, session: None, admitted: 3, rejected: 1 };
+        let (mut admitted, mut late) = (3, 2);
+        let mut end = |recorded| place.outcome(recorded, &mut admitted, &mut late);
+        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "the one that was rejected on arrival");
+        assert_eq!(end(Outcome::Dropped), Outcome::Dropped, "both reject late");
+        assert_eq!(end(Outcome::Completed), Outcome::Dropped, "only the other does");
+        assert_eq!(end(Outcome::Dropped), Outcome::Completed, "only the recorded did");
+        assert_eq!((admitted, late, place.admitted, place.rejected), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn no_more_requests_are_rejected_late_than_are_admitted() {
+        let registry = Registry::builtin();
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        let breakwater = registry.find("breakwater").unwrap();
+        let mut other = Replayer::other(breakwater, &Params::default(), &environment).unwrap();
+        let waited = Nanos::from_secs(1);
+        let turn = Entry::Execute { core: CoreId(0), waited, verdict: Verdict::Admit };
+        (0..5).for_each(|_| other.step(&turn).unwrap());
+        assert_eq!((other.counts.turns, other.counts.late_now, other.late), (5, 5, 0));
+        assert!(other.difference().unwrap().to_string().contains("execute (waited 1"), "{:?}", other.difference());
+        let nowhere = Entry::Execute { core: CoreId(1), waited, verdict: Verdict::Admit };
+        assert_eq!(other.step(&nowhere), Err(ReplayError::Core { entry: 6, core: 1 }));
     }
 }

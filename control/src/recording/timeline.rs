@@ -11,7 +11,7 @@ pub struct Row {
     pub from: Time,
     /// Requests received in it.
     pub requests: u64,
-    /// Of these, rejected.
+    /// Requests rejected in it: on arrival, or when their turn came, which may be a row later.
     pub rejected: u64,
     /// The largest queueing delay that a tick was told.
     pub delay_max: Nanos,
@@ -28,12 +28,14 @@ pub struct Timeline {
     length: Nanos,
     most: usize,
     rows: Vec<Row>,
+    /// Of the last entry that has a time.
+    now: Option<Time>,
 }
 
 impl Timeline {
     /// Of up to `most` rows (at least two).
     pub fn new(most: usize) -> Self {
-        Timeline { begin: None, length: Nanos::from_millis(1), most: most.max(2), rows: Vec::new() }
+        Timeline { begin: None, length: Nanos::from_millis(1), most: most.max(2), rows: Vec::new(), now: None }
     }
 
     /// How long a row is.
@@ -48,6 +50,7 @@ impl Timeline {
 
     /// Notes an entry.
     pub fn note(&mut self, entry: &Entry) {
+        self.now = entry.now().or(self.now);
         match entry {
             Entry::Session(entry) => {
                 let SessionCall::Request(event) = entry.call else { return };
@@ -61,7 +64,12 @@ impl Timeline {
                 row.credit_pool = gauges.credit_pool;
                 row.credits_issued = gauges.credits_issued;
             }
-            Entry::Next { .. } => {}
+            Entry::Execute { verdict: Verdict::Reject(_), .. } => {
+                if let Some(now) = self.now {
+                    self.row(now).rejected += 1;
+                }
+            }
+            Entry::Execute { .. } | Entry::Next { .. } => {}
         }
     }
 
@@ -102,7 +110,7 @@ impl Row {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::server::{Gauges, Signals};
+    use crate::server::{CoreId, Gauges, RejectReason, Signals};
 
     #[test]
     fn rows_double_and_keep_their_sums() {
@@ -117,6 +125,20 @@ mod tests {
         assert_eq!(timeline.rows()[1].credit_pool, Some(31));
         assert_eq!(timeline.rows()[6].delay_max, Nanos(99));
         assert_eq!(timeline.rows()[2].from, Time(32_000_000));
+    }
+
+    #[test]
+    fn a_late_rejection_counts_when_it_is_made() {
+        let mut timeline = Timeline::new(10);
+        let turn = |verdict| Entry::Execute { core: CoreId(0), waited: Nanos(1), verdict };
+        let late = turn(Verdict::Reject(RejectReason::Delay));
+        timeline.note(&late);
+        assert!(timeline.rows().is_empty(), "no time is known yet");
+        for ms in [0, 5] {
+            timeline.note(&Entry::Tick { signals: Signals::idle(Time(ms * 1_000_000)), gauges: Gauges::default() });
+        }
+        [late, turn(Verdict::Admit), late].iter().for_each(|entry| timeline.note(entry));
+        assert_eq!(timeline.rows().iter().map(|row| row.rejected).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 2]);
     }
 
     #[test]
