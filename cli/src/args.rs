@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     Serve(ServeArgs),
     Load(LoadArgs),
+    Calibrate(CalibrateArgs),
     Record(RecordArgs),
     Replay(ReplayArgs),
 }
@@ -248,6 +249,27 @@ pub(crate) struct AdmissionArgs {
     pub(crate) rtt: String,
 }
 
+/// Measure this machine and write it down for the simulator
+///
+/// Starts a server and its clients on CPUs of their own and measures what a core serves without control, what a message
+/// costs, how long an empty round trip takes and how often a busy CPU is taken away. What it writes makes the simulator
+/// predict this machine: `leeward run SCENARIO --machine FILE`. Takes some seconds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CalibrateArgs {
+    /// The file to write, such as machine.toml; otherwise it is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Cores of the server, as far as there are CPUs besides the clients'
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) cores: u16,
+    /// Connections
+    #[arg(long, default_value_t = 1000, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// The service to measure with, as scenarios write it
+    #[arg(long, default_value = "exp:10us", value_name = "SERVICE")]
+    pub(crate) service: String,
+}
+
 /// Load a server and report what came of each request
 ///
 /// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
@@ -341,6 +363,9 @@ pub(crate) struct What {
     /// Change one value of the scenario, such as run.seeds=5; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) overrides: Vec<String>,
+    /// Simulate the machine of this file, as `leeward calibrate` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
     /// Threads to run on; by default one per CPU
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use leeward_experiment::ScenarioError;
 use leeward_experiment::run::RunError;
 use leeward_experiment::store::StoreError;
+use leeward_real::RealError;
 
 /// A command's failure.
 #[derive(Debug)]
@@ -55,6 +56,10 @@ impl From<RunError> for Failure {
             RunError::Threads(_) | RunError::Violation { .. } => {
                 Failure::Runtime(anyhow::Error::msg(error.to_string()))
             }
+            RunError::Real { source: RealError::Params(_), .. } => {
+                Failure::Input(anyhow::Error::msg(error.to_string()))
+            }
+            RunError::Real { .. } => Failure::Runtime(anyhow::Error::msg(error.to_string())),
             // A simulation knows no failure but an impossible configuration.
             _ => Failure::Input(anyhow::Error::msg(error.to_string())),
         }

@@ -32,6 +32,35 @@ impl Bar {
     }
 }
 
+/// Steps whose number nobody needs to know: the present one in words.
+pub(crate) struct Steps(ProgressBar);
+
+impl Steps {
+    /// Shows `title` if stderr is a terminal, and nothing otherwise.
+    pub(crate) fn new(title: &str) -> Steps {
+        if !std::io::stderr().is_terminal() {
+            return Steps(ProgressBar::hidden());
+        }
+        let spinner = ProgressBar::new_spinner().with_prefix(title.to_string());
+        if let Ok(style) = ProgressStyle::with_template("{prefix}: {msg} {elapsed}") {
+            spinner.set_style(style);
+        }
+        spinner.enable_steady_tick(Duration::from_millis(250));
+        Steps(spinner)
+    }
+
+    /// What is done now.
+    pub(crate) fn show(&self, step: &str) {
+        self.0.set_message(step.to_string());
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 /// The time left, once a finished run tells how fast it goes.
 fn left(state: &ProgressState, out: &mut dyn Write) {
     if state.pos() > 0 {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use leeward_experiment::run::Options;
+use leeward_experiment::scenario::machine;
 use leeward_experiment::{Scenario, builtin_scenarios};
 
 use crate::args::What;
@@ -12,12 +13,13 @@ use crate::failure::Failure;
 /// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
 pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
     let name = &what.scenario;
+    let overrides = overrides(what)?;
     if builtin_scenarios().iter().any(|known| known.id == name) {
-        return Ok(Scenario::builtin(name, &what.overrides, what.quick)?);
+        return Ok(Scenario::builtin(name, &overrides, what.quick)?);
     }
     let path = Path::new(name);
     if name.ends_with(".toml") || name.contains(['/', '\\']) || path.is_file() {
-        return Ok(Scenario::load(path, &what.overrides, what.quick)?);
+        return Ok(Scenario::load(path, &overrides, what.quick)?);
     }
     let ids: Vec<&str> = builtin_scenarios().iter().map(|known| known.id).collect();
     let guess = nearest(name, &ids).map(|id| format!("; did you mean `{id}`?")).unwrap_or_default();
@@ -28,6 +30,13 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
     )))
 }
 
+/// The machine's values, then what was written by hand, which wins.
+fn overrides(what: &What) -> Result<Vec<String>, Failure> {
+    let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
+    all.extend(what.overrides.iter().cloned());
+    Ok(all)
+}
+
 /// How to run it.
 pub(crate) fn options(what: &What, plant: &str) -> Options {
     Options {
@@ -35,7 +44,8 @@ pub(crate) fn options(what: &What, plant: &str) -> Options {
         threads: what.threads.map(usize::from),
         quick: what.quick,
         plant: plant.into(),
-        overrides: what.overrides.clone(),
+        // The scenario knows them all, a machine's included.
+        overrides: Vec::new(),
     }
 }
 

@@ -27,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "leeward-load",
             "leeward-sim",
             "leeward-experiment",
+            "leeward-real",
             "leeward-report",
             "leeward-rpc",
             "leeward-runtime",

@@ -19,7 +19,7 @@ use leeward_real::machine::STEPS;
 use leeward_real::run::Sample;
 use leeward_real::{Placement, RealError, RunReport, RunSpec, Snapshot};
 use leeward_sim::SimReport;
-use leeward_sim::config::{Costs, Stalls};
+use leeward_sim::config::{Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::report as sim;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -127,15 +127,20 @@ fn calibrated(
     let mut calibrated = scenario.clone();
     calibrated.workload.services = vec![service.clone()];
     calibrated.workload.clients = vec![clients];
-    calibrated.network.rtt = measured.rtt;
-    calibrated.network.jitter = Nanos::ZERO;
-    let stalls = measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts });
-    let server = &mut calibrated.server;
-    server.cores = placement.server.len() as u32;
-    let leeward_real::machine::MessageCosts { receive, send, spawn } = measured.costs;
-    server.costs = Costs { receive, send, spawn, ..server.costs };
-    server.stalls = stalls;
+    (calibrated.server, calibrated.network) = models(measured, placement);
     calibrated
+}
+
+/// A measured machine as the simulator's.
+pub fn models(measured: &leeward_real::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
+    let leeward_real::machine::MessageCosts { receive, send, spawn } = measured.costs;
+    let server = ServerModel {
+        cores: placement.server.len() as u32,
+        costs: Costs { receive, send, spawn, ..Costs::default() },
+        stalls: measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts }),
+        ..ServerModel::default()
+    };
+    (server, NetworkModel { rtt: measured.rtt, jitter: Nanos::ZERO })
 }
 
 fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {

@@ -1,5 +1,6 @@
 //! One file per command. A command reads its input, calls the libraries and says what came out.
 
+mod calibrate;
 mod list;
 mod load;
 mod record;
@@ -23,6 +24,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Tune(args) => tune::tune(&args),
         Command::Serve(args) => serve::serve(args),
         Command::Load(args) => load::load(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Record(args) => record::record(args),
         Command::Replay(args) => replay::replay(&args),
     }

@@ -4,12 +4,14 @@
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
 //! - `read`, `workload`, `controllers`, `output`: the sections of the format.
+//! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
 pub mod builtin;
 mod controllers;
 mod document;
 mod error;
+pub mod machine;
 mod output;
 mod overrides;
 mod read;
