@@ -1,7 +1,5 @@
 //! `leeward calibrate`: measures this machine and writes it down for the simulator.
 
-use std::path::Path;
-
 use anyhow::anyhow;
 use leeward_control::units::Nanos;
 use leeward_experiment::real;
@@ -21,7 +19,8 @@ use crate::stdout;
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(path) = &args.out {
-        target::check_folder(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
+        // Better now than after the measurement.
+        target::check_parent(path)?;
     }
     let failed = |source| match source {
         leeward_real::RealError::Cancelled => Failure::Interrupted,

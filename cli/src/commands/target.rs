@@ -32,6 +32,15 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(Failure::Runtime)
 }
 
+/// Whether a file can be put where `path` says.
+pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if parent.is_dir() && !path.is_dir() {
+        return check_folder(parent);
+    }
+    Err(Failure::Input(anyhow!("--out {}: no file can be there", path.display())))
+}
+
 /// Writes `text` as `path`, all or nothing. A device or pipe such as `/dev/stdout` is written to, never replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
