@@ -43,7 +43,7 @@ pub struct MessageCosts {
 pub struct Stalls {
     /// Mean time from the end of one to the beginning of the next.
     pub every: Nanos,
-    /// Mean length.
+    /// Length of the stall that a lost moment lies in, on average.
     pub lasts: Nanos,
 }
 
@@ -54,7 +54,7 @@ const ROUND: Nanos = Nanos::from_millis(1_000);
 /// Round trips are measured for this long.
 const IDLE: Nanos = Nanos::from_millis(400);
 /// Stalls are looked for on both ends' CPUs at once for this long.
-const WATCH: Nanos = Nanos::from_millis(2_000);
+const WATCH: Nanos = Nanos::from_millis(3_000);
 /// Steps that [`Machine::measure`] tells of.
 pub const STEPS: usize = ROUNDS + 2;
 
@@ -116,11 +116,16 @@ impl Stalls {
     }
 
     fn of(missed: &Missed) -> Option<Self> {
-        if missed.gaps == 0 {
+        if missed.lost == Nanos::ZERO {
             return None;
         }
+        // Most stalls are interrupts of some tens of microseconds, most of the lost time lies in a few of milliseconds, and it
+        // is those that queues feel. So not the mean stall, but the one that a lost moment lies in, on average; and as
+        // often as loses the same time.
+        let lasts = Nanos((missed.squares / u128::from(missed.lost.0)) as u64);
         let ran = missed.watched.saturating_sub(missed.lost);
-        Some(Stalls { every: Nanos(ran.0 / missed.gaps).max(Nanos(1_000)), lasts: Nanos(missed.lost.0 / missed.gaps) })
+        let every = Nanos((u128::from(ran.0) * u128::from(lasts.0) / u128::from(missed.lost.0)) as u64);
+        Some(Stalls { every: every.max(Nanos(1_000)), lasts })
     }
 }
 
@@ -195,10 +200,16 @@ mod tests {
     }
 
     #[test]
-    fn stalls_are_means() {
-        let missed = Missed { watched: Nanos::from_millis(100), gaps: 4, lost: Nanos::from_millis(20) };
+    fn stalls_are_those_in_which_time_is_lost() {
+        // Four of 5 ms.
+        let squares = 4 * 5_000_000u128.pow(2);
+        let missed = Missed { watched: Nanos::from_millis(100), lost: Nanos::from_millis(20), squares };
         let stalls = Stalls::of(&missed).unwrap();
         assert_eq!(stalls, Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_millis(5) });
-        assert_eq!(Stalls::of(&Missed { gaps: 0, ..missed }), None);
+        assert!((stalls.available() - 0.8).abs() < 1e-9);
+        // A hundred short ones beside them change the share of time, and the length little.
+        let more = Missed { lost: Nanos::from_millis(21), squares: squares + 100 * 10_000u128.pow(2), ..missed };
+        assert!(Stalls::of(&more).unwrap().lasts > Nanos::from_micros(4_700));
+        assert_eq!(Stalls::of(&Missed { lost: Nanos::ZERO, ..missed }), None);
     }
 }

@@ -52,7 +52,7 @@ fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> Str
         Some(stalls) => {
             let (every, lasts) = (stalls.every, stalls.lasts);
             let lost = (1.0 - stalls.available()) * 100.0;
-            format!("A busy CPU is taken away every {every} for {lasts}: {lost:.1} % of its time.")
+            format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
         }
         None => "A busy CPU was never taken away.".into(),
     };
