@@ -174,7 +174,7 @@ table!(
     SHIFT_FIELDS, shift_cell, Shift,
     text: [controller, label],
     number: [
-        seed, at_s, from_rps, to_rps, settled_goodput_rps, recovery_ms, recovered, goodput_dip_ratio, p99_peak_us,
+        seed, at_s, from_rps, to_rps, settled_goodput_rps, recovery_ms, recovered, reached_ms, goodput_dip_ratio, p99_peak_us,
         reject_delay_peak_us
     ]
 );

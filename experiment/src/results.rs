@@ -206,6 +206,9 @@ pub struct Shift {
     pub recovery_ms: f64,
     /// Whether it did recover before the next shift.
     pub recovered: bool,
+    /// Time until the first 20 ms with 95 % of that or more, whatever follows, ms.
+    #[serde(default)]
+    pub reached_ms: f64,
     /// Lowest 20 ms goodput over the settled one.
     pub goodput_dip_ratio: f64,
     /// Highest p99 of a window of the time series, µs.

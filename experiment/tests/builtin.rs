@@ -36,10 +36,11 @@ fn an_unknown_id_names_those_there_are() {
     assert!(error.to_string().contains("bw-overall"), "{error}");
 }
 
-/// The machine is the same for every controller of every scenario: none may bend its costs.
+/// The machine is the same for every controller of every scenario that redraws a figure: none may bend its costs. Those
+/// for the real plant have one core and loopback's costs, until the machine itself is measured.
 #[test]
-fn no_scenario_changes_the_machine() {
-    for builtin in builtin_scenarios() {
+fn no_scenario_of_a_paper_changes_the_machine() {
+    for builtin in builtin_scenarios().iter().filter(|builtin| !builtin.id.starts_with("real-")) {
         let scenario = Scenario::builtin(builtin.id, &[], false).unwrap();
         assert_eq!(scenario.server, leeward_sim::config::ServerModel::default(), "{}", builtin.id);
         assert_eq!(scenario.network, leeward_sim::config::NetworkModel::default(), "{}", builtin.id);
