@@ -135,7 +135,7 @@ fn a_run_stops_when_told_to() {
 fn only_known_plants() {
     let options = Options { plant: "moon".into(), ..Options::default() };
     let outcome = run(&read(SMALL), &Registry::builtin(), &options, &|_| {}, &AtomicBool::new(false));
-    assert_eq!(outcome.unwrap_err().to_string(), "unknown plant `moon`; accepted: sim");
+    assert_eq!(outcome.unwrap_err().to_string(), "unknown plant `moon`; accepted: sim, real");
 }
 
 #[test]
