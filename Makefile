@@ -1,10 +1,10 @@
-# `make demo`: build, compare controllers in the simulator, show where the report is.
+# `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make test`: all tests. Both do their own set-up.
 
 .PHONY: help demo test lint bench compare setup clean
 
 help:
-	@echo "make demo    build, compare overload controllers in the simulator, show the report (about two minutes the first time)"
+	@echo "make demo    build, overload a server on this machine with and without control, show the report (a minute after the build)"
 	@echo "make test    all tests, the model checker's included"
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"

@@ -20,6 +20,7 @@ pub(crate) struct Args {
 
 const START: &str = "\
 Start here:
+  leeward demo                     overload on this machine, shown while it happens
   leeward list                     what there is to run
   leeward run bw-overall --quick   a first result, and a report to look at
   leeward help run                 everything about running
@@ -28,6 +29,7 @@ Exit codes: 0 done, 1 failed on the way, 2 wrong input, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(DemoArgs),
     Run(RunArgs),
     List(ListArgs),
     Report(ReportArgs),
@@ -58,6 +60,37 @@ impl Args {
         Ok(args)
     }
 }
+
+/// Overload a server on this machine, with and without control, and watch
+///
+/// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured, then demand is half of
+/// its capacity, all of it, twice as much, and a spike, each without control and under Breakwater. Takes about a minute.
+/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DEMO)]
+pub(crate) struct DemoArgs {
+    /// Folder for result.json, results.jsonl and report.html
+    #[arg(long, value_name = "DIR", default_value = "results/demo")]
+    pub(crate) out: PathBuf,
+    /// No live view: plain lines, as where there is no terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Length of a run of steady demand; one with a spike takes half as long again
+    #[arg(long, value_name = "SPAN", default_value = "4s")]
+    pub(crate) duration: String,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    pub(crate) seed: u64,
+}
+
+const DEMO: &str = "\
+Examples:
+  leeward demo
+  leeward demo --plain --out /tmp/demo
+  leeward demo --duration 10s                     longer runs, steadier numbers";
 
 /// Run an experiment; print its results and write them, with a report, to a folder
 ///

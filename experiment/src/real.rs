@@ -7,7 +7,7 @@
 use crate::claims::judge;
 use crate::measure;
 use crate::plan::{PlannedRun, plan};
-use crate::results::{Machine, Results};
+use crate::results::{Machine, Point, Results, Shift};
 use crate::run::{Options, Progress, RunError, blank, simulate_one};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
@@ -21,6 +21,7 @@ use leeward_real::{Placement, RealError, RunReport, RunSpec, Snapshot};
 use leeward_sim::SimReport;
 use leeward_sim::config::{Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::report as sim;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is being done, for whoever watches. Told on the clients' CPU during runs: must be quick.
@@ -37,10 +38,16 @@ pub enum Stage<'a> {
     Begins(&'a PlannedRun<'a>),
     /// A run is under way.
     Runs(&'a PlannedRun<'a>, &'a Snapshot),
+    /// A run has ended, with these rows.
+    Ended(&'a Point, &'a [Shift]),
 }
 
+/// Steps of the measurement of the machine.
+pub const MEASURING_STEPS: usize = STEPS;
+
 /// Windows of a run whose scenario asks for none: the live view has to show something.
-const WINDOW: Nanos = Nanos::from_millis(100);
+pub const WINDOW: Nanos = Nanos::from_millis(100);
+
 /// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
 /// that what the machine does meanwhile is the same for all.
 ///
@@ -54,28 +61,57 @@ pub fn run(
     watch: &dyn Fn(&Stage<'_>),
     cancel: &AtomicBool,
 ) -> Result<Results, RunError> {
-    let failed = |source| match source {
-        RealError::Cancelled => RunError::Cancelled,
-        source => RunError::Real { run: "measuring this machine".into(), source },
+    let all = run_all(std::slice::from_ref(scenario), registry, options, progress, watch, cancel)?;
+    Ok(all.into_iter().next().unwrap_or_default())
+}
+
+/// [`run`] for several scenarios, one after another: what they have in common, the machine under a service and a number
+/// of clients, is measured once. One result per scenario.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_all(
+    scenarios: &[Scenario],
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Vec<Results>, RunError> {
+    let mut runs = 0;
+    let mut machines = Vec::new();
+    for scenario in scenarios {
+        runs += plan(scenario, registry, options.seed)?.len();
+        machines.extend(subjects(scenario).map(|(service, clients)| (scenario.server.cores, &service.text, clients)));
+    }
+    machines.sort_unstable();
+    machines.dedup();
+    let total = runs + machines.len() * STEPS;
+    let done = Cell::new(0);
+    let advance = || {
+        done.set(done.get() + 1);
+        progress(Progress { done: done.get(), total });
     };
-    let placement = Placement::choose(scenario.server.cores).map_err(failed)?;
-    let combinations = scenario.workload.services.len() * scenario.workload.clients.len();
-    let runs_of_each = plan(scenario, registry, options.seed)?.len() / combinations;
-    let total = combinations * (STEPS + runs_of_each);
-    let mut done = 0;
-    let mut advance = || {
-        done += 1;
-        progress(Progress { done, total });
-    };
-    let mut results = blank(scenario, options);
-    for service in &scenario.workload.services {
-        for clients in &scenario.workload.clients {
-            let step = |step: &str| watch(&Stage::Measuring { step });
-            let measured =
-                leeward_real::Machine::measure(&placement, &service.service, *clients, cancel, step).map_err(failed)?;
-            (0..STEPS).for_each(|_| advance());
-            let calibrated = calibrated(scenario, service, *clients, &placement, &measured);
-            let machine = row(&calibrated, service, *clients, &placement);
+    let mut known = Vec::new();
+    let each = scenarios.iter().map(|scenario| {
+        let mut results = blank(scenario, options);
+        let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
+        for (service, clients) in subjects(scenario) {
+            let key = (scenario.server.cores, service.text.clone(), clients);
+            let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
+            let measured = match before {
+                Some(measured) => measured,
+                None => {
+                    let step = |step: &str| watch(&Stage::Measuring { step });
+                    let measured = leeward_real::Machine::measure(&placement, &service.service, clients, cancel, step)
+                        .map_err(while_measuring)?;
+                    known.push((key, measured));
+                    (0..STEPS).for_each(|_| advance());
+                    measured
+                }
+            };
+            let calibrated = calibrated(scenario, service, clients, &placement, &measured);
+            let machine = row(&calibrated, service, clients, &placement);
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
             let planned = plan(&calibrated, registry, options.seed)?;
@@ -84,7 +120,9 @@ pub fn run(
                 if cancel.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                outcomes[index] = Some(one(&planned[index], &placement, watch, cancel)?);
+                let outcome = one(&planned[index], &placement, watch, cancel)?;
+                watch(&Stage::Ended(&outcome.point, &outcome.shifts));
+                outcomes[index] = Some(outcome);
                 advance();
             }
             for Outcome { point, windows, shifts } in outcomes.into_iter().flatten() {
@@ -93,15 +131,29 @@ pub fn run(
                 results.shifts.extend(shifts);
             }
         }
+        results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
+        Ok(results)
+    });
+    each.collect()
+}
+
+/// What the machine is measured with: each service with each number of clients.
+fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
+    let workload = &scenario.workload;
+    workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
+}
+
+fn while_measuring(error: RealError) -> RunError {
+    match error {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: "measuring this machine".into(), source },
     }
-    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
-    Ok(results)
 }
 
 struct Outcome {
-    point: crate::results::Point,
+    point: Point,
     windows: Vec<crate::results::Window>,
-    shifts: Vec<crate::results::Shift>,
+    shifts: Vec<Shift>,
 }
 
 /// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds

@@ -1,6 +1,7 @@
 //! One file per command. A command reads its input, calls the libraries and says what came out.
 
 mod calibrate;
+mod demo;
 mod list;
 mod load;
 mod record;
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 /// Runs a command.
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Demo(args) => demo::demo(&args),
         Command::Run(args) => run::run(&args),
         Command::List(args) => list::list(&args),
         Command::Report(args) => report::report(&args),

@@ -1,0 +1,17 @@
+//! What `leeward demo` shows: the live view, the lines where there is no terminal, the table at the end and what it means.
+//!
+//! - `news`: what the runs tell, small enough to be sent from the clients' CPU without disturbing them.
+//! - `state`: what has been told so far.
+//! - `screen`: the terminal, and the thread that draws on it; `view`, `charts`: what it draws.
+//! - `plain`: lines instead.
+//! - `table`, `meaning`: the end.
+
+//pub(crate) mod charts;
+pub(crate) mod meaning;
+pub(crate) mod news;
+pub(crate) mod plain;
+//pub(crate) mod screen;
+pub(crate) mod state;
+pub(crate) mod table;
+//pub(crate) mod view;
+pub(crate) mod words;

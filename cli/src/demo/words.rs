@@ -1,0 +1,63 @@
+//! Numbers and names as a newcomer reads them.
+
+/// A controller's label in words.
+pub(crate) fn controller(label: &str) -> &str {
+    match label {
+        "none" => "without control",
+        "breakwater" => "Breakwater",
+        other => other,
+    }
+}
+
+/// The same at the beginning of a sentence.
+pub(crate) fn controller_first(label: &str) -> &str {
+    if label == "none" { "Without control" } else { controller(label) }
+}
+
+/// Three digits and a unit: `85 µs`, `12.3 ms`, `1.20 s`.
+pub(crate) fn span(us: f64) -> String {
+    match us {
+        us if !us.is_finite() => "–".into(),
+        us if us < 9.95 => format!("{us:.1} µs"),
+        us if us < 999.5 => format!("{us:.0} µs"),
+        us if us < 9_995.0 => format!("{:.2} ms", us / 1e3),
+        us if us < 99_950.0 => format!("{:.1} ms", us / 1e3),
+        us if us < 999_500.0 => format!("{:.0} ms", us / 1e3),
+        us => format!("{:.2} s", us / 1e6),
+    }
+}
+
+/// Thousands per second.
+pub(crate) fn thousands(per_second: f64) -> String {
+    format!("{:.1}", per_second / 1e3)
+}
+
+/// A share of one.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 0.0 && percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// A multiple of the capacity, without idle zeros: `0.5x`, `2x`.
+pub(crate) fn times(ratio: f64) -> String {
+    let rounded = (ratio * 100.0).round() / 100.0;
+    format!("{rounded}x")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_at_most() {
+        let check = |us, expected: &str| assert_eq!(span(us), expected);
+        check(7.25, "7.2 µs");
+        check(85.4, "85 µs");
+        check(1_234.0, "1.23 ms");
+        check(45_678.0, "45.7 ms");
+        check(1_200_000.0, "1.20 s");
+        check(f64::NAN, "–");
+        assert_eq!((percent(0.0), percent(0.042), percent(0.93)), ("0 %".into(), "4.2 %".into(), "93 %".into()));
+        assert_eq!((times(0.5), times(1.999_999), times(1.4)), ("0.5x".into(), "2x".into(), "1.4x".into()));
+    }
+}
