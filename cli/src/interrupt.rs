@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 
+use crate::demo::screen;
 use crate::failure::Failure;
 
 /// Whether somebody pressed Ctrl-C.
@@ -19,14 +20,22 @@ impl Interrupt {
     pub(crate) fn listen() -> Result<Interrupt, Failure> {
         let interrupt = Interrupt::default();
         let heard = interrupt.clone();
-        let handler = move || {
-            let again = heard.asked.swap(true, Ordering::SeqCst);
-            if again && !heard.finishing.load(Ordering::SeqCst) {
-                std::process::exit(130);
-            }
-        };
-        ctrlc::set_handler(handler).context("listening for Ctrl-C").map_err(Failure::Runtime)?;
+        ctrlc::set_handler(move || heard.ask()).context("listening for Ctrl-C").map_err(Failure::Runtime)?;
         Ok(interrupt)
+    }
+
+    /// Asks to stop, as Ctrl-C does.
+    pub(crate) fn ask(&self) {
+        let again = self.asked.swap(true, Ordering::SeqCst);
+        if again && !self.finishing.load(Ordering::SeqCst) {
+            screen::restore();
+            std::process::exit(130);
+        }
+    }
+
+    /// Whether somebody asked.
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// The flag to watch.

@@ -12,6 +12,8 @@ use crate::admission;
 use crate::args::DemoArgs;
 use crate::demo::news::{News, Row};
 use crate::demo::plain;
+use crate::demo::screen::{self, Screen};
+use crate::demo::state::{self, State};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::stdout;
@@ -22,9 +24,19 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     target::check_folder(&args.out)?;
     let interrupt = Interrupt::listen()?;
     let options = Options { seed: args.seed, plant: "real".into(), ..Options::default() };
-    eprintln!("{}", plain::intro(seconds(&scenarios)));
-    let watch = |stage: &real::Stage<'_>| plain::tell(&News::of(stage));
-    let parts = real::run_all(&scenarios, &Registry::builtin(), &options, &|_| {}, &watch, interrupt.flag())?;
+    let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
+    let parts = {
+        let live = !args.plain && screen::wanted();
+        let screen = live.then(|| Screen::start(State::new(runs, seconds), interrupt.clone()).ok()).flatten();
+        if screen.is_none() {
+            plain::intro(seconds);
+        }
+        let watch = |stage: &real::Stage<'_>| match &screen {
+            Some(screen) => screen.tell(News::of(stage)),
+            None => plain::tell(&News::of(stage)),
+        };
+        real::run_all(&scenarios, &Registry::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
+    };
     let (results, rows) = merged(parts, args);
     let page = leeward_report::render(&results);
     interrupt.finish()?;
@@ -57,8 +69,8 @@ fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
 fn seconds(scenarios: &[Scenario]) -> f64 {
     let each = scenarios
         .iter()
-        .map(|scenario| runs(scenario) as f64 * (scenario.run.duration.as_secs_f64() + crate::demo::state::OVERHEAD_S));
-    crate::demo::state::MEASURING_S + each.sum::<f64>()
+        .map(|scenario| runs(scenario) as f64 * (scenario.run.duration.as_secs_f64() + state::OVERHEAD_S));
+    state::MEASURING_S + each.sum::<f64>()
 }
 
 fn runs(scenario: &Scenario) -> usize {

@@ -9,6 +9,14 @@ use crate::table::{WIDTH, folded};
 /// A prediction this close counts as right.
 const CLOSE: f64 = 0.1;
 
+/// A machine that takes more than this of a busy CPU's time away is measured more than the controllers are.
+const DISTURBED: f64 = 0.02;
+
+/// Whether something else on the machine spoils the numbers.
+pub(crate) fn disturbed(machine: &Machine) -> bool {
+    machine.stalled > DISTURBED
+}
+
 /// What was measured before the runs.
 pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
@@ -101,6 +109,13 @@ fn predicted(rows: &[Row]) -> Option<String> {
 
 fn caveats(machines: &[Machine]) -> Option<String> {
     let machine = machines.first()?;
+    if disturbed(machine) && machine.clients_apart {
+        return Some(format!(
+            "This machine was busy: something else took {} of a CPU's time while it was measured. Neither controller nor \
+             simulator can give that back; run the demo again when the machine is quiet.",
+            percent(machine.stalled)
+        ));
+    }
     Some(if machine.clients_apart {
         "Server and clients share this machine, each end on CPUs of its own, over loopback: whatever else runs here shows in \
          the numbers. Compare the rows of one demo, not demos of different machines."
@@ -136,6 +151,12 @@ mod tests {
         {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_busy_machine_is_said_to_be_one() {
+        let busy = Machine { stalled: 0.3, ..measured(true) };
+        assert!(text(&[], &[busy]).replace('\n', " ").contains("something else took 30 %"));
     }
 
     #[test]

@@ -6,12 +6,12 @@
 //! - `plain`: lines instead.
 //! - `table`, `meaning`: the end.
 
-//pub(crate) mod charts;
+pub(crate) mod charts;
 pub(crate) mod meaning;
 pub(crate) mod news;
 pub(crate) mod plain;
-//pub(crate) mod screen;
+pub(crate) mod screen;
 pub(crate) mod state;
 pub(crate) mod table;
-//pub(crate) mod view;
+pub(crate) mod view;
 pub(crate) mod words;

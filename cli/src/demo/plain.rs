@@ -9,9 +9,13 @@ use super::words::{controller_first, span, thousands};
 /// Tells of `news` what a line should be written about.
 pub(crate) fn tell(news: &News) {
     if let Some(line) = line(news) {
-        // Nobody may be there to read it.
-        let _ = writeln!(std::io::stderr(), "{}", line.trim_end());
+        say(&line);
     }
+}
+
+fn say(line: &str) {
+    // Nobody may be there to read it.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn line(news: &News) -> Option<String> {
@@ -19,6 +23,9 @@ fn line(news: &News) -> Option<String> {
         News::Measuring(step) => Some(format!("Measuring this machine: {step} ...")),
         News::Measured(machine) if !machine.clients_apart => {
             Some("Server and clients have only one CPU: what follows means little.".into())
+        }
+        News::Measured(machine) if meaning::disturbed(machine) => {
+            Some("Something else keeps this machine busy: what follows means little.".into())
         }
         News::Ended(row) => Some(ended(row)),
         News::Measured(_) | News::Begins(_) | News::Now(_) => None,
@@ -35,9 +42,11 @@ fn ended(row: &Row) -> String {
     format!("{head}: {tail}")
 }
 
-/// What the whole is about, before it begins.
-pub(crate) fn intro(seconds: f64) -> String {
-    format!("A server on one CPU, its clients on another, with and without overload control: about {seconds:.0} s.")
+/// Says what the whole is about, before it begins.
+pub(crate) fn intro(seconds: f64) {
+    say(&format!(
+        "A server on one CPU, its clients on another, with and without overload control: about {seconds:.0} s."
+    ));
 }
 
 /// What was found, after it has ended.

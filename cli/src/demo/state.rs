@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) runs: usize,
     /// How long all of it takes, about.
     pub(crate) total_s: f64,
+    /// Somebody asked to stop.
+    pub(crate) stopping: bool,
     /// Of that, the steps and runs that are over.
     over_s: f64,
     steps: usize,

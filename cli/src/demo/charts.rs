@@ -1,0 +1,167 @@
+//! The four charts of the live view: goodput, the 99th percentile, credits and queueing delay, over the run.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Borders, Chart, Dataset, GraphType, Paragraph};
+
+use super::news::{Moment, Subject};
+use super::state::State;
+use super::words::{span, thousands};
+
+/// Height below which a chart says nothing.
+pub(crate) const LEAST_HEIGHT: u16 = 5;
+/// Width below which charts don't stand side by side.
+const LEAST_WIDTH: u16 = 34;
+/// Points of a line that does not change.
+const DOTS: usize = 60;
+/// A time below this is drawn as this: a logarithm needs a floor.
+const FLOOR_US: f64 = 1.0;
+
+/// A curve: its name, its look, its points.
+struct Curve {
+    name: &'static str,
+    color: Color,
+    dotted: bool,
+    points: Vec<(f64, f64)>,
+}
+
+/// A chart: what it shows, and between which values.
+struct Picture {
+    title: &'static str,
+    curves: Vec<Curve>,
+    low: f64,
+    high: f64,
+    label: fn(f64) -> String,
+}
+
+/// Draws as many of the charts as there is room for, the most telling first.
+pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let Some(subject) = state.subject() else {
+        return waiting(frame, area, state);
+    };
+    let pictures = pictures(subject, &state.moments);
+    let columns = if area.width >= 2 * LEAST_WIDTH { 2 } else { 1 };
+    let most = usize::from(area.height / LEAST_HEIGHT).min(4usize.div_ceil(columns));
+    if most == 0 || area.width < LEAST_WIDTH / 2 {
+        return;
+    }
+    let lines = Layout::vertical(vec![Constraint::Fill(1); most]).split(area);
+    let places = lines.iter().flat_map(|line| {
+        Layout::horizontal(vec![Constraint::Fill(1); columns])
+            .spacing(2)
+            .split(*line)
+            .iter()
+            .copied()
+            .collect::<Vec<_>>()
+    });
+    for (picture, place) in pictures.into_iter().zip(places) {
+        match picture {
+            Some(picture) => chart(frame, place, picture, subject.duration_s),
+            None => no_credits(frame, place),
+        }
+    }
+}
+
+fn waiting(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let words = match &state.machine {
+        None => {
+            "First the machine is measured: how long a message takes there and back, how often something else takes \
+                 the CPU away, and how many requests one core can serve. The runs follow."
+        }
+        Some(_) => "",
+    };
+    frame.render_widget(Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }), area);
+}
+
+fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
+    let over = |value: fn(&Moment) -> Option<f64>| -> Vec<(f64, f64)> {
+        moments.iter().filter_map(|moment| Some((moment.at_s, value(moment)?))).collect()
+    };
+    let steady = |value: f64| -> Vec<(f64, f64)> {
+        (0..=DOTS).map(|index| (subject.duration_s * index as f64 / DOTS as f64, value)).collect()
+    };
+    let logs = |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+        points.into_iter().map(|(at, us)| (at, us.max(FLOOR_US).log10())).collect()
+    };
+    let curve = |name, color, dotted, points| Curve { name, color, dotted, points };
+    let highest = |points: &[(f64, f64)]| points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let unlog = |value: f64| span(10f64.powf(value));
+
+    let goodput = over(|moment| moment.goodput_rps);
+    let demand = over(|moment| Some(moment.demand_rps));
+    let high = highest(&demand).max(highest(&goodput)).max(subject.capacity_rps) * 1.1;
+    let goodput = Picture {
+        title: "Goodput, k/s",
+        curves: vec![
+            curve("demand", Color::Yellow, true, demand),
+            curve("capacity", Color::Cyan, true, steady(subject.capacity_rps)),
+            curve("answered in time", Color::Green, false, goodput),
+        ],
+        low: 0.0,
+        high,
+        label: thousands,
+    };
+
+    let objective = || curve("objective", Color::Red, true, logs(steady(subject.slo_us)));
+    let in_us = |title, name, floor: f64, points: Vec<(f64, f64)>| {
+        // Most runs fit; those without control leave it, and the scale follows.
+        let high = highest(&points).max(subject.slo_us * 30.0);
+        let curves = vec![objective(), curve(name, Color::Magenta, false, logs(points))];
+        Picture { title, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
+    };
+    let p99 = in_us("Latency, log scale", "99 of 100 within", subject.slo_us / 30.0, over(|moment| moment.p99_us));
+    let delay =
+        in_us("Queueing delay, log scale", "wait at the server", FLOOR_US, over(|moment| Some(moment.delay_us)));
+
+    let (pool, issued) = (over(|moment| moment.pool), over(|moment| moment.issued));
+    let high = highest(&pool).max(highest(&issued)).max(1.0) * 1.1;
+    let credits = (!pool.is_empty()).then(|| Picture {
+        title: "Credits",
+        curves: vec![curve("pool", Color::Yellow, false, pool), curve("with clients", Color::Green, false, issued)],
+        low: 0.0,
+        high,
+        label: |value| format!("{value:.0}"),
+    });
+    [Some(goodput), Some(p99), Some(delay), credits]
+}
+
+fn chart(frame: &mut Frame<'_>, area: Rect, picture: Picture, duration_s: f64) {
+    let mut title = vec![Span::raw(format!(" {} ", picture.title)).bold()];
+    for curve in &picture.curves {
+        let sign = if curve.dotted { "···" } else { "━━" };
+        title.push(Span::raw(format!("{sign} {} ", curve.name)).fg(curve.color));
+    }
+    let labels = |low: f64, high: f64| [low, (low + high) / 2.0, high].map(picture.label);
+    let vertical = Axis::default().bounds([picture.low, picture.high]).labels(labels(picture.low, picture.high));
+    let horizontal =
+        Axis::default().bounds([0.0, duration_s]).labels(["0 s".to_string(), format!("{duration_s:.0} s")]);
+    let datasets: Vec<Dataset<'_>> = picture
+        .curves
+        .iter()
+        .map(|curve| {
+            let dataset = Dataset::default().data(&curve.points).style(Style::new().fg(curve.color));
+            match curve.dotted {
+                true => dataset.graph_type(GraphType::Scatter).marker(Marker::Dot),
+                false => dataset.graph_type(GraphType::Line).marker(Marker::Braille),
+            }
+        })
+        .collect();
+    let block = Block::new().borders(Borders::TOP).title(Line::from(title));
+    let grey = Style::new().fg(Color::DarkGray);
+    let chart = Chart::new(datasets)
+        .block(block.border_style(grey))
+        .legend_position(None)
+        .x_axis(horizontal.style(grey))
+        .y_axis(vertical.style(grey));
+    frame.render_widget(chart, area);
+}
+
+fn no_credits(frame: &mut Frame<'_>, area: Rect) {
+    let block = Block::new().borders(Borders::TOP).title(" Credits ".bold());
+    let words = "None: without control clients send whenever they like.";
+    let words = Paragraph::new(words).wrap(ratatui::widgets::Wrap { trim: true }).dim();
+    frame.render_widget(words.block(block.border_style(Style::new().fg(Color::DarkGray))), area);
+}

@@ -1,0 +1,162 @@
+//! The terminal during a demo, and the thread that draws on it: never the clients' thread, which would be measured
+//! drawing. Whatever ends the demo, the terminal is as it was before.
+
+use std::io::{IsTerminal, stdout};
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Once};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::news::News;
+use super::state::State;
+use super::view;
+use crate::interrupt::Interrupt;
+
+/// From one picture to the next: each takes CPU time from what is measured.
+const FRAME: Duration = Duration::from_millis(200);
+/// News that wait for the next picture; a run has some ten a second, so more than a minute's.
+const WAITING: usize = 1_024;
+/// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
+static OURS: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a terminal that a live view can be drawn on, and its owner wants to see one.
+pub(crate) fn wanted() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    stdout().is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// Gives the terminal back, if it is ours.
+pub(crate) fn restore() {
+    if OURS.swap(false, Ordering::SeqCst) {
+        // A terminal that has gone needs nothing back.
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// The live view. Ends when dropped.
+pub(crate) struct Screen {
+    news: SyncSender<News>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Screen {
+    /// Takes the terminal and draws `state`, and what is told from now on. Keys that mean "stop" ask `interrupt`.
+    ///
+    /// # Errors
+    /// The terminal does not do what is needed.
+    pub(crate) fn start(state: State, interrupt: Interrupt) -> std::io::Result<Screen> {
+        restore_on_panic();
+        OURS.store(true, Ordering::SeqCst);
+        let terminal = ratatui::try_init().inspect_err(|_| restore())?;
+        let (news, told) = sync_channel(WAITING);
+        let over = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&over);
+        let thread = std::thread::Builder::new()
+            .name("live view".into())
+            .spawn(move || draw(terminal, state, &told, &interrupt, &end))
+            .inspect_err(|_| restore())?;
+        Ok(Screen { news, over, thread: Some(thread) })
+    }
+
+    /// Shows `news` soon. Never waits: what does not fit is left out.
+    pub(crate) fn tell(&self, news: News) {
+        let _ = self.news.try_send(news);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        restore();
+    }
+}
+
+/// The message of a panic is to be read, not to vanish with the live view.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            restore();
+            before(info);
+        }));
+    });
+}
+
+fn draw(
+    mut terminal: DefaultTerminal,
+    mut state: State,
+    told: &Receiver<News>,
+    interrupt: &Interrupt,
+    over: &AtomicBool,
+) {
+    while OURS.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
+        told.try_iter().for_each(|news| state.note(news));
+        state.stopping = interrupt.asked();
+        if terminal.draw(|frame| view::draw(frame, &state)).is_err() {
+            return; // the terminal has gone; the runs go on
+        }
+        listen(interrupt);
+    }
+}
+
+/// Listens to the keyboard until the next picture is due.
+fn listen(interrupt: &Interrupt) {
+    let due = Instant::now() + FRAME;
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        match event::poll(left) {
+            Ok(false) => return,
+            Ok(true) => {
+                if let Ok(Event::Key(key)) = event::read()
+                    && stops(&key)
+                {
+                    interrupt.ask();
+                }
+                if left.is_zero() {
+                    return;
+                }
+            }
+            Err(_) => {
+                // No keyboard: then only signals stop it.
+                std::thread::sleep(left);
+                return;
+            }
+        }
+    }
+}
+
+fn stops(key: &KeyEvent) -> bool {
+    let ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind == KeyEventKind::Press && (ctrl_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn q_escape_and_ctrl_c_stop() {
+        let key = |code, modifiers| stops(&KeyEvent::new(code, modifiers));
+        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
+        assert!(key(KeyCode::Esc, KeyModifiers::NONE));
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_restored() {
+        restore(); // would write to the test's terminal
+        assert!(!OURS.load(Ordering::SeqCst));
+    }
+}
