@@ -79,7 +79,11 @@ fn bad_command_lines_are_refused_in_one_line() {
     let check = |arguments: &[&str], parts: &[&str]| check_refused(&leeward(arguments, folder.path()), parts);
     check(&["run", "absent.toml"], &["absent.toml"]);
     check(&["run", "bw-ovrall"], &["bw-ovrall", "did you mean `bw-overall`?"]);
-    check(&["run", "tiny.toml", "--plant", "real"], &["not yet available", "sim"]);
+    check(&["run", "tiny.toml", "--plant", "dream"], &["accepted: sim, real"]);
+    check(&["demo", "--duration", "4"], &["--duration"]);
+    check(&["demo", "--clients", "0"], &["--clients"]);
+    check(&["demo", "--out", "tiny.toml"], &["tiny.toml", "not a folder"]);
+    check(&["demo", "tiny.toml"], &["tiny.toml"]);
     check(&["run", "tiny.toml", "--set", "workload.clinets=3"], &["clinets"]);
     check(&["run", "tiny.toml", "--set", "nonsense"], &["nonsense"]);
     check(&["run", "tiny.toml", "--seed", "x"], &["--seed"]);

@@ -1,7 +1,7 @@
 //! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
 //! that a reader never sees half a file.
 
-use crate::results::{Claim, Point, Results, Shift, Window};
+use crate::results::{Claim, Machine, Point, Results, Shift, Window};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -64,6 +64,7 @@ enum Record<'a> {
         quick: bool,
         overrides: &'a [String],
     },
+    Machine(&'a Machine),
     Point(&'a Point),
     Window(&'a Window),
     Shift(&'a Shift),
@@ -84,7 +85,7 @@ pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     })
 }
 
-/// Writes the records of `results.jsonl`: the experiment, then all points, windows, shifts and claims.
+/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts and claims.
 ///
 /// # Errors
 /// Those of `out`.
@@ -101,6 +102,7 @@ pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()
         overrides: &results.overrides,
     };
     let records = std::iter::once(head)
+        .chain(results.machines.iter().map(Record::Machine))
         .chain(results.points.iter().map(Record::Point))
         .chain(results.windows.iter().map(Record::Window))
         .chain(results.shifts.iter().map(Record::Shift))
@@ -172,6 +174,7 @@ mod tests {
             schema: SCHEMA,
             scenario: "sample".into(),
             points: vec![Point { label: "a".into(), goodput_rps: 0.1, ..Point::default() }],
+            machines: vec![Machine { capacity_rps: 60e3, ..Machine::default() }],
             windows: vec![Window { credit_pool: Some(3.0), ..Window::default() }],
             shifts: vec![Shift::default()],
             ..Results::default()
@@ -188,7 +191,7 @@ mod tests {
         let lines = std::fs::read_to_string(folder.join(LINES)).unwrap();
         let records: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let kinds: Vec<&str> = records.iter().map(|record| record["record"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["experiment", "point", "window", "shift"]);
+        assert_eq!(kinds, ["experiment", "machine", "point", "window", "shift"]);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "no partial file stays");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -14,6 +14,7 @@
 mod chart;
 mod claims;
 mod fields;
+mod machine;
 mod page;
 mod palette;
 mod select;

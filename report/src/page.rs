@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::fields::Field;
 use crate::palette::Palette;
-use crate::{chart, claims, tables};
+use crate::{chart, claims, machine, tables};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -33,10 +33,15 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (header(results))
                     (claims::section(&results.claims))
                     (figures(results, &palette))
+                    (machine::machines(results))
+                    (machine::predictions(results, &palette))
                     (tables::shifts(results, &palette))
                     (tables::points(results, &palette))
                 }
-                footer { p { "Leeward results, schema " (results.schema) ". The same scenario, seed and version give this page byte for byte." } }
+                footer { p { "Leeward results, schema " (results.schema) ". "
+                    @if results.plant != "real" { "The same scenario, seed and version give this page byte for byte." }
+                    @else { "Measured: another run gives other numbers." }
+                } }
             }
         }
     }

@@ -41,6 +41,10 @@ fn json(results: &Results) -> Result<String, Failure> {
 
 fn text(results: &Results, folder: &Path, report: &Path) -> String {
     let mut text = format!("{}\n\n{}", results.title, summary::points(&results.points));
+    let (machines, predictions) = (summary::machines(&results.machines), summary::predictions(&results.points));
+    if !machines.is_empty() {
+        text += &format!("\n{machines}{predictions}");
+    }
     if !results.claims.is_empty() {
         text += &format!("\nWhat the paper says, what we measured\n\n{}", summary::claims(&results.claims));
     }

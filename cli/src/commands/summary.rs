@@ -1,6 +1,6 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
-use leeward_experiment::results::{Claim, Point, Verdict};
+use leeward_experiment::results::{Claim, Machine, Point, Verdict};
 
 use crate::table::{Align, Table, WIDTH, folded};
 
@@ -28,6 +28,53 @@ pub(crate) fn points(points: &[Point]) -> String {
         table.row(row);
     }
     table.to_string()
+}
+
+/// The machine of a real run, one line per service and number of clients; nothing for simulated ones.
+pub(crate) fn machines(machines: &[Machine]) -> String {
+    let line = |machine: &Machine| {
+        let apart = if machine.clients_apart { "" } else { "; clients on the SAME CPU: numbers mean little" };
+        let text = format!(
+            "This machine ({}, {} clients): {} core(s) serve {:.1} k/s, {:.1} us per request besides the service, round trip \
+             {:.1} us, {:.1} % of a busy CPU taken by others{apart}",
+            machine.service,
+            machine.clients,
+            machine.cores,
+            machine.capacity_rps / 1e3,
+            machine.cost_us,
+            machine.rtt_us,
+            machine.stalled * 100.0,
+        );
+        folded(&text, 0, WIDTH)
+    };
+    machines.iter().map(line).collect()
+}
+
+/// How well the simulator predicted goodput; nothing where it was not asked, or where there was next to none.
+pub(crate) fn predictions(points: &[Point]) -> String {
+    let mut errors: Vec<(f64, String)> = Vec::new();
+    for group in groups(points) {
+        if group.iter().any(|point| point.predicted_goodput_rps.is_none()) {
+            continue;
+        }
+        let measured = median(&group, |point| point.goodput_rps);
+        let predicted = median(&group, |point| point.predicted_goodput_rps.unwrap_or(0.0));
+        let first = group[0];
+        if measured.max(predicted) > 0.02 * first.capacity_rps {
+            let name = format!("{} at {:.2} x capacity", first.label, first.demand_ratio);
+            errors.push((predicted / measured.max(1.0) - 1.0, name));
+        }
+    }
+    let Some((worst, name)) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) else {
+        return String::new();
+    };
+    let close = errors.iter().filter(|(error, _)| error.abs() <= 0.1).count();
+    let text = format!(
+        "The simulator predicted goodput within 10 % in {close} of {} cases; furthest off by {:+.1} % ({name})",
+        errors.len(),
+        worst * 100.0
+    );
+    folded(&text, 0, WIDTH)
 }
 
 /// Points that differ by their seed only.
@@ -72,6 +119,23 @@ pub(crate) fn claims(claims: &[Claim]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn predictions_are_held_against_what_was_measured() {
+        let point = |ratio: f64, goodput: f64, predicted: f64| Point {
+            label: "breakwater".into(),
+            demand_rps: ratio * 60e3,
+            demand_ratio: ratio,
+            capacity_rps: 60e3,
+            goodput_rps: goodput,
+            predicted_goodput_rps: Some(predicted),
+            ..Point::default()
+        };
+        let text =
+            predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
+        assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
+        assert_eq!(predictions(&[Point::default()]), "");
+    }
 
     #[test]
     fn seeds_become_one_row_of_medians() {

@@ -15,8 +15,10 @@ use super::words::{span, thousands};
 pub(crate) const LEAST_HEIGHT: u16 = 5;
 /// Width below which charts don't stand side by side.
 const LEAST_WIDTH: u16 = 34;
+/// Width from which titles are whole.
+const ROOMY: u16 = 52;
 /// Points of a line that does not change.
-const DOTS: usize = 60;
+const DOTS: usize = 20;
 /// A time below this is drawn as this: a logarithm needs a floor.
 const FLOOR_US: f64 = 1.0;
 
@@ -31,6 +33,8 @@ struct Curve {
 /// A chart: what it shows, and between which values.
 struct Picture {
     title: &'static str,
+    /// The title where there is little room.
+    short: &'static str,
     curves: Vec<Curve>,
     low: f64,
     high: f64,
@@ -95,10 +99,11 @@ fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
     let high = highest(&demand).max(highest(&goodput)).max(subject.capacity_rps) * 1.1;
     let goodput = Picture {
         title: "Goodput, k/s",
+        short: "k/s",
         curves: vec![
-            curve("demand", Color::Yellow, true, demand),
             curve("capacity", Color::Cyan, true, steady(subject.capacity_rps)),
-            curve("answered in time", Color::Green, false, goodput),
+            curve("demand", Color::Yellow, false, demand),
+            curve("in time", Color::Green, false, goodput),
         ],
         low: 0.0,
         high,
@@ -106,20 +111,20 @@ fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
     };
 
     let objective = || curve("objective", Color::Red, true, logs(steady(subject.slo_us)));
-    let in_us = |title, name, floor: f64, points: Vec<(f64, f64)>| {
+    let in_us = |title, short, name, floor: f64, points: Vec<(f64, f64)>| {
         // Most runs fit; those without control leave it, and the scale follows.
         let high = highest(&points).max(subject.slo_us * 30.0);
         let curves = vec![objective(), curve(name, Color::Magenta, false, logs(points))];
-        Picture { title, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
+        Picture { title, short, curves, low: floor.max(FLOOR_US).log10(), high: high.log10(), label: unlog }
     };
-    let p99 = in_us("Latency, log scale", "99 of 100 within", subject.slo_us / 30.0, over(|moment| moment.p99_us));
-    let delay =
-        in_us("Queueing delay, log scale", "wait at the server", FLOOR_US, over(|moment| Some(moment.delay_us)));
+    let p99 = in_us("Latency, log scale", "latency", "p99", subject.slo_us / 30.0, over(|moment| moment.p99_us));
+    let delay = in_us("Queueing delay, log scale", "queue", "wait", FLOOR_US, over(|moment| Some(moment.delay_us)));
 
     let (pool, issued) = (over(|moment| moment.pool), over(|moment| moment.issued));
     let high = highest(&pool).max(highest(&issued)).max(1.0) * 1.1;
     let credits = (!pool.is_empty()).then(|| Picture {
         title: "Credits",
+        short: "credits",
         curves: vec![curve("pool", Color::Yellow, false, pool), curve("with clients", Color::Green, false, issued)],
         low: 0.0,
         high,
@@ -129,9 +134,10 @@ fn pictures(subject: &Subject, moments: &[Moment]) -> [Option<Picture>; 4] {
 }
 
 fn chart(frame: &mut Frame<'_>, area: Rect, picture: Picture, duration_s: f64) {
-    let mut title = vec![Span::raw(format!(" {} ", picture.title)).bold()];
+    let heading = if area.width < ROOMY { picture.short } else { picture.title };
+    let mut title = vec![Span::raw(format!(" {heading} ")).bold()];
     for curve in &picture.curves {
-        let sign = if curve.dotted { "···" } else { "━━" };
+        let sign = if curve.dotted { "• •" } else { "━━" };
         title.push(Span::raw(format!("{sign} {} ", curve.name)).fg(curve.color));
     }
     let labels = |low: f64, high: f64| [low, (low + high) / 2.0, high].map(picture.label);

@@ -1,12 +1,12 @@
 //! The table at the end, and while results come in: one row per run, in words and signs that need no colour.
 
 use super::news::{Load, Row};
-use super::words::{controller, percent, span, thousands, times};
+use super::words::{controller_short, percent, span, thousands, times};
 use crate::table::{Align, Table};
 
 /// Headings of [`steady`].
 pub(crate) const STEADY: [&str; 8] =
-    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "dropped", "expired"];
+    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "drops", "expired"];
 /// Headings of [`spike`].
 pub(crate) const SPIKE: [&str; 6] =
     ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];
@@ -17,7 +17,7 @@ pub(crate) fn steady(row: &Row) -> Option<[String; 8]> {
     let point = &row.point;
     Some([
         times(ratio),
-        controller(&point.label).into(),
+        controller_short(&point.label).into(),
         thousands(point.goodput_rps),
         percent(row.of_capacity()),
         if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() },
@@ -38,7 +38,7 @@ pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
         times(peak),
-        controller(&row.point.label).into(),
+        controller_short(&row.point.label).into(),
         row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
         recovery(0),
         recovery(1),
@@ -129,7 +129,7 @@ mod tests {
         let text = text(&samples::rows());
         assert_eq!(text.matches("✓ yes").count(), 4, "{text}");
         assert_eq!(text.matches("✗ NO").count(), 2, "{text}");
-        for part in ["without control", "Breakwater", "not in 2000 ms", "7 ms", "1.90 s", "93 %"] {
+        for part in ["no control", "Breakwater", "not in 2000 ms", "7 ms", "1.90 s", "93 %"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

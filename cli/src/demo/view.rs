@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Borders, Cell, Gauge, Paragraph, Row as Cells, Tab
 
 use super::news::{Load, Moment, Row};
 use super::state::{Doing, State};
-use super::words::{controller, controller_first, percent, span, thousands, times};
+use super::words::{controller_first, controller_short, percent, span, thousands, times};
 use super::{charts, meaning};
 
 /// Lines of the head: what, how far, the machine, now.
@@ -46,8 +46,11 @@ fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16)]).areas(what);
     frame.render_widget(doing(state), left);
     frame.render_widget(Paragraph::new(keys.dim()).right_aligned(), right);
-    let gauge = Gauge::default().ratio(state.share()).label(progress(state)).use_unicode(true);
-    frame.render_widget(gauge.gauge_style(Style::new().fg(Color::Blue).bg(Color::Black)), how_far);
+    let label = Constraint::Length(progress(state).chars().count() as u16 + 1);
+    let [label, bar] = Layout::horizontal([label, Constraint::Fill(1)]).areas(how_far);
+    frame.render_widget(progress(state), label);
+    let gauge = Gauge::default().ratio(state.share()).label("").use_unicode(true);
+    frame.render_widget(gauge.gauge_style(Style::new().fg(Color::Blue).bg(Color::Black)), bar);
     frame.render_widget(Paragraph::new(self::machine(state)).dim(), machine);
     frame.render_widget(now(state), moment);
 }
@@ -77,32 +80,32 @@ fn progress(state: &State) -> String {
 
 fn machine(state: &State) -> String {
     let Some(machine) = &state.machine else { return String::new() };
-    let slo = state.subject().map_or(String::new(), |subject| format!(", objective: within {}", span(subject.slo_us)));
-    let busy = if meaning::disturbed(machine) { ", BUSY WITH SOMETHING ELSE" } else { "" };
+    let slo = state.subject().map_or(String::new(), |subject| format!(", objective {}", span(subject.slo_us)));
+    let busy = if meaning::disturbed(machine) { "; DISTURBED by other load" } else { "" };
     format!("capacity {} k/s, round trip {}{slo}{busy}", thousands(machine.capacity_rps), span(machine.rtt_us))
 }
 
 /// The last moment in numbers: it needs no chart.
 fn now(state: &State) -> Line<'static> {
     let (Some(last), Some(subject)) = (state.moments.last(), state.subject()) else { return Line::default() };
-    let Moment { demand_rps, goodput_rps, p99_us, dropped_rps, delay_us, pool, issued, .. } = *last;
+    let Moment { demand_rps, goodput_rps, p99_us, dropped_rps, delay_us, issued, .. } = *last;
     let late = p99_us.is_some_and(|p99| p99 > subject.slo_us);
     let p99 = p99_us.map_or("–".into(), span) + if late { " ✗" } else { "" };
     let mut text = format!(
-        "now: asked {} k/s, in time {}, p99 {p99}, dropped {}, wait {}",
+        "{} k/s asked, {} in time, {} dropped, p99 {p99}, wait {}",
         thousands(demand_rps),
         thousands(goodput_rps.unwrap_or(0.0)),
         thousands(dropped_rps.unwrap_or(0.0)),
         span(delay_us),
     );
-    if let (Some(pool), Some(issued)) = (pool, issued) {
-        text += &format!(", credits {issued:.0} of {pool:.0}");
+    if let Some(issued) = issued {
+        text += &format!(", {issued:.0} credits");
     }
     Line::from(text)
 }
 
 fn table(frame: &mut Frame<'_>, area: Rect, state: &State) {
-    let widths = [11, 15, 11, 11, 8, 9, 9, 12].map(Constraint::Length);
+    let widths = [10, 10, 11, 11, 8, 8, 7, 7].map(Constraint::Length);
     let headings = ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "dropped", "back in"]
         .map(right_but_names);
     let rows = state.rows.iter().map(|row| Cells::new(cells(row)));
@@ -128,13 +131,13 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
         (Load::Spike { peak, .. }, Some(shift)) if shift.recovered => {
             (format!("spike {}", times(peak)), format!("{:.0} ms", shift.recovery_ms))
         }
-        (Load::Spike { peak, .. }, _) => (format!("spike {}", times(peak)), "not at all".into()),
+        (Load::Spike { peak, .. }, _) => (format!("spike {}", times(peak)), "never".into()),
     };
     let verdict = if row.in_time() { "✓ yes".fg(Color::Green) } else { "✗ NO".fg(Color::Red) };
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     vec![
         right(demand),
-        Cell::from(controller(&point.label).to_string()),
+        Cell::from(controller_short(&point.label).to_string()),
         right(thousands(settled)),
         right(percent(of_capacity)),
         right(if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() }),
@@ -145,8 +148,8 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
 }
 
 fn explained() -> &'static str {
-    "in time: answered within the objective (goodput); p99: 99 of 100 answers came within this; dropped: refused by the server; \
-     credits: permissions to send; back in: time until goodput is back when a spike begins"
+    "in time: answered within the objective; p99: 99 of 100 answers came within it; dropped: refused; wait: in the server; \
+     credit: permission to send; back in: time after a spike begins"
 }
 
 #[cfg(test)]
@@ -214,13 +217,11 @@ mod tests {
     fn a_usual_terminal_shows_what_is_done_and_what_came_out() {
         let states = stages();
         let text = drawn(states.last().unwrap(), 80, 24);
-        for part in
-            ["Breakwater, demand 2x the capacity", "capacity 60.0 k/s", "Goodput", "Latency", "✓ yes", "not at all"]
-        {
+        for part in ["Breakwater, demand 2x the capacity", "capacity 60.0 k/s", "k/s", "latency", "✓ yes", "never"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
         let text = drawn(states.last().unwrap(), 120, 40);
-        for part in ["Credits", "Queueing delay", "with clients", "permissions to send"] {
+        for part in ["Credits", "Queueing delay", "with clients", "permission to send"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
     }

@@ -9,6 +9,11 @@ pub(crate) fn controller(label: &str) -> &str {
     }
 }
 
+/// The same where there is little room.
+pub(crate) fn controller_short(label: &str) -> &str {
+    if label == "none" { "no control" } else { controller(label) }
+}
+
 /// The same at the beginning of a sentence.
 pub(crate) fn controller_first(label: &str) -> &str {
     if label == "none" { "Without control" } else { controller(label) }
