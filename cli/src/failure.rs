@@ -53,7 +53,7 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Cancelled => Failure::Interrupted,
-            RunError::Threads(_) | RunError::Violation { .. } | RunError::Real { .. } => {
+            RunError::Threads(_) | RunError::Violation { .. } => {
                 Failure::Runtime(anyhow::Error::msg(error.to_string()))
             }
             RunError::Real { source: RealError::Params(_), .. } => {
