@@ -77,8 +77,12 @@ fn spike(rows: &[Row]) -> Option<String> {
     let back = |label: &str| {
         let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.label == label)?;
         let shift = row.shifts.first()?;
-        let time = format!("{:.0} ms", shift.recovery_ms);
-        Some(if shift.recovered { format!("after {time}") } else { format!("not in the {time} that it lasts") })
+        let time = format!("{:.0} ms", shift.reached_ms);
+        Some(if shift.settled_goodput_rps > 0.0 {
+            format!("after {time}")
+        } else {
+            format!("not in the {time} that it lasts")
+        })
     };
     Some(format!(
         "When a spike begins, goodput is back at the level it settles at {} with {}, and {} {}.",

@@ -32,8 +32,8 @@ pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
     let Load::Spike { peak, .. } = row.load else { return None };
     let recovery = |index: usize| match row.shifts.get(index) {
         None => "–".into(),
-        Some(shift) if shift.recovered => format!("{:.0} ms", shift.recovery_ms),
-        Some(shift) => format!("not in {:.0} ms", shift.recovery_ms),
+        Some(shift) if shift.settled_goodput_rps > 0.0 => format!("{:.0} ms", shift.reached_ms),
+        Some(shift) => format!("not in {:.0} ms", shift.reached_ms),
     };
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
@@ -96,7 +96,7 @@ pub(crate) mod samples {
             from_rps: 30e3,
             to_rps: 84e3,
             settled_goodput_rps: if recovered { 55e3 } else { 0.0 },
-            recovery_ms: if recovered { 7.0 } else { 2000.0 },
+            reached_ms: if recovered { 7.0 } else { 2000.0 },
             recovered,
             p99_peak_us: if recovered { 280.0 } else { 780e3 },
             ..Shift::default()

@@ -128,8 +128,8 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
     let of_capacity = if point.capacity_rps > 0.0 { settled / point.capacity_rps } else { 0.0 };
     let (demand, back) = match (row.load, row.shifts.first()) {
         (Load::Steady(ratio), _) => (times(ratio), String::new()),
-        (Load::Spike { peak, .. }, Some(shift)) if shift.recovered => {
-            (format!("spike {}", times(peak)), format!("{:.0} ms", shift.recovery_ms))
+        (Load::Spike { peak, .. }, Some(shift)) if shift.settled_goodput_rps > 0.0 => {
+            (format!("spike {}", times(peak)), format!("{:.0} ms", shift.reached_ms))
         }
         (Load::Spike { peak, .. }, _) => (format!("spike {}", times(peak)), "never".into()),
     };
