@@ -284,3 +284,33 @@ fn a_stop_while_clients_do_not_stop() {
         });
     }
 }
+
+#[test]
+fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
+    let server = start("breakwater", 1);
+    let mut flooder = Peer::registered(&server);
+    // A large call first: afterwards as much is read at once.
+    flooder.say(&call(1, &vec![0; 1 << 20]));
+    assert!(flooder.answer().unwrap().starts_with("Response"));
+    let going_on = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let mut reader = flooder.stream.try_clone().unwrap();
+        scope.spawn(move || {
+            let mut sink = vec![0; 1 << 20];
+            while reader.read(&mut sink).is_ok_and(|count| count > 0) {}
+        });
+        scope.spawn(|| {
+            let pings = bytes(&Frame::Ping(Ping { timestamp: Timestamp(1) })).repeat(20_000);
+            while going_on.load(Ordering::SeqCst) {
+                flooder.stream.write_all(&pings).unwrap();
+            }
+            flooder.stream.shutdown(Shutdown::Both).unwrap();
+        });
+        let mut other = Peer::registered(&server);
+        for request in 1..=300 {
+            assert!(other.ask(request, b"x").starts_with("Response"));
+        }
+        going_on.store(false, Ordering::SeqCst);
+    });
+    is_settled(&server);
+}

@@ -54,12 +54,14 @@ pub(super) struct Connection {
     pub(super) heard: Time,
     /// When bytes began to wait for a peer that does not read.
     pub(super) stuck_since: Option<Time>,
-    /// Whether the socket may hold bytes that are unread.
+    /// Whether the socket, or the decoder, may hold bytes that are unread.
     pub(super) readable: bool,
     /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
     pub(super) hung_up: bool,
     /// Whether what is unread may have waited because the connection was not to be read.
     pub(super) held_back: bool,
+    /// Whether it is in the core's list of those to read.
+    pub(super) unread: bool,
     /// Whether it is in the core's list of those to flush.
     pub(super) dirty: bool,
     encoder: Encoder,
@@ -82,6 +84,7 @@ impl Connection {
             readable: true,
             hung_up: false,
             held_back: false,
+            unread: false,
             dirty: false,
             encoder: Encoder::new(limit),
             out: Vec::new(),

@@ -31,6 +31,8 @@ const LISTENER: Token = Token(usize::MAX - 1);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
+/// Frames of one connection that one look handles: one that has a megabyte buffered would else keep the others waiting.
+const FRAMES_PER_LOOK: usize = 256;
 /// Explicit credits that one control tick may cause on a core.
 const WAKES_PER_TICK: usize = 64;
 /// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as
@@ -76,8 +78,9 @@ pub(super) struct CoreNetwork<H> {
     /// Connections with bytes to send.
     dirty: Vec<u32>,
     dirty_since: Time,
-    /// Connections that may hold unread bytes, besides what the poll will say.
-    unread: Vec<u32>,
+    /// Connections that may hold unread bytes, besides what the poll will say. Each once, or a client that always has more
+    /// to say would be read more and more often.
+    unread: Vec<ConnectionId>,
     receiver: Receiver,
     /// What a message may have waited for where the kernel does not say: since the last look at the network.
     unseen: Nanos,
@@ -233,7 +236,7 @@ impl<H: Execute> CoreNetwork<H> {
             self.close(slot, now);
         } else if connection.readable && self.may_read(slot) {
             // It had not been read for want of room; now there is some.
-            self.unread.push(slot);
+            self.read_later(slot);
         }
     }
 
@@ -269,11 +272,34 @@ impl<H: Execute> CoreNetwork<H> {
 
     // ---- reading ----
 
+    /// Has a connection read at the next look at the network: once, however often this is asked.
+    fn read_later(&mut self, slot: u32) {
+        if let Some(connection) = &mut self.connections[slot as usize]
+            && !connection.unread
+        {
+            connection.unread = true;
+            self.unread.push(ConnectionId { slot, tenant: connection.tenant });
+        }
+    }
+
+    /// Reads what was put off.
+    fn read_now(&mut self, id: ConnectionId, now: Time) {
+        // Another may have its place by now.
+        if let Some(connection) = &mut self.connections[id.slot as usize]
+            && connection.tenant == id.tenant
+        {
+            connection.unread = false;
+            self.read(id.slot, now);
+        }
+    }
+
     /// Reads a connection once and handles what came.
     fn read(&mut self, slot: u32, now: Time) {
         if self.connections[slot as usize].as_ref().is_some_and(|connection| connection.decoder.buffered() > 0) {
             // Besides the beginning of a frame these may be frames that were left behind.
-            self.handle_frames(slot, now, Nanos::ZERO);
+            if self.handle_frames(slot, now, Nanos::ZERO) == Left::ForLater {
+                return;
+            }
         }
         let may_read = self.may_read(slot);
         let Some(connection) = &mut self.connections[slot as usize] else { return };
@@ -296,11 +322,11 @@ impl<H: Execute> CoreNetwork<H> {
                     self.found = waited;
                     self.shared.packets.publish(self.index, now, waited, true);
                 }
-                self.handle_frames(slot, now, waited);
+                let _ = self.handle_frames(slot, now, waited);
                 if came == Came::End {
                     self.hear_end(slot, now);
-                } else if more && self.connections[slot as usize].is_some() {
-                    self.unread.push(slot);
+                } else if more {
+                    self.read_later(slot);
                 }
             }
             Err(_) => self.close(slot, now),
@@ -318,20 +344,26 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// Handles the frames that are whole, as long as the connection may be read: what one read brings can be more than
     /// a connection may have unanswered. The rest stays where it is.
-    fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) {
+    fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) -> Left {
         // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
-        let Some(mut connection) = self.connections[slot as usize].take() else { return };
+        let Some(mut connection) = self.connections[slot as usize].take() else { return Left::Nothing };
         let mut decoder = std::mem::replace(
             &mut connection.decoder,
             crate::wire::Decoder::new(crate::wire::Side::Client, self.limits.payload),
         );
         self.connections[slot as usize] = Some(connection);
-        let mut left = false;
+        let mut left = Left::Nothing;
+        let mut handled = 0;
         let fatal = loop {
             if !self.may_read(slot) {
-                left = true;
+                left = Left::HeldBack;
                 break None;
             }
+            if handled == FRAMES_PER_LOOK {
+                left = Left::ForLater;
+                break None;
+            }
+            handled += 1;
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
                     if let Err(fatal) = self.handle_frame(slot, &frame, now, waited) {
@@ -344,13 +376,17 @@ impl<H: Execute> CoreNetwork<H> {
         };
         if let Some(connection) = &mut self.connections[slot as usize] {
             // Frames that are left count as unread.
-            connection.readable |= left;
-            connection.held_back |= left;
+            connection.readable |= left != Left::Nothing;
+            connection.held_back |= left == Left::HeldBack;
             connection.decoder = decoder;
+        }
+        if left == Left::ForLater {
+            self.read_later(slot);
         }
         if let Some((code, words)) = fatal {
             self.end_with(slot, now, code, &words);
         }
+        left
     }
 
     /// What is wrong with a frame that is well-formed goes back as the code and words of an error.
@@ -460,6 +496,14 @@ impl<H: Execute> CoreNetwork<H> {
         Ok(())
     }
 
+    /// Whether no connection is named twice; those that have gone don't matter.
+    fn are_distinct(&self, ids: &[ConnectionId]) -> bool {
+        let is_here = |id: &&ConnectionId| {
+            self.connections[id.slot as usize].as_ref().is_some_and(|connection| connection.tenant == id.tenant)
+        };
+        ids.iter().filter(is_here).count() <= self.connections.len() - self.free.len()
+    }
+
     // ---- what is due ----
 
     fn wake_sessions(&mut self, now: Time) {
@@ -479,13 +523,13 @@ impl<H: Execute> CoreNetwork<H> {
     fn sweep(&mut self, now: Time) {
         for slot in 0..self.connections.len() as u32 {
             let Some(connection) = &mut self.connections[slot as usize] else { continue };
-            if connection.enforcement.swept() {
-                self.unread.push(slot);
-            }
+            let pause_is_over = connection.enforcement.swept();
             if connection.stuck_since.is_some_and(|since| now.since(since) > self.limits.stuck) {
                 self.close(slot, now);
             } else if now.since(connection.heard) > self.limits.silence && connection.unanswered.is_empty() {
                 self.end_with(slot, now, ErrorCode::Timeout, "nothing has come for too long");
+            } else if pause_is_over {
+                self.read_later(slot);
             }
         }
         // Out of descriptors, the listener says nothing more by itself.
@@ -527,6 +571,16 @@ impl<H: Execute> CoreNetwork<H> {
             }
         }
     }
+}
+
+/// Whole frames of a connection that were not handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// It is the others' turn.
+    ForLater,
+    /// The connection is not to be read.
+    HeldBack,
 }
 
 /// What an event says, apart from the poll that it is borrowed from.
@@ -594,8 +648,9 @@ impl<H: Execute> Network for CoreNetwork<H> {
         self.found = Nanos::ZERO;
         // From here on the messages themselves tell how long they have waited.
         self.shared.packets.publish(self.index, now, Nanos::ZERO, false);
-        for slot in &unread {
-            self.read(*slot, now);
+        debug_assert!(self.are_distinct(&unread), "a connection is read once per look");
+        for id in &unread {
+            self.read_now(*id, now);
         }
         if self.may_accept {
             self.accept(now);
