@@ -73,6 +73,11 @@ impl<J> Shared<J> {
         self.stopping.load(Ordering::SeqCst)
     }
 
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.parking.wake_all();
+    }
+
     /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
     pub fn idle(&self) -> Nanos {
         Nanos(self.idle.iter().map(|core| core.0.load(Ordering::Relaxed)).sum())
@@ -121,11 +126,11 @@ pub trait Network: Send {
     fn housekeeping(&mut self, now: Time);
 
     /// Reads and answers what has come, queues what is admitted. Waits for up to `wait` if there is nothing, not at all
-    /// if that is `None`. Says whether there was anything.
+    /// if that is `None`. If there was anything, says since when: the wait before that is no work.
     ///
     /// # Errors
-    /// Only what makes it impossible to go on: the core ends with it.
-    fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool>;
+    /// Only what makes it impossible to go on: the core ends with it, and asks the others to.
+    fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>>;
 
     /// Runs a job, the core's own or a stolen one. If that is to begin a task, returns it: the core polls it at once.
     fn run(&mut self, since: Time, job: Self::Job) -> Option<ReadyTask>;
@@ -162,9 +167,19 @@ impl<J: Send + 'static> Cores<J> {
                     // Not being allowed to pin costs latency, not correctness.
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
+                let _will = LastWill(Arc::clone(&core.shared));
                 core.work()
-            })?;
-            threads.push(thread);
+            });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that have begun must not go on without an owner.
+                    let begun = Cores { shared, threads };
+                    begun.stop();
+                    let _ = begun.join();
+                    return Err(error);
+                }
+            }
         }
         Ok(Cores { shared, threads })
     }
@@ -176,8 +191,7 @@ impl<J: Send + 'static> Cores<J> {
 
     /// Asks the cores to finish what they owe and end.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        self.shared.parking.wake_all();
+        self.shared.stop();
     }
 
     /// Waits for the cores to end. Tasks that are left are dropped.
@@ -210,6 +224,9 @@ const RESUMED_PER_LOOK: u32 = 32;
 
 /// A core that waits is woken for work; this bounds what a defect there would cost.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
+
+/// While the cores end, each looks this often whether it may: some of what it waits for is others'.
+const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 
 impl<N: Network> Core<N> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
@@ -264,8 +281,9 @@ impl<N: Network> Core<N> {
             };
             if spin {
                 std::hint::spin_loop();
-            } else {
-                self.sleep(now)?;
+            } else if let Some(came) = self.sleep(now)? {
+                self.shared.idled(self.index, came.since(now));
+                idle_turn = None;
             }
         }
     }
@@ -286,7 +304,7 @@ impl<N: Network> Core<N> {
 
     fn look(&mut self) -> io::Result<bool> {
         self.resumed = 0;
-        self.network.poll(None)
+        Ok(self.network.poll(None)?.is_some())
     }
 
     /// More jobs than this core can begin at once are for those that sleep.
@@ -296,14 +314,133 @@ impl<N: Network> Core<N> {
         }
     }
 
-    fn sleep(&mut self, now: Time) -> io::Result<()> {
+    /// Says when what ended the sleep came, if that was a message.
+    fn sleep(&mut self, now: Time) -> io::Result<Option<Time>> {
         self.shared.parking.going_to_sleep(self.index);
-        if self.shared.queues.are_empty() && !self.shared.is_stopping() {
+        let mut came = None;
+        if self.shared.queues.are_empty() {
             let until = self.network.next_timeout().min(self.shared.timers.next(self.index));
-            let wait = until.since(now).min(LONGEST_SLEEP);
-            self.network.poll(Some(Duration::from_nanos(wait.0)))?;
+            let longest = if self.shared.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
+            came = self.network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
         }
         self.shared.parking.awake(self.index);
-        Ok(())
+        Ok(came)
+    }
+}
+
+/// Asks all cores to end when it goes, unless that is what they have been asked already: a server of which a part has
+/// failed would leave the clients of that part waiting for ever.
+struct LastWill<J>(Arc<Shared<J>>);
+
+impl<J> Drop for LastWill<J> {
+    fn drop(&mut self) {
+        if !self.0.is_stopping() {
+            self.0.stop();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::AtomicUsize;
+
+    /// A network without messages that counts its looks and follows a script.
+    struct Scripted {
+        clock: Clock,
+        /// What comes at the first look that may wait.
+        first: Option<Event>,
+        waits: Arc<AtomicUsize>,
+        /// Waits that it takes until everything owed is done.
+        owes: usize,
+    }
+
+    enum Event {
+        Error,
+        Panic,
+        /// Something that takes this long to read.
+        Message(Nanos),
+    }
+
+    impl Network for Scripted {
+        type Job = Infallible;
+
+        fn housekeeping(&mut self, _: Time) {}
+
+        fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
+            if wait.is_none() {
+                return Ok(None);
+            }
+            self.waits.fetch_add(1, Ordering::SeqCst);
+            match self.first.take() {
+                Some(Event::Error) => Err(io::Error::other("as asked")),
+                Some(Event::Panic) => panic!("as asked"),
+                Some(Event::Message(span)) => {
+                    let began = self.clock.now();
+                    while self.clock.now().since(began) < span {
+                        std::hint::spin_loop();
+                    }
+                    Ok(Some(began))
+                }
+                None => {
+                    std::thread::sleep(Duration::from_micros(100));
+                    Ok(None)
+                }
+            }
+        }
+
+        fn run(&mut self, _: Time, job: Infallible) -> Option<ReadyTask> {
+            match job {}
+        }
+
+        fn next_timeout(&self) -> Time {
+            Time::NEVER
+        }
+
+        fn is_drained(&mut self, _: Time) -> bool {
+            self.waits.load(Ordering::SeqCst) >= self.owes
+        }
+    }
+
+    fn start(events: Vec<Option<Event>>, owes: usize) -> (Cores<Infallible>, Arc<AtomicUsize>) {
+        let options = Options { cores: events.len(), cpus: Vec::new(), idle: Idle::Block };
+        let clock = Clock::start();
+        let shared = Arc::new(Shared::new(events.len(), clock.clone(), |_| ()));
+        let waits = Arc::new(AtomicUsize::new(0));
+        let network = |first| Scripted { clock: clock.clone(), first, waits: Arc::clone(&waits), owes };
+        let networks: Vec<_> = events.into_iter().map(network).collect();
+        (Cores::start(&options, shared, networks).unwrap(), waits)
+    }
+
+    #[test]
+    fn a_core_that_can_not_go_on_ends_the_others() {
+        for event in [Event::Error, Event::Panic] {
+            let (cores, _) = start(vec![None, Some(event), None], 0);
+            // Nobody asks them to stop.
+            assert!(cores.join().is_err());
+        }
+    }
+
+    #[test]
+    fn cores_that_wait_for_their_end_do_not_spin() {
+        // It owes something until it has waited more often than it may before it is asked to end.
+        let (cores, _) = start(vec![None], 1_000);
+        cores.stop();
+        // A core that does not wait meanwhile never ends.
+        cores.join().unwrap();
+    }
+
+    #[test]
+    fn what_ends_a_sleep_is_work() {
+        let span = Nanos::from_secs(1);
+        let (cores, waits) = start(vec![Some(Event::Message(span))], 0);
+        while waits.load(Ordering::SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        let (idle, until) = (cores.shared().idle(), cores.shared().clock.now());
+        assert!(idle + span <= until.since(Time::ZERO), "{idle} idle within {until:?}, and {span} of work");
+        cores.stop();
+        cores.join().unwrap();
     }
 }

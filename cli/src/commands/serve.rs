@@ -46,7 +46,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         if args.cores == 1 { "" } else { "s" },
     ))?;
     let mut watch = recording.as_ref();
-    while !interrupt.flag().load(Ordering::SeqCst) {
+    while !interrupt.flag().load(Ordering::SeqCst) && !server.has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         watch = watch.filter(|recording| record::goes_on(recording));
     }

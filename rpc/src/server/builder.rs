@@ -110,6 +110,12 @@ impl Server {
         self.cores.shared().idle()
     }
 
+    /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
+    pub fn has_failed(&self) -> bool {
+        // Nobody else asks the cores to end while there is a server.
+        self.cores.shared().is_stopping()
+    }
+
     /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
     ///
     /// # Errors

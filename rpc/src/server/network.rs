@@ -632,7 +632,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
         }
     }
 
-    fn poll(&mut self, wait: Option<Duration>) -> io::Result<bool> {
+    fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.shared.clock.now();
         let unread = std::mem::take(&mut self.unread);
         let is_idle = unread.is_empty() && self.dirty.is_empty() && !self.may_accept;
@@ -642,6 +642,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
             _ => {}
         }
         let now = self.shared.clock.now();
+        let began = if wait.is_zero() { entered } else { now };
         // After a sleep what is there has just come.
         self.unseen = if wait.is_zero() { now.since(self.looked) } else { Nanos::ZERO };
         self.looked = now;
@@ -663,7 +664,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
         let more = !self.unread.is_empty() || events.iter().count() == BATCH;
         self.events = events;
         if anything {
-            let spent = self.shared.clock.now().since(entered);
+            let spent = self.shared.clock.now().since(began);
             add(&self.common.counters[self.index].reading_ns, spent.0);
         }
         // What was read waits no longer. What was left has waited as long as what was read before it; what comes while
@@ -671,7 +672,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared.packets.publish(self.index, now, left, anything);
         // A server that stops does not wait for its clients to fall silent.
-        Ok(anything && self.stopping_since.is_none())
+        Ok((anything && self.stopping_since.is_none()).then_some(began))
     }
 
     fn run(&mut self, _: Time, job: Job) -> Option<ReadyTask> {
