@@ -1,16 +1,17 @@
 //! One core's network: its connections and their sessions, read, decided and answered by this core alone.
 
 mod answers;
+mod ending;
+mod reading;
 
-use super::connection::{Came, Connection, ConnectionId, State};
+use super::connection::{Connection, ConnectionId, State};
 use super::enforcement::{Enforcement, Ruling};
 use super::execute::Execute;
 use super::handler::{Failed, Request};
 use super::receive::Receiver;
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
 use crate::wire::{
-    Call, Credit, CreditId, DropReason, ErrorCode, Fatal, Frame, Message as Text, PayloadLimit, Pong, Regime, Register,
-    Welcome, WireError,
+    Call, Credit, CreditId, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome,
 };
 use leeward_control::server::{Admission, Arrival, CoreId, Feedback, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
@@ -31,8 +32,6 @@ const LISTENER: Token = Token(usize::MAX - 1);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
-/// Frames of one connection that one look handles: one that has a megabyte buffered would else keep the others waiting.
-const FRAMES_PER_LOOK: usize = 256;
 /// Explicit credits that one control tick may cause on a core.
 const WAKES_PER_TICK: usize = 64;
 /// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as
@@ -192,39 +191,6 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
-    /// Ends a connection at once. Its session's window goes back to the pool, exactly once.
-    fn close(&mut self, slot: u32, now: Time) {
-        let Some(mut connection) = self.connections[slot as usize].take() else { return };
-        let _ = self.poll.registry().deregister(&mut connection.stream);
-        self.abandon(&mut connection, now);
-        add(&self.common.counters[self.index].connections, 1u64.wrapping_neg());
-        self.handler.closed(slot);
-        self.tenants[slot as usize] = self.tenants[slot as usize].wrapping_add(1);
-        self.free.push(slot);
-    }
-
-    /// No more answers will be sent: gives the window back, and counts the calls that nobody will hear of.
-    fn abandon(&mut self, connection: &mut Connection, now: Time) {
-        if let Some(mut session) = connection.session.take() {
-            self.admission.close(&mut session, now);
-        }
-        add(&self.common.counters[self.index].abandoned, connection.unanswered.len() as u64);
-        connection.unanswered.clear();
-    }
-
-    /// Says why, sends what can be sent, and ends the connection. The error is the last frame, and the window goes back
-    /// at once even if the peer does not take it.
-    fn end_with(&mut self, slot: u32, now: Time, code: ErrorCode, words: &str) {
-        let Some(mut connection) = self.connections[slot as usize].take() else { return };
-        if connection.state != State::Ending {
-            connection.state = State::Ending;
-            self.abandon(&mut connection, now);
-            let _ = connection.append(&Frame::Error(Fatal { code, message: Text::new(words) }));
-        }
-        self.connections[slot as usize] = Some(connection);
-        self.flush(slot, now);
-    }
-
     fn flush(&mut self, slot: u32, now: Time) {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         let began = self.shared.clock.now();
@@ -261,133 +227,7 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
-    fn may_read(&self, slot: u32) -> bool {
-        self.connections[slot as usize].as_ref().is_some_and(|connection| {
-            connection.state != State::Ending
-                && !connection.enforcement.is_paused()
-                && connection.unanswered.len() < self.limits.unanswered
-                && connection.unsent() < self.limits.unsent
-        })
-    }
-
-    // ---- reading ----
-
-    /// Has a connection read at the next look at the network: once, however often this is asked.
-    fn read_later(&mut self, slot: u32) {
-        if let Some(connection) = &mut self.connections[slot as usize]
-            && !connection.unread
-        {
-            connection.unread = true;
-            self.unread.push(ConnectionId { slot, tenant: connection.tenant });
-        }
-    }
-
-    /// Reads what was put off.
-    fn read_now(&mut self, id: ConnectionId, now: Time) {
-        // Another may have its place by now.
-        if let Some(connection) = &mut self.connections[id.slot as usize]
-            && connection.tenant == id.tenant
-        {
-            connection.unread = false;
-            self.read(id.slot, now);
-        }
-    }
-
-    /// Reads a connection once and handles what came.
-    fn read(&mut self, slot: u32, now: Time) {
-        if self.connections[slot as usize].as_ref().is_some_and(|connection| connection.decoder.buffered() > 0) {
-            // Besides the beginning of a frame these may be frames that were left behind.
-            if self.handle_frames(slot, now, Nanos::ZERO) == Left::ForLater {
-                return;
-            }
-        }
-        let may_read = self.may_read(slot);
-        let Some(connection) = &mut self.connections[slot as usize] else { return };
-        if !may_read {
-            connection.held_back = true;
-            return;
-        }
-        match connection.read(&mut self.receiver) {
-            Ok((came, waited)) => {
-                connection.heard = now;
-                // An end that came together with the last bytes is no event of its own: only reading finds it.
-                let more = came == Came::More || (connection.hung_up && came != Came::End);
-                connection.readable = more;
-                // What waited because this connection was not to be read says nothing about the server's queues, and
-                // must not cost others: a client that is paused would else make the controller think of overload.
-                let waited = if connection.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
-                connection.held_back &= more;
-                if waited > self.found {
-                    // Known before the first decision that it bears on.
-                    self.found = waited;
-                    self.shared.packets.publish(self.index, now, waited, true);
-                }
-                let _ = self.handle_frames(slot, now, waited);
-                if came == Came::End {
-                    self.hear_end(slot, now);
-                } else if more {
-                    self.read_later(slot);
-                }
-            }
-            Err(_) => self.close(slot, now),
-        }
-    }
-
-    /// The peer sends nothing more. One that has deregistered may still be owed answers (docs/protocol.md, "The life of a
-    /// connection").
-    fn hear_end(&mut self, slot: u32, now: Time) {
-        match &self.connections[slot as usize] {
-            Some(connection) if connection.state == State::Leaving => self.flush(slot, now),
-            _ => self.close(slot, now),
-        }
-    }
-
-    /// Handles the frames that are whole, as long as the connection may be read: what one read brings can be more than
-    /// a connection may have unanswered. The rest stays where it is.
-    fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) -> Left {
-        // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
-        let Some(mut connection) = self.connections[slot as usize].take() else { return Left::Nothing };
-        let mut decoder = std::mem::replace(
-            &mut connection.decoder,
-            crate::wire::Decoder::new(crate::wire::Side::Client, self.limits.payload),
-        );
-        self.connections[slot as usize] = Some(connection);
-        let mut left = Left::Nothing;
-        let mut handled = 0;
-        let fatal = loop {
-            if !self.may_read(slot) {
-                left = Left::HeldBack;
-                break None;
-            }
-            if handled == FRAMES_PER_LOOK {
-                left = Left::ForLater;
-                break None;
-            }
-            handled += 1;
-            match decoder.next_frame() {
-                Ok(Some(frame)) => {
-                    if let Err(fatal) = self.handle_frame(slot, &frame, now, waited) {
-                        break Some(fatal);
-                    }
-                }
-                Ok(None) => break None,
-                Err(error) => break Some((code_of(&error), error.to_string())),
-            }
-        };
-        if let Some(connection) = &mut self.connections[slot as usize] {
-            // Frames that are left count as unread.
-            connection.readable |= left != Left::Nothing;
-            connection.held_back |= left == Left::HeldBack;
-            connection.decoder = decoder;
-        }
-        if left == Left::ForLater {
-            self.read_later(slot);
-        }
-        if let Some((code, words)) = fatal {
-            self.end_with(slot, now, code, &words);
-        }
-        left
-    }
+    // ---- frames ----
 
     /// What is wrong with a frame that is well-formed goes back as the code and words of an error.
     fn handle_frame(
@@ -496,14 +336,6 @@ impl<H: Execute> CoreNetwork<H> {
         Ok(())
     }
 
-    /// Whether no connection is named twice; those that have gone don't matter.
-    fn are_distinct(&self, ids: &[ConnectionId]) -> bool {
-        let is_here = |id: &&ConnectionId| {
-            self.connections[id.slot as usize].as_ref().is_some_and(|connection| connection.tenant == id.tenant)
-        };
-        ids.iter().filter(is_here).count() <= self.connections.len() - self.free.len()
-    }
-
     // ---- what is due ----
 
     fn wake_sessions(&mut self, now: Time) {
@@ -517,23 +349,6 @@ impl<H: Execute> CoreNetwork<H> {
             connection.enforcement.told(feedback.window);
             self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
         }
-    }
-
-    /// Ends connections that are silent or don't read, and pauses that are over.
-    fn sweep(&mut self, now: Time) {
-        for slot in 0..self.connections.len() as u32 {
-            let Some(connection) = &mut self.connections[slot as usize] else { continue };
-            let pause_is_over = connection.enforcement.swept();
-            if connection.stuck_since.is_some_and(|since| now.since(since) > self.limits.stuck) {
-                self.close(slot, now);
-            } else if now.since(connection.heard) > self.limits.silence && connection.unanswered.is_empty() {
-                self.end_with(slot, now, ErrorCode::Timeout, "nothing has come for too long");
-            } else if pause_is_over {
-                self.read_later(slot);
-            }
-        }
-        // Out of descriptors, the listener says nothing more by itself.
-        self.accept(now);
     }
 
     /// Numbers for the controller's choices (xorshift): which of two is taken, never a secret.
@@ -571,16 +386,6 @@ impl<H: Execute> CoreNetwork<H> {
             }
         }
     }
-}
-
-/// Whole frames of a connection that were not handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
-    Nothing,
-    /// It is the others' turn.
-    ForLater,
-    /// The connection is not to be read.
-    HeldBack,
 }
 
 /// What an event says, apart from the poll that it is borrowed from.
@@ -721,13 +526,5 @@ impl<H: Execute> Network for CoreNetwork<H> {
             self.close(slot, now);
         }
         true
-    }
-}
-
-fn code_of(error: &WireError) -> ErrorCode {
-    match error {
-        WireError::Version { .. } => ErrorCode::Version,
-        WireError::PayloadTooLarge { .. } => ErrorCode::TooLarge,
-        _ => ErrorCode::Malformed,
     }
 }

@@ -1,0 +1,161 @@
+//! Reading connections: whose turn it is, how much of it, and how long what came has waited.
+
+use super::CoreNetwork;
+use crate::server::connection::{Came, ConnectionId, State};
+use crate::server::execute::Execute;
+use crate::wire::{Decoder, ErrorCode, Side, WireError};
+use leeward_control::units::{Nanos, Time};
+
+/// Frames of one connection that one look handles: one that has a megabyte buffered would else keep the others waiting.
+const FRAMES_PER_LOOK: usize = 256;
+
+/// Whole frames of a connection that were not handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// It is the others' turn.
+    ForLater,
+    /// The connection is not to be read.
+    HeldBack,
+}
+
+impl<H: Execute> CoreNetwork<H> {
+    /// Has a connection read at the next look at the network: once, however often this is asked.
+    pub(super) fn read_later(&mut self, slot: u32) {
+        if let Some(connection) = &mut self.connections[slot as usize]
+            && !connection.unread
+        {
+            connection.unread = true;
+            self.unread.push(ConnectionId { slot, tenant: connection.tenant });
+        }
+    }
+
+    /// Reads what was put off.
+    pub(super) fn read_now(&mut self, id: ConnectionId, now: Time) {
+        // Another may have its place by now.
+        if let Some(connection) = &mut self.connections[id.slot as usize]
+            && connection.tenant == id.tenant
+        {
+            connection.unread = false;
+            self.read(id.slot, now);
+        }
+    }
+
+    /// Reads a connection once and handles what came.
+    pub(super) fn read(&mut self, slot: u32, now: Time) {
+        if self.connections[slot as usize].as_ref().is_some_and(|connection| connection.decoder.buffered() > 0) {
+            // Besides the beginning of a frame these may be frames that were left behind.
+            if self.handle_frames(slot, now, Nanos::ZERO) == Left::ForLater {
+                return;
+            }
+        }
+        let may_read = self.may_read(slot);
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        if !may_read {
+            connection.held_back = true;
+            return;
+        }
+        match connection.read(&mut self.receiver) {
+            Ok((came, waited)) => {
+                connection.heard = now;
+                // An end that came together with the last bytes is no event of its own: only reading finds it.
+                let more = came == Came::More || (connection.hung_up && came != Came::End);
+                connection.readable = more;
+                // What waited because this connection was not to be read says nothing about the server's queues, and
+                // must not cost others: a client that is paused would else make the controller think of overload.
+                let waited = if connection.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
+                connection.held_back &= more;
+                if waited > self.found {
+                    // Known before the first decision that it bears on.
+                    self.found = waited;
+                    self.shared.packets.publish(self.index, now, waited, true);
+                }
+                let _ = self.handle_frames(slot, now, waited);
+                if came == Came::End {
+                    self.hear_end(slot, now);
+                } else if more {
+                    self.read_later(slot);
+                }
+            }
+            Err(_) => self.close(slot, now),
+        }
+    }
+
+    /// The peer sends nothing more. One that has deregistered may still be owed answers (docs/protocol.md, "The life of a
+    /// connection").
+    fn hear_end(&mut self, slot: u32, now: Time) {
+        match &self.connections[slot as usize] {
+            Some(connection) if connection.state == State::Leaving => self.flush(slot, now),
+            _ => self.close(slot, now),
+        }
+    }
+
+    /// Handles the frames that are whole, as long as the connection may be read: what one read brings can be more than
+    /// a connection may have unanswered. The rest stays where it is.
+    fn handle_frames(&mut self, slot: u32, now: Time, waited: Nanos) -> Left {
+        // Taken out, so that handling a frame that is borrowed from its decoder can use the rest of the core.
+        let Some(mut connection) = self.connections[slot as usize].take() else { return Left::Nothing };
+        let mut decoder = std::mem::replace(&mut connection.decoder, Decoder::new(Side::Client, self.limits.payload));
+        self.connections[slot as usize] = Some(connection);
+        let mut left = Left::Nothing;
+        let mut handled = 0;
+        let fatal = loop {
+            if !self.may_read(slot) {
+                left = Left::HeldBack;
+                break None;
+            }
+            if handled == FRAMES_PER_LOOK {
+                left = Left::ForLater;
+                break None;
+            }
+            handled += 1;
+            match decoder.next_frame() {
+                Ok(Some(frame)) => {
+                    if let Err(fatal) = self.handle_frame(slot, &frame, now, waited) {
+                        break Some(fatal);
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some((code_of(&error), error.to_string())),
+            }
+        };
+        if let Some(connection) = &mut self.connections[slot as usize] {
+            // Frames that are left count as unread.
+            connection.readable |= left != Left::Nothing;
+            connection.held_back |= left == Left::HeldBack;
+            connection.decoder = decoder;
+        }
+        if left == Left::ForLater {
+            self.read_later(slot);
+        }
+        if let Some((code, words)) = fatal {
+            self.end_with(slot, now, code, &words);
+        }
+        left
+    }
+
+    pub(super) fn may_read(&self, slot: u32) -> bool {
+        self.connections[slot as usize].as_ref().is_some_and(|connection| {
+            connection.state != State::Ending
+                && !connection.enforcement.is_paused()
+                && connection.unanswered.len() < self.limits.unanswered
+                && connection.unsent() < self.limits.unsent
+        })
+    }
+
+    /// Whether no connection is named twice; those that have gone don't matter.
+    pub(super) fn are_distinct(&self, ids: &[ConnectionId]) -> bool {
+        let is_here = |id: &&ConnectionId| {
+            self.connections[id.slot as usize].as_ref().is_some_and(|connection| connection.tenant == id.tenant)
+        };
+        ids.iter().filter(is_here).count() <= self.connections.len() - self.free.len()
+    }
+}
+
+fn code_of(error: &WireError) -> ErrorCode {
+    match error {
+        WireError::Version { .. } => ErrorCode::Version,
+        WireError::PayloadTooLarge { .. } => ErrorCode::TooLarge,
+        _ => ErrorCode::Malformed,
+    }
+}
