@@ -98,7 +98,7 @@ fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
 #[test]
 fn a_peer_that_has_gone_silently() {
     let server = builder("breakwater", 1)
-        .patience(Nanos::from_millis(300), Nanos::from_secs(10))
+        .patience(Nanos::from_secs(1), Nanos::from_secs(10))
         .start("127.0.0.1:0", peer::echo)
         .unwrap();
     let mut silent = Peer::registered(&server);
@@ -113,15 +113,14 @@ fn a_peer_that_has_gone_silently() {
             gone.store(true, Ordering::SeqCst);
             heard
         });
-        // A sign of life is enough to stay.
-        while !gone.load(Ordering::SeqCst) {
+        // A sign of life is enough to stay. The other that is silent has been told so and does not end its half either.
+        while !gone.load(Ordering::SeqCst) || server.counts().connections > 1 {
             chatty.say(&Frame::Ping(Ping { timestamp: Timestamp(3) }));
             std::thread::sleep(Duration::from_millis(20));
         }
         silent.join().unwrap()
     });
     ends_with(&heard, ErrorCode::Timeout);
-    eventually(&server, |server| server.counts().connections == 1);
     assert!(chatty.ask(1, b"x").starts_with("Response"));
     drop(chatty);
     is_settled(&server);
@@ -313,4 +312,77 @@ fn a_client_that_always_has_more_to_say_keeps_nobody_from_being_heard() {
         going_on.store(false, Ordering::SeqCst);
     });
     is_settled(&server);
+}
+
+#[test]
+fn an_error_is_heard_by_a_client_that_goes_on_talking() {
+    let server = start("none", 1);
+    for _ in 0..20 {
+        let mut peer = Peer::connect(&server);
+        let mut saying = [bytes(&register()), b"this is no frame".to_vec()].concat();
+        // More than one read: closing with this unread would reset the connection.
+        saying.resize(200_000, 7);
+        peer.stream.write_all(&saying).unwrap();
+        assert!(peer.hear().unwrap().starts_with("Welcome"));
+        assert!(peer.hear().unwrap().contains("Malformed"));
+        // The server's half is closed, and what it is told is thrown away.
+        peer.stream.write_all(&saying).unwrap();
+        assert_eq!(peer.stream.read(&mut [0; 16]).unwrap(), 0);
+    }
+    is_settled(&server);
+}
+
+#[test]
+fn clients_that_do_not_end_after_an_error_are_ended() {
+    let server = start("breakwater", 1);
+    let mut peers: Vec<Peer> = (0..300).map(|_| Peer::registered(&server)).collect();
+    for peer in &mut peers {
+        peer.say(&register());
+    }
+    for peer in &mut peers {
+        assert!(peer.answer().unwrap().contains("Unexpected"));
+    }
+    is_settled(&server);
+    drop(peers);
+}
+
+#[test]
+fn a_frame_that_takes_too_long() {
+    let server = builder("breakwater", 1)
+        .patience(Nanos::from_millis(300), Nanos::from_secs(10))
+        .start("127.0.0.1:0", peer::echo)
+        .unwrap();
+    let mut slow = Peer::registered(&server);
+    let frame = bytes(&call(1, &[7; 100_000]));
+    let mut stream = slow.stream.try_clone().unwrap();
+    // Never silent, and never done.
+    let slowly = std::thread::spawn(move || {
+        for byte in frame.chunks(1) {
+            if stream.write_all(byte).is_err() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let heard: Vec<String> = std::iter::from_fn(|| slow.hear()).collect();
+    ends_with(&heard, ErrorCode::Timeout);
+    slow.stream.shutdown(Shutdown::Both).unwrap();
+    slowly.join().unwrap();
+    is_settled(&server);
+}
+
+#[test]
+fn a_client_that_resets_its_connection_while_it_is_not_read() {
+    // Nothing is ever answered, so the connection is not read any more, and its end not either.
+    let never = |_| std::future::pending();
+    let server = builder("none", 1).start_async("127.0.0.1:0", never).unwrap();
+    let mut peer = Peer::registered(&server);
+    for request in 1..=300 {
+        peer.say(&call(request, b""));
+    }
+    eventually(&server, |server| server.counts().received == 256);
+    setsockopt(&peer.stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
+    drop(peer);
+    is_settled(&server);
+    assert_eq!(server.counts().abandoned, 256);
 }

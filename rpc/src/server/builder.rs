@@ -179,7 +179,7 @@ impl Builder {
         self
     }
 
-    /// How long a connection may be silent, and how long a peer may take nothing of what waits for it.
+    /// How long a connection may be silent or take for one frame, and how long a peer may take nothing of what waits for it.
     #[must_use]
     pub fn patience(mut self, silence: Nanos, stuck: Nanos) -> Self {
         self.limits.silence = silence;

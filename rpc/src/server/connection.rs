@@ -24,7 +24,7 @@ pub(super) enum State {
     Open,
     /// No more calls will come; the answers owed go out, then it ends.
     Leaving,
-    /// Something fatal was said; what is in the buffer goes out, then it ends.
+    /// Something fatal was said; what is in the buffer goes out, then it ends. What comes is thrown away.
     Ending,
 }
 
@@ -52,7 +52,13 @@ pub(super) struct Connection {
     pub(super) unanswered: Vec<RequestId>,
     /// The last time anything came.
     pub(super) heard: Time,
-    /// When bytes began to wait for a peer that does not read.
+    /// Since when a frame has been under way of which the rest could be read.
+    pub(super) frame_since: Option<Time>,
+    /// Since when it has been ending.
+    pub(super) ending_since: Option<Time>,
+    /// Bytes that were read since then, and thrown away.
+    pub(super) discarded: usize,
+    /// Since when a peer for which bytes wait has taken none.
     pub(super) stuck_since: Option<Time>,
     /// Whether the socket, or the decoder, may hold bytes that are unread.
     pub(super) readable: bool,
@@ -80,6 +86,9 @@ impl Connection {
             enforcement: Enforcement::advising(),
             unanswered: Vec::new(),
             heard: now,
+            frame_since: None,
+            ending_since: None,
+            discarded: 0,
             stuck_since: None,
             readable: true,
             hung_up: false,
@@ -124,6 +133,11 @@ impl Connection {
         self.encoder.append(frame, &mut self.out).map(|_| ())
     }
 
+    /// Whether the connection has been reset, or can't go on for another reason that the system knows.
+    pub(super) fn is_broken(&self) -> bool {
+        !matches!(self.stream.take_error(), Ok(None))
+    }
+
     /// Bytes that wait to be sent.
     pub(super) fn unsent(&self) -> usize {
         self.out.len() - self.sent
@@ -131,12 +145,16 @@ impl Connection {
 
     /// Sends what the socket takes.
     pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
+        let before = self.sent;
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.sent > before {
+                        self.stuck_since = None;
+                    }
                     self.stuck_since.get_or_insert(now);
                     return Ok(());
                 }
@@ -166,3 +184,32 @@ impl Connection {
 
 /// An output buffer that was larger is given back when it is empty.
 const KEPT_BUFFER: usize = 64 * 1024;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_peer_that_takes_something_is_not_stuck() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(TcpStream::from_std(stream), 0, PayloadLimit::DEFAULT, Time(1));
+        connection.out = vec![1; 64 << 20];
+        connection.flush(Time(2)).unwrap();
+        assert_eq!(connection.stuck_since, Some(Time(2)));
+        peer.set_nonblocking(true).unwrap();
+        let mut sink = vec![0; 1 << 20];
+        for now in 3..6 {
+            let left = connection.unsent();
+            while connection.unsent() == left {
+                while peer.read(&mut sink).is_ok_and(|count| count > 0) {}
+                connection.flush(Time(now)).unwrap();
+            }
+            assert!(connection.unsent() > 0, "more than any socket's buffers");
+            assert_eq!(connection.stuck_since, Some(Time(now)));
+        }
+    }
+}

@@ -50,7 +50,7 @@ pub(super) struct Limits {
     pub(super) unanswered: usize,
     /// Bytes that may wait for a peer; it is not read while more do.
     pub(super) unsent: usize,
-    /// A connection from which nothing has come for this long ends.
+    /// A connection from which nothing has come for this long ends, and one that takes longer for one frame.
     pub(super) silence: Nanos,
     /// A connection that takes nothing for this long ends.
     pub(super) stuck: Nanos,
@@ -74,6 +74,8 @@ pub(super) struct CoreNetwork<H> {
     connections: Vec<Option<Connection>>,
     tenants: Vec<u32>,
     free: Vec<u32>,
+    /// How many of the connections are ending.
+    ending: usize,
     /// Connections with bytes to send.
     dirty: Vec<u32>,
     dirty_since: Time,
@@ -122,6 +124,7 @@ impl<H: Execute> CoreNetwork<H> {
             connections: Vec::new(),
             tenants: Vec::new(),
             free: Vec::new(),
+            ending: 0,
             dirty: Vec::new(),
             dirty_since: Time::ZERO,
             unread: Vec::new(),
@@ -170,7 +173,7 @@ impl<H: Execute> CoreNetwork<H> {
             return;
         }
         Receiver::prepare(&stream);
-        let full = self.connections.len() - self.free.len() >= self.limits.connections;
+        let full = self.connections.len() - self.free.len() - self.ending >= self.limits.connections;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.tenants.push(0);
@@ -198,8 +201,10 @@ impl<H: Execute> CoreNetwork<H> {
         let counters = &self.common.counters[self.index];
         add(&counters.writes, 1);
         add(&counters.writing_ns, self.shared.clock.now().since(began).0);
-        if failed || connection.may_end() {
+        if failed {
             self.close(slot, now);
+        } else if connection.may_end() {
+            self.part(slot, now);
         } else if connection.readable && self.may_read(slot) {
             // It had not been read for want of room; now there is some.
             self.read_later(slot);

@@ -4,7 +4,16 @@ use super::{CoreNetwork, add};
 use crate::server::connection::{Connection, State};
 use crate::server::execute::Execute;
 use crate::wire::{ErrorCode, Fatal, Frame, Message as Text};
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Time};
+use std::io::{ErrorKind, Read};
+use std::net::Shutdown;
+
+/// A connection that has been told why it ends has this long to take it and to end its own half.
+const LINGER: Nanos = Nanos::from_secs(1);
+/// Bytes that are read and thrown away meanwhile.
+const DISCARDED: usize = 1 << 20;
+/// Connections of a core that may linger; the others end at once, so that nobody can hold descriptors by mistakes.
+const LINGERING: usize = 256;
 
 impl<H: Execute> CoreNetwork<H> {
     /// Ends a connection at once. Its session's window goes back to the pool, exactly once.
@@ -14,6 +23,7 @@ impl<H: Execute> CoreNetwork<H> {
         self.abandon(&mut connection, now);
         add(&self.common.counters[self.index].connections, 1u64.wrapping_neg());
         self.handler.closed(slot);
+        self.ending -= usize::from(connection.state == State::Ending);
         self.tenants[slot as usize] = self.tenants[slot as usize].wrapping_add(1);
         self.free.push(slot);
     }
@@ -33,6 +43,8 @@ impl<H: Execute> CoreNetwork<H> {
         let Some(mut connection) = self.connections[slot as usize].take() else { return };
         if connection.state != State::Ending {
             connection.state = State::Ending;
+            connection.ending_since = Some(now);
+            self.ending += 1;
             self.abandon(&mut connection, now);
             let _ = connection.append(&Frame::Error(Fatal { code, message: Text::new(words) }));
         }
@@ -40,15 +52,57 @@ impl<H: Execute> CoreNetwork<H> {
         self.flush(slot, now);
     }
 
-    /// Ends connections that are silent or don't read, and pauses that are over.
+    /// Ends a connection that owes nothing more. One that has been told why goes on listening for a moment: closing with
+    /// unread bytes would reset the connection, and what it was told could be lost with it.
+    pub(super) fn part(&mut self, slot: u32, now: Time) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let lingers = connection.state == State::Ending && self.ending <= LINGERING;
+        if lingers && connection.stream.shutdown(Shutdown::Write).is_ok() {
+            self.discard(slot, now);
+        } else {
+            self.close(slot, now);
+        }
+    }
+
+    /// Reads what comes from a connection that is ending and throws it away, up to its end.
+    pub(super) fn discard(&mut self, slot: u32, now: Time) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        let mut bytes = [0; 16 * 1024];
+        while connection.discarded <= DISCARDED {
+            match connection.stream.read(&mut bytes) {
+                // Its end; but it may still take what is left for it.
+                Ok(0) if connection.unsent() > 0 => return,
+                Ok(0) => break,
+                Ok(count) => connection.discarded += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        self.close(slot, now);
+    }
+
+    /// Ends connections that are silent, stuck in a frame, or don't read, and pauses that are over.
     pub(super) fn sweep(&mut self, now: Time) {
         for slot in 0..self.connections.len() as u32 {
+            let may_read = self.may_read(slot);
             let Some(connection) = &mut self.connections[slot as usize] else { continue };
+            if !may_read {
+                // The rest of its frame may be there.
+                connection.frame_since = connection.frame_since.map(|_| now);
+            }
+            let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
+            // Whether it still has to take something or only to end its half.
+            let ending = if connection.unsent() > 0 { self.limits.stuck } else { LINGER };
             let pause_is_over = connection.enforcement.swept();
-            if connection.stuck_since.is_some_and(|since| now.since(since) > self.limits.stuck) {
+            if longer(connection.stuck_since, self.limits.stuck) || longer(connection.ending_since, ending) {
                 self.close(slot, now);
+            } else if connection.state == State::Ending {
+                continue;
             } else if now.since(connection.heard) > self.limits.silence && connection.unanswered.is_empty() {
                 self.end_with(slot, now, ErrorCode::Timeout, "nothing has come for too long");
+            } else if longer(connection.frame_since, self.limits.silence) {
+                self.end_with(slot, now, ErrorCode::Timeout, "one frame has taken too long");
             } else if pause_is_over {
                 self.read_later(slot);
             }

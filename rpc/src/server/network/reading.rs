@@ -51,8 +51,15 @@ impl<H: Execute> CoreNetwork<H> {
         }
         let may_read = self.may_read(slot);
         let Some(connection) = &mut self.connections[slot as usize] else { return };
+        if connection.state == State::Ending {
+            return self.discard(slot, now);
+        }
         if !may_read {
             connection.held_back = true;
+            // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
+            if connection.is_broken() {
+                self.close(slot, now);
+            }
             return;
         }
         match connection.read(&mut self.receiver) {
@@ -123,6 +130,13 @@ impl<H: Execute> CoreNetwork<H> {
             // Frames that are left count as unread.
             connection.readable |= left != Left::Nothing;
             connection.held_back |= left == Left::HeldBack;
+            connection.frame_since = match left {
+                Left::Nothing if decoder.buffered() == 0 => None,
+                // The last look was at the frame that is not whole.
+                Left::Nothing if handled > 1 => Some(now),
+                Left::Nothing => connection.frame_since.or(Some(now)),
+                Left::ForLater | Left::HeldBack => None,
+            };
             connection.decoder = decoder;
         }
         if left == Left::ForLater {
