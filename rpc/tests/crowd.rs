@@ -17,6 +17,8 @@ use peer::{eventually, is_settled};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const RTT: Nanos = Nanos::from_micros(100);
@@ -89,6 +91,44 @@ fn five_hundred() {
 #[ignore = "takes a while, and more descriptors than some systems give"]
 fn ten_thousand() {
     crowd(10_000, Duration::from_secs(10));
+}
+
+/// Connections of a core that takes no messages wait in the listener's queue, not at the server.
+#[test]
+fn a_crowd_for_a_core_that_is_stuck() {
+    const CROWD: usize = 600;
+    assert!(descriptors() > 3 * CROWD, "more descriptors than this system gives");
+    let (stuck, let_go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (begun, end) = (Arc::clone(&stuck), Arc::clone(&let_go));
+    let handler = move |_: &Request<'_>, _: &mut Vec<u8>| {
+        // The other core than the one that accepts.
+        if std::thread::current().name() == Some("leeward-core-1") {
+            begun.store(true, Ordering::SeqCst);
+            while !end.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    };
+    let server = peer::builder("none", 2).start("127.0.0.1:0", handler).unwrap();
+    let mut asking = [peer::Peer::registered(&server), peer::Peer::registered(&server)];
+    let mut request = 0;
+    while !stuck.load(Ordering::SeqCst) {
+        // Whose turn it is decides which core executes it, so that takes some.
+        request += 1;
+        asking[1].say(&peer::call(request, b""));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let crowd: Vec<TcpStream> = (0..CROWD).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    // Dealt out in turn, so the core that is not stuck has about as many as wait for the other.
+    eventually(&server, |server| server.counts().connections >= 200);
+    std::thread::sleep(Duration::from_millis(300));
+    let taken = server.counts().connections;
+    assert!(taken < 300, "{taken} of {CROWD} taken, and as many for a core that is stuck");
+    let_go.store(true, Ordering::SeqCst);
+    eventually(&server, |server| server.counts().connections == CROWD as u64 + 2);
+    drop((crowd, asking));
+    is_settled(&server);
 }
 
 struct One {

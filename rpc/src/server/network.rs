@@ -152,16 +152,23 @@ impl<H: Execute> CoreNetwork<H> {
         self.may_accept = false;
         for _ in 0..BATCH {
             let Some(listener) = &self.listener else { return };
-            let Ok((stream, _)) = listener.accept() else {
-                // Nothing there; or out of descriptors, and then the sweep tries again.
+            if !self.common.may_adopt() {
+                // The sweep tries again. What is not accepted waits in the listener's bounded queue.
                 return;
+            }
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                // It has gone already: no reason to let the next one wait.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // Nothing there; or out of descriptors, and then the sweep tries again.
+                Err(_) => return,
             };
             let core = self.next_core;
             self.next_core = (core + 1) % self.common.cores();
             if core == self.index {
                 self.adopt(stream, now);
             } else {
-                self.common.send(core, Message::Adopt(stream));
+                self.common.send_adopt(core, stream);
             }
         }
         self.may_accept = true;
@@ -424,7 +431,10 @@ impl<H: Execute> Network for CoreNetwork<H> {
             self.common.receive(self.index, &mut messages);
             for message in messages.drain(..) {
                 match message {
-                    Message::Adopt(stream) => self.adopt(stream, now),
+                    Message::Adopt(stream) => {
+                        self.common.adopted();
+                        self.adopt(stream, now);
+                    }
                     Message::Executed(executed) => self.answer(executed, now),
                 }
             }

@@ -9,7 +9,7 @@ use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// An admitted request on its way to a handler.
 pub(super) struct Job {
@@ -125,7 +125,12 @@ pub(super) struct Common {
     ticks: Ticks<Control>,
     pub(super) counters: Vec<Counters>,
     inboxes: Vec<Inbox<Message, mio::Waker>>,
+    /// Connections on their way from the core that has accepted them to their own.
+    adopting: AtomicUsize,
 }
+
+/// A core that takes no messages should not have all the world's connections wait for it, for they are in no one's limit.
+const ADOPTING: usize = 256;
 
 struct Control {
     half: Box<dyn ControlLoop>,
@@ -139,6 +144,7 @@ impl Common {
             counters: wakers.iter().map(|_| Counters::default()).collect(),
             ticks: Ticks::new(half.period(), Control { half, before: Counts::default() }),
             inboxes: wakers.into_iter().map(Inbox::new).collect(),
+            adopting: AtomicUsize::new(0),
         }
     }
 
@@ -197,6 +203,22 @@ impl Common {
             sum.reading_ns += core.reading_ns.load(Ordering::Relaxed);
         }
         sum
+    }
+
+    /// Whether one more connection may be sent to its core.
+    pub(super) fn may_adopt(&self) -> bool {
+        self.adopting.load(Ordering::Relaxed) < ADOPTING
+    }
+
+    /// Sends a connection to `core`, which says when it has it.
+    pub(super) fn send_adopt(&self, core: usize, stream: TcpStream) {
+        self.adopting.fetch_add(1, Ordering::Relaxed);
+        self.send(core, Message::Adopt(stream));
+    }
+
+    /// A connection has come to its core.
+    pub(super) fn adopted(&self) {
+        self.adopting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Leaves a message for `core` and wakes it.
