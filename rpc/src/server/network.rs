@@ -180,7 +180,7 @@ impl<H: Execute> CoreNetwork<H> {
             return;
         }
         Receiver::prepare(&stream);
-        let full = self.connections.len() - self.free.len() - self.ending >= self.limits.connections;
+        let full = self.are_too_many();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             self.tenants.push(0);

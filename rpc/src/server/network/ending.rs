@@ -28,6 +28,11 @@ impl<H: Execute> CoreNetwork<H> {
         self.free.push(slot);
     }
 
+    /// Whether there are as many connections as there may be. Those that linger are others' past, but only so many of them.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.connections.len() - self.free.len() - self.ending.min(LINGERING) >= self.limits.connections
+    }
+
     /// No more answers will be sent: gives the window back, and counts the calls that nobody will hear of.
     pub(super) fn abandon(&mut self, connection: &mut Connection, now: Time) {
         if let Some(mut session) = connection.session.take() {
