@@ -64,7 +64,8 @@ pub fn run(
     allow_connections(plan.connections());
     let mut driver = Driver::new(config, plan)?;
     driver.connect(plan, client, stop)?;
-    driver.go(plan, stop, progress)
+    let course = driver.go(plan, stop, progress)?;
+    Ok(driver.close(&course))
 }
 
 fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
@@ -92,6 +93,13 @@ enum Action<'a> {
     Flush,
     Timer(Time, Time),
     Close,
+}
+
+/// How a run went.
+pub(crate) struct Course {
+    pub(crate) ending: Ending,
+    /// Requests that the schedule holds.
+    pub(crate) planned: u64,
 }
 
 struct Driver<'a> {
@@ -220,12 +228,7 @@ impl<'a> Driver<'a> {
 
     // ---- the run ----
 
-    fn go(
-        mut self,
-        plan: &Plan,
-        stop: &AtomicBool,
-        mut progress: impl FnMut(&Progress),
-    ) -> Result<Recording, LoadError> {
+    fn go(&mut self, plan: &Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Course, LoadError> {
         self.start = self.clock.now() + LEAD;
         self.freed.clear();
         let (mut source, planned) = self.source(plan);
@@ -241,16 +244,20 @@ impl<'a> Driver<'a> {
             let due = if stopped { None } else { self.issue(&mut source) };
             if due.is_none() && deadline.is_none() {
                 deadline = Some(now + self.config.drain);
+                if stopped {
+                    self.recorder.cut(Time(now.since(self.start).0));
+                }
             }
             self.fire_timers();
             self.flush();
             if now >= next_progress {
                 next_progress = now + self.config.progress_every;
                 let (elapsed, counts) = (now.since(self.start), *self.recorder.totals());
-                let latest = self.recorder.latest_window();
+                let latest = self.recorder.latest_window(Time(elapsed.0));
                 progress(&Progress { elapsed, duration: plan.duration(), counts, latest });
             }
             if self.lost as usize == self.links.len() {
+                self.recorder.cut(Time(now.since(self.start).0));
                 break Ending::Disconnected;
             }
             if let Some(deadline) = deadline {
@@ -268,11 +275,16 @@ impl<'a> Driver<'a> {
             let wait = self.wait(due, deadline);
             self.poll(wait)?;
         };
+        Ok(Course { ending, planned })
+    }
+
+    /// Ends what is still under way, and all connections.
+    fn close(mut self, course: &Course) -> Recording {
         self.recorder.close();
         for number in 0..self.links.len() as u32 {
             self.act(number, Action::Close);
         }
-        Ok(self.recorder.finish(ending, planned))
+        self.recorder.finish(course)
     }
 
     fn source<'p>(&mut self, plan: &'p Plan) -> (Source<'p>, u64) {

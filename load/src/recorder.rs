@@ -9,7 +9,8 @@ use leeward_control::units::{Nanos, Time};
 use leeward_rpc::client::{Disconnected, Event};
 
 use crate::config::{LoadConfig, Plan};
-use crate::report::{Adherence, Connections, Counts, Ending, FineWindow, LoadReport, Percentiles, WindowReport};
+use crate::driver::Course;
+use crate::report::{Adherence, Connections, Counts, FineWindow, LoadReport, Percentiles, WindowReport};
 
 /// What a request is known by: when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,7 @@ impl Windows {
         let index = self.index(at);
         while self.done.len() <= index {
             let start_ns = self.done.len() as u64 * self.length.0;
-            self.done.push(WindowReport {
-                start_ns,
-                counts: Counts::default(),
-                latency: Percentiles::default(),
-                reject_delay_mean_ns: 0.0,
-            });
+            self.done.push(WindowReport { start_ns, ..WindowReport::default() });
             self.reject_delays.push(0);
         }
         &mut self.done[index].counts
@@ -129,9 +125,16 @@ impl Windows {
         }
     }
 
-    /// The last window that is over.
-    fn latest(&self) -> Option<WindowReport> {
-        self.current.checked_sub(1).and_then(|index| self.done.get(index)).copied()
+    /// The last window that is over at `now`; also if nothing has happened in it.
+    fn latest(&self, now: Time) -> Option<WindowReport> {
+        let index = self.index(now).checked_sub(1)?;
+        let nothing = WindowReport { start_ns: index as u64 * self.length.0, ..WindowReport::default() };
+        let mut window = self.done.get(index).copied().unwrap_or(nothing);
+        if index == self.current {
+            // Not closed yet: no response has come since.
+            window.latency = self.latency.percentiles();
+        }
+        Some(window)
     }
 
     fn close(&mut self) {
@@ -289,9 +292,9 @@ impl Recorder {
         windows[index].good += u64::from(good);
     }
 
-    /// The last window of the time series that is over.
-    pub(crate) fn latest_window(&self) -> Option<WindowReport> {
-        self.windows.as_ref().and_then(Windows::latest)
+    /// The last window of the time series that is over at `now`.
+    pub(crate) fn latest_window(&self, now: Time) -> Option<WindowReport> {
+        self.windows.as_ref().and_then(|windows| windows.latest(now))
     }
 
     /// Issued and not ended.
@@ -314,12 +317,17 @@ impl Recorder {
         *reasons.entry(key.to_string()).or_default() += 1;
     }
 
+    /// The run ends before its time: rates are over the time that there was.
+    pub(crate) fn cut(&mut self, at: Time) {
+        self.to = self.to.min(at);
+    }
+
     /// From now on, what is still under way is unfinished.
     pub(crate) fn close(&mut self) {
         self.closing = true;
     }
 
-    pub(crate) fn finish(mut self, ending: Ending, planned: u64) -> Recording {
+    pub(crate) fn finish(mut self, course: &Course) -> Recording {
         if let Some(windows) = &mut self.windows {
             windows.close();
         }
@@ -330,8 +338,8 @@ impl Recorder {
             violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
         }
         let report = LoadReport {
-            ending,
-            planned,
+            ending: course.ending,
+            planned: course.planned,
             duration_ns: self.to.0,
             warmup_ns: self.from.0,
             slo_ns: self.slo.0,

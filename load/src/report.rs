@@ -160,7 +160,7 @@ pub struct Connections {
 }
 
 /// One window of the time series.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WindowReport {
     /// Its start, from the start of the run.
     pub start_ns: u64,

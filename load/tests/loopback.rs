@@ -197,6 +197,29 @@ fn a_stopped_run_still_balances() {
     assert_eq!(report.ending, Ending::Stopped);
     assert!(report.totals.offered < report.planned);
     assert_eq!(report.totals.ended(), report.totals.offered);
+    // Rates are over the time that there was, not over the 20 s that were planned.
+    assert!(report.duration_ns < 20_000_000_000, "{}", report.duration_ns);
+    let seconds = report.duration_ns as f64 / 1e9;
+    assert!((report.throughput_per_s * seconds - report.measured.completed as f64).abs() < 0.5);
+    assert!(report.measured.completed > 0);
+}
+
+#[test]
+fn progress_goes_on_while_no_answer_comes() {
+    // Windows are over whether something came in them or not.
+    let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
+    let length = Nanos::from_millis(20);
+    let config =
+        LoadConfig { drain: Nanos::from_millis(1), window: Some(length), progress_every: length, ..config(&server) };
+    let mut seen = Vec::new();
+    let told = |progress: &leeward_load::Progress| seen.push((progress.elapsed, progress.latest));
+    let report = run(&config, &open(2, 1_000.0, 200), clients("none"), &AtomicBool::new(false), told).unwrap().report;
+    assert_eq!(report.totals.completed, 0);
+    assert!(seen.len() > 1);
+    for (elapsed, latest) in seen {
+        let over = (elapsed.0 / length.0).checked_sub(1);
+        assert_eq!(latest.map(|window| window.start_ns), over.map(|index| index * length.0), "after {elapsed}");
+    }
 }
 
 #[test]
