@@ -53,15 +53,8 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Cancelled => Failure::Interrupted,
-            RunError::Threads(_) | RunError::Violation { .. } => {
-                Failure::Runtime(anyhow::Error::msg(error.to_string()))
-            }
-            RunError::Real { source: RealError::Params(_), .. } => {
-                Failure::Input(anyhow::Error::msg(error.to_string()))
-            }
-            RunError::Real { .. } => Failure::Runtime(anyhow::Error::msg(error.to_string())),
-            // A simulation knows no failure but an impossible configuration.
-            _ => Failure::Input(anyhow::Error::msg(error.to_string())),
+            _ if error.is_input() => Failure::Input(anyhow::Error::msg(error.to_string())),
+            _ => Failure::Runtime(anyhow::Error::msg(error.to_string())),
         }
     }
 }

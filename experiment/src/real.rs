@@ -81,6 +81,7 @@ pub fn run_all(
     let mut runs = 0;
     let mut machines = Vec::new();
     for scenario in scenarios {
+        check(scenario)?;
         runs += plan(scenario, registry, options.seed)?.len();
         machines.extend(subjects(scenario).map(|(service, clients)| (scenario.server.cores, &service.text, clients)));
     }
@@ -148,6 +149,19 @@ fn while_measuring(error: RealError) -> RunError {
         RealError::Cancelled => RunError::Cancelled,
         source => RunError::Real { run: "measuring this machine".into(), source },
     }
+}
+
+/// Refuses what the real server and loopback can't do as the scenario says. Costs, round trip and stalls are measured
+/// instead, and cores are as many as there are CPUs for.
+fn check(scenario: &Scenario) -> Result<(), RunError> {
+    let usual = ServerModel::default();
+    let refuse = |when, key, why| if when { Err(RunError::NotReal { key, why }) } else { Ok(()) };
+    let order = "the real server takes tasks first";
+    refuse(scenario.server.order != usual.order, "server.order", order)?;
+    let batch = "how much the real server reads at once can't be set";
+    refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
+    let jitter = "the real network has the jitter that it has";
+    refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
 }
 
 struct Outcome {

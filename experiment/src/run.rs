@@ -66,6 +66,14 @@ pub enum RunError {
         /// Why.
         source: leeward_real::RealError,
     },
+    /// The scenario asks for something that this machine's server and network don't have.
+    #[error("{key}: {why}; leave it out, or run it in the simulator")]
+    NotReal {
+        /// What is asked for, as the scenario names it.
+        key: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
@@ -99,6 +107,19 @@ pub enum RunError {
     /// The pool of threads could not be made.
     #[error("threads: {0}")]
     Threads(String),
+}
+
+impl RunError {
+    /// Whether something was asked for that can't be done, so that asking for something else helps; if not, something
+    /// failed on the way.
+    pub fn is_input(&self) -> bool {
+        match self {
+            RunError::Cancelled | RunError::Threads(_) | RunError::Violation { .. } => false,
+            RunError::Real { source, .. } => source.is_input(),
+            // A simulation knows no failure but an impossible configuration.
+            _ => true,
+        }
+    }
 }
 
 /// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no

@@ -44,6 +44,24 @@ measure = "goodput_rps{breakwater, demand_ratio=7}"
 min = 0.1
 "#;
 
+#[test]
+fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
+    let refused = [
+        ("server.order=packets-first", "server.order"),
+        ("server.batch=1", "server.batch"),
+        ("network.jitter=5us", "network.jitter"),
+    ];
+    for (setting, key) in refused {
+        let overrides = [setting.into()];
+        let scenario =
+            Scenario::parse("test.toml", SMALL, Path::new(""), &overrides, false, &Registry::builtin()).unwrap();
+        let options = Options { plant: "real".into(), ..Options::default() };
+        let told = |_: Progress| panic!("nothing has been done");
+        let error = run(&scenario, &Registry::builtin(), &options, &told, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.is_input() && error.to_string().starts_with(key), "{error}");
+    }
+}
+
 const SHIFTING: &str = r#"
 id = "shifting"
 title = "Shifting"

@@ -18,7 +18,7 @@ use crate::poller::{Poller, Wait};
 use crate::recorder::{Due, Recorder, Recording, WINDOWS_MAX};
 use crate::report::{Counts, Ending, WindowReport};
 use crate::schedule::Planned;
-use crate::system::{Pinned, allow_connections};
+use crate::system::{Pinned, allow_sockets};
 
 /// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
 const GREETING_MAX: u32 = 64;
@@ -61,7 +61,8 @@ pub fn run(
 ) -> Result<Recording, LoadError> {
     check(config, plan)?;
     let _pinned = Pinned::to(config.cpu)?;
-    allow_connections(plan.connections());
+    // If that is not enough, connecting fails and says so.
+    allow_sockets(plan.connections().into());
     let mut driver = Driver::new(config, plan)?;
     driver.connect(plan, client, stop)?;
     let course = driver.go(plan, stop, progress)?;

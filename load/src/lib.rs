@@ -59,3 +59,4 @@ pub use driver::{Progress, run};
 pub use recorder::Recording;
 pub use report::LoadReport;
 pub use schedule::{Planned, Schedule};
+pub use system::allow_sockets;

@@ -52,6 +52,14 @@ impl Schedule {
         let mut clients = Rng::new(seed, Purpose::Clients);
         let end = Time::ZERO + duration;
         let mut requests = Vec::new();
+        // What is far too much is refused at once, and not when memory is full of it.
+        let starts = workload.demand.iter().map(|segment| segment.from);
+        let ends = starts.skip(1).chain([duration]);
+        let spans = workload.demand.iter().zip(ends);
+        let expected = spans.map(|(segment, to)| segment.rate.events_in(to.min(duration).saturating_sub(segment.from)));
+        if expected.sum::<f64>() > 1.1 * REQUESTS_MAX as f64 {
+            return Err(ScheduleError::TooLong);
+        }
         // The simulator draws in this order, too: per request one service time, one priority, 64 bits.
         for (at, client) in ArrivalStream::new(workload, seed).take_while(|(at, _)| *at < end) {
             if requests.len() >= REQUESTS_MAX {
@@ -121,6 +129,18 @@ mod tests {
         assert!((count / 10_000.0 - 1.0).abs() < 0.05, "{count}");
         assert!(schedule.requests().is_sorted_by_key(|request| request.at));
         assert!(schedule.requests().iter().all(|request| request.client < 10 && request.at.0 < 100_000_000));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_refused_at_once() {
+        let steady = |rate| Workload { demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }], ..workload() };
+        let endless = Schedule::draw(&steady(1e15), 1, Nanos::from_secs(3_600));
+        assert_eq!(endless.unwrap_err(), ScheduleError::TooLong);
+        // A step that lies behind the end counts for nothing.
+        let behind = Segment { from: Nanos::from_secs(1), rate: Rate(1e15) };
+        let mut stepped = workload();
+        stepped.demand.push(behind);
+        assert!(Schedule::draw(&stepped, 1, Nanos::from_millis(10)).is_ok());
     }
 
     #[test]

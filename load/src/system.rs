@@ -34,13 +34,14 @@ impl Drop for Pinned {
 /// Descriptors besides the connections': standard streams, files, what libraries hold.
 const OTHER_FILES: u64 = 256;
 
-/// Raises the process's limit of open files, as far as the system allows, to hold `connections`. If that is not
-/// enough, connecting fails and says so.
-pub(crate) fn allow_connections(connections: u32) {
-    let wanted = u64::from(connections) + OTHER_FILES;
+/// Raises the process's limit of open files, as far as the system allows, to hold so many sockets at once. How many it
+/// holds then, as far as is known; a process with both ends of a connection needs two for it.
+pub fn allow_sockets(sockets: u64) -> u64 {
+    let wanted = sockets.saturating_add(OTHER_FILES);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
+    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |current| current.saturating_sub(OTHER_FILES))
 }

@@ -33,9 +33,42 @@ pub enum RealError {
     /// The clients were cut off.
     #[error("all {0} connections were lost")]
     Disconnected(u32),
+    /// Some clients were cut off: what the others met is another workload.
+    #[error("{lost} of {of} connections were lost: {reasons}")]
+    Lost {
+        /// How many.
+        lost: u32,
+        /// Of how many.
+        of: u32,
+        /// Why, for people.
+        reasons: String,
+    },
+    /// The service failed requests, which are neither rejected nor served.
+    #[error("the service failed {0} requests: it takes service times of up to {max}", max = leeward_services::synthetic::LONGEST)]
+    Failed(u64),
+    /// Both ends of all connections are more files than this process may open.
+    #[error(
+        "{clients} clients need {needed} sockets here, both ends counted, and this process may open {allowed}; raise its limit (`ulimit -n`) or take fewer clients"
+    )]
+    Sockets {
+        /// Clients.
+        clients: u32,
+        /// Sockets for them.
+        needed: u64,
+        /// Sockets allowed.
+        allowed: u64,
+    },
     /// Nothing was answered while the machine was being measured.
     #[error("the server answered nothing while its capacity was measured")]
     Silent,
+}
+
+impl RealError {
+    /// Whether something was asked for that can't be done, rather than something failed on the way.
+    pub fn is_input(&self) -> bool {
+        use RealError::{Failed, Params, Schedule, Sockets};
+        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. })
+    }
 }
 
 impl From<LoadError> for RealError {

@@ -3,7 +3,7 @@
 
 use crate::error::RealError;
 use crate::placement::Placement;
-use crate::run::start;
+use crate::run::{allow_clients, start};
 use crate::stalls::{self, Missed};
 use leeward_control::algorithms::none;
 use leeward_control::params::Params;
@@ -70,6 +70,7 @@ impl Machine {
         stop: &AtomicBool,
         mut step: impl FnMut(&str),
     ) -> Result<Self, RealError> {
+        allow_clients(clients)?;
         step("round trip");
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
@@ -158,7 +159,11 @@ fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Round
     if stop.load(Ordering::Relaxed) {
         return Err(RealError::Cancelled);
     }
-    Ok(Round { recording: outcome?, counts })
+    let recording = outcome?;
+    match recording.report.totals.failed {
+        0 => Ok(Round { recording, counts }),
+        failed => Err(RealError::Failed(failed)),
+    }
 }
 
 /// Keeps all CPUs of the placement busy and says what the server's first one misses.

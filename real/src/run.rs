@@ -93,6 +93,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// See [`RealError`].
 pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapshot)) -> Result<RunReport, RealError> {
     let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
+    allow_clients(schedule.clients())?;
     let server = start(spec.placement, spec.algorithm, spec.params, spec.rtt, spec.slo)?;
     let config = LoadConfig {
         warmup: spec.warmup,
@@ -116,6 +117,13 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
         watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
     });
     finish(server, outcome, samples, spec.placement.server.len())
+}
+
+/// Makes room for both ends of the clients' connections.
+pub(crate) fn allow_clients(clients: u32) -> Result<(), RealError> {
+    let needed = 2 * u64::from(clients);
+    let allowed = leeward_load::allow_sockets(needed);
+    if allowed < needed { Err(RealError::Sockets { clients, needed, allowed }) } else { Ok(()) }
 }
 
 /// A synthetic server on its part of the placement.
@@ -155,6 +163,13 @@ fn finish(
         Ending::Disconnected => return Err(RealError::Disconnected(load.connections.opened)),
         _ => {}
     }
+    if load.connections.lost > 0 {
+        let reasons = load.connections.reasons.keys().map(String::as_str).collect::<Vec<_>>().join("; ");
+        return Err(RealError::Lost { lost: load.connections.lost, of: load.connections.opened, reasons });
+    }
+    if load.totals.failed > 0 {
+        return Err(RealError::Failed(load.totals.failed));
+    }
     let mut violations = load.violations.clone();
     let mut check = |holds: bool, words: String| {
         if !holds {
@@ -190,5 +205,17 @@ impl RunReport {
 
     fn nearest(&self, at: Nanos) -> Option<&Sample> {
         self.samples.iter().min_by_key(|sample| sample.at.0.abs_diff(at.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_clients_than_files_are_refused_in_words() {
+        assert!(allow_clients(1).is_ok());
+        let refused = allow_clients(u32::MAX).unwrap_err();
+        assert!(refused.is_input() && refused.to_string().contains("ulimit -n"), "{refused}");
     }
 }
