@@ -168,6 +168,12 @@ pub enum LoadError {
     /// The system refused to wait for sockets.
     #[error("waiting for sockets: {0}")]
     Poll(#[source] io::Error),
+    /// What the server can do could not be told, and the demand was to be a multiple of it.
+    #[error("the server's capacity could not be measured: {0}")]
+    Unmeasured(&'static str),
+    /// The requests can't be drawn.
+    #[error(transparent)]
+    Schedule(#[from] crate::schedule::ScheduleError),
     /// The settings make no sense.
     #[error("{0}")]
     Config(&'static str),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use leeward_control::client::ClientParts;
 use leeward_control::params::ParamError;
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{Nanos, Priority, Rate, Time};
 use leeward_rpc::client::{Event, Request};
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};
@@ -16,8 +16,8 @@ use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
 use crate::recorder::{Due, Recorder, Recording, WINDOWS_MAX};
-use crate::report::{Counts, Ending, WindowReport};
-use crate::schedule::Planned;
+use crate::report::{Counts, Ending, LoadReport, WindowReport};
+use crate::schedule::{Planned, Schedule, ScheduleError};
 use crate::system::{Pinned, allow_sockets};
 
 /// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
@@ -67,6 +67,63 @@ pub fn run(
     driver.connect(plan, client, stop)?;
     let course = driver.go(plan, stop, progress)?;
     Ok(driver.close(&course))
+}
+
+/// A run whose demand follows from what the server can do.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Scaled {
+    /// The closed loop that measured it: its throughput is the capacity.
+    pub measured: LoadReport,
+    /// The run.
+    pub recording: Recording,
+}
+
+/// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. Then runs the
+/// schedule that `open` makes of its responses per second, over the same connections, as [`run`] does. `progress` is told
+/// of the second part only.
+///
+/// # Errors
+/// As of [`run`]; no capacity, because connections or answers were missing; a schedule that can't be, or that is for
+/// another number of clients.
+pub fn run_scaled(
+    config: &LoadConfig,
+    closed: &Plan,
+    open: impl FnOnce(Rate) -> Result<Schedule, ScheduleError>,
+    client: impl FnMut() -> Result<ClientParts, ParamError>,
+    stop: &AtomicBool,
+    progress: impl FnMut(&Progress),
+) -> Result<Scaled, LoadError> {
+    let warmup = Nanos(closed.duration().0 / 4);
+    let measuring = LoadConfig { warmup, window: None, fine_window: None, ..config.clone() };
+    check(&measuring, closed)?;
+    let _pinned = Pinned::to(config.cpu)?;
+    // If that is not enough, connecting fails and says so.
+    allow_sockets(closed.connections().into());
+    let mut driver = Driver::new(&measuring, closed)?;
+    driver.connect(closed, client, stop)?;
+    let course = driver.go(closed, stop, |_| {})?;
+    let unmeasured = |why| Err(LoadError::Unmeasured(why));
+    match course.ending {
+        Ending::Stopped => return Err(LoadError::Stopped),
+        Ending::Drained => return unmeasured("some requests were never answered"),
+        _ if driver.lost > 0 => return unmeasured("the server closed connections"),
+        _ => {}
+    }
+    // Nothing is under way: the second part begins with empty books.
+    let measured = driver.record_anew(Recorder::new(config, closed)).finish(&course).report;
+    if measured.throughput_per_s <= 0.0 {
+        return unmeasured("nothing was answered in time");
+    }
+    let plan = Plan::Open(open(Rate(measured.throughput_per_s))?);
+    if plan.connections() != closed.connections() {
+        return Err(LoadError::Config("both parts of a run go over the same connections"));
+    }
+    check(config, &plan)?;
+    driver.config = config;
+    driver.record_anew(Recorder::new(config, &plan));
+    let course = driver.go(&plan, stop, progress)?;
+    Ok(Scaled { measured, recording: driver.close(&course) })
 }
 
 fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
@@ -277,6 +334,13 @@ impl<'a> Driver<'a> {
             self.poll(wait)?;
         };
         Ok(Course { ending, planned })
+    }
+
+    /// Goes on with another recorder, which knows of the connections; the one so far.
+    fn record_anew(&mut self, recorder: Recorder) -> Recorder {
+        let before = mem::replace(&mut self.recorder, recorder);
+        (0..self.welcomed).for_each(|_| self.recorder.opened());
+        before
     }
 
     /// Ends what is still under way, and all connections.

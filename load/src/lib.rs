@@ -55,8 +55,8 @@ mod system;
 pub mod trace;
 
 pub use config::{LoadConfig, LoadError, Plan, Polling};
-pub use driver::{Progress, run};
+pub use driver::{Progress, Scaled, run, run_scaled};
 pub use recorder::Recording;
 pub use report::LoadReport;
 pub use schedule::{Planned, Schedule};
-pub use system::allow_sockets;
+pub use system::{allow_sockets, may_run_on};

@@ -31,6 +31,11 @@ impl Drop for Pinned {
     }
 }
 
+/// Whether the calling thread may run on this CPU, by the kernel's number; `true` where the system does not tell.
+pub fn may_run_on(cpu: usize) -> bool {
+    sched_getaffinity(None).map_or(true, |set| cpu < CpuSet::MAX_CPU && set.is_set(cpu))
+}
+
 /// Descriptors besides the connections': standard streams, files, what libraries hold.
 const OTHER_FILES: u64 = 256;
 

@@ -11,7 +11,7 @@ use leeward_control::params::ParamError;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_load::report::Ending;
-use leeward_load::{LoadConfig, LoadError, Plan, Polling, Recording, Schedule, run};
+use leeward_load::{LoadConfig, LoadError, Plan, Polling, Recording, Schedule, run, run_scaled};
 use leeward_rpc::wire::Regime;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use support::{Behaviour, Server};
@@ -255,6 +255,66 @@ fn a_closed_loop_keeps_its_requests_under_way() {
     assert_eq!(report.ending, Ending::Finished);
     assert!(report.totals.completed > 32, "{:?}", report.totals);
     assert!(report.throughput_per_s > 0.0);
+}
+
+#[test]
+fn a_closed_loop_has_as_many_under_way_as_it_says_and_payloads_of_any_length() {
+    for (outstanding, payload) in [(1, 8), (3, 64), (40, 8), (40, 5_000)] {
+        // One that answers nothing: what it has been asked is what is under way.
+        let server = Server::start(Behaviour { mute: true, ..Behaviour::default() });
+        let service = Service::Constant(Nanos::from_micros(1));
+        let plan = Plan::Closed { connections: 3, outstanding, service, seed: 1, duration: Nanos::from_millis(200) };
+        let config = LoadConfig { payload, drain: Nanos::from_millis(200), ..config(&server) };
+        let totals = go(&config, &plan, "none").report.totals;
+        assert_eq!(totals.offered, u64::from(3 * outstanding), "{outstanding} of {payload} bytes");
+        assert_eq!(server.calls(), totals.offered, "{outstanding} of {payload} bytes");
+    }
+    let server = Server::start(Behaviour::default());
+    let report = go(&LoadConfig { payload: 2_000_000, ..config(&server) }, &open(2, 1_000.0, 50), "none").report;
+    assert!(report.totals.too_long > 0);
+    assert_eq!((report.totals.too_long, server.calls()), (report.totals.offered, 0), "more than a server takes");
+}
+
+#[test]
+fn a_multiple_of_the_capacity_is_offered_over_the_connections_that_measured_it() {
+    let server = Server::start(Behaviour { drop_every: 9, ..Behaviour::default() });
+    let service = Service::Constant(Nanos::from_micros(1));
+    let closed = Plan::Closed { connections: 4, outstanding: 2, service, seed: 1, duration: Nanos::from_millis(200) };
+    let mut found = 0.0;
+    let schedule = |capacity: Rate| {
+        found = capacity.0;
+        let Plan::Open(schedule) = open(4, 2_000.0, 200) else { unreachable!() };
+        Ok(schedule)
+    };
+    let config = LoadConfig { warmup: Nanos::from_millis(150), ..config(&server) };
+    let scaled = run_scaled(&config, &closed, schedule, clients("none"), &AtomicBool::new(false), |_| {}).unwrap();
+    let (measured, report) = (&scaled.measured, &scaled.recording.report);
+    assert!(found > 0.0 && found == measured.throughput_per_s);
+    assert_eq!((measured.warmup_ns, report.warmup_ns), (50_000_000, 150_000_000), "each has a warm-up of its own");
+    assert_eq!((measured.ending, report.ending), (Ending::Finished, Ending::Finished));
+    assert_eq!(report.totals.offered, report.planned, "the books of the two are apart");
+    assert_eq!(measured.totals.ended() + report.totals.ended(), server.calls());
+    assert_eq!((report.connections.opened, report.connections.lost), (4, 0));
+    assert_eq!(server.connections(), 4, "and no other");
+}
+
+#[test]
+fn what_can_not_be_measured_is_said() {
+    let service = Service::Constant(Nanos::from_micros(1));
+    let closed = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration: Nanos::from_millis(100) };
+    let never = AtomicBool::new(false);
+    let refuse = |behaviour| {
+        let server = Server::start(behaviour);
+        let config = LoadConfig { drain: Nanos::from_millis(50), ..config(&server) };
+        let schedule = |_: Rate| -> Result<Schedule, _> { panic!("there is no capacity") };
+        run_scaled(&config, &closed, schedule, clients("none"), &never, |_| {}).unwrap_err().to_string()
+    };
+    let mute = refuse(Behaviour { mute: true, ..Behaviour::default() });
+    assert!(mute.contains("never answered"), "{mute}");
+    let dead = refuse(Behaviour { die_after: Some(20), ..Behaviour::default() });
+    assert!(dead.contains("closed connections"), "{dead}");
+    let drops = refuse(Behaviour { drop_every: 1, ..Behaviour::default() });
+    assert!(drops.contains("nothing was answered"), "{drops}");
 }
 
 #[test]

@@ -85,6 +85,12 @@ impl Server {
         Server { address, state }
     }
 
+    /// Connections accepted.
+    #[allow(dead_code, reason = "not every test that uses this server asks")]
+    pub(crate) fn connections(&self) -> usize {
+        self.state.sockets.lock().unwrap().len()
+    }
+
     /// Calls received.
     pub(crate) fn calls(&self) -> u64 {
         self.state.calls.load(Ordering::SeqCst)
