@@ -180,3 +180,16 @@ fn a_full_disk_costs_the_recording_and_not_the_service() {
     assert_eq!(code, 1);
     assert!(said.contains("stopped:") && !said.contains("recorded"), "{said}");
 }
+
+#[test]
+fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there.rec");
+    std::fs::write(&there, "an earlier one").unwrap();
+    for name in ["there.rec", "new.rec"] {
+        let output = leeward(&["record", name, "--listen", "127.0.0.1:99999"], folder.path());
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_eq!(std::fs::read_to_string(&there).unwrap(), "an earlier one");
+    assert!(!folder.path().join("new.rec").exists());
+}

@@ -31,12 +31,24 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if args.print_config {
         return stdout::print(&serve_config::text(args)?);
     }
+    // The runtime takes a CPU as a wish; whoever names one here means it.
+    if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
+        return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
+    }
+    // Where the system says no, connections beyond its limit have to wait.
+    leeward_load::allow_sockets(args.connections.into());
+    let is_new = args.record.as_deref().is_some_and(|path| !path.exists());
     let recording = args.record.as_deref().map(record::begin).transpose()?;
     if let Some(recording) = &recording {
         builder = builder.record(recording);
     }
     let interrupt = Interrupt::listen()?;
-    let server = start(builder, args)?;
+    let server = start(builder, args).inspect_err(|_| {
+        // Nothing has been recorded: what is there now is an empty file.
+        if let (true, Some(path)) = (is_new, &args.record) {
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
     stdout::print(&format!(
         "serving {} on {} with {} ({} core{}, objective {slo}); Ctrl-C stops",
         args.service,
