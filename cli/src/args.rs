@@ -318,7 +318,8 @@ pub(crate) struct LoadArgs {
     /// Clients: one connection each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
-    /// Requests per second of all clients, such as 50k
+    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do, such as 1.4x, which is
+    /// measured first: a second of closed loop, one request under way on each of the same connections
     #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
     pub(crate) demand: String,
     /// Closed loop: requests that each client keeps under way
@@ -327,6 +328,9 @@ pub(crate) struct LoadArgs {
     /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean
     #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
     pub(crate) service: String,
+    /// Bytes of each request's argument, of which the first 8 are its service time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
+    pub(crate) payload: u32,
     /// How long requests are issued, warm-up included
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,
@@ -354,7 +358,11 @@ const LOAD: &str = "\
 Examples:
   leeward load 127.0.0.1:7117 --demand 50k
   leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
-  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json";
+  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
+
+The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
+answers are; start the server with --admission none to measure it without control (--closed 1).";
 
 /// What `leeward serve` can serve.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

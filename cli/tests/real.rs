@@ -121,6 +121,77 @@ fn a_closed_loop_asks_again() {
 }
 
 #[test]
+fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
+    let objective = ["--admission", "none", "--slo", "100ms", "--rtt", "50us"];
+    let server = Server::start(&objective);
+    let shape = ["--clients", "8", "--demand", "0.2x", "--service", "const:50us", "--duration", "400ms"];
+    let flags = [&objective[..], &shape, &["--warmup", "100ms"]].concat();
+    let report = load(&server.address, &flags);
+    let number = |value: &Value| value.as_f64().unwrap();
+    let (capacity, duration) = (number(&report["capacity_per_s"]), 0.4);
+    assert_eq!(number(&report["demand_ratio"]), 0.2);
+    assert!(capacity > 0.0 && capacity < 20_000.0, "50 us each: {capacity}");
+    let (planned, wanted) = (number(&report["planned"]), 0.2 * capacity * duration);
+    assert!((planned - wanted).abs() < 6.0 * wanted.sqrt() + 1.0, "{planned} for {wanted}");
+    assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}");
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", &server.address]).args(&flags).output();
+    let said = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(said.starts_with("demand ") && said.contains("0.2 x ") && said.contains("of closed loop"), "{said}");
+}
+
+#[test]
+fn what_has_no_answer_is_in_the_report() {
+    // Half a second each: the last ones don't come before nobody waits for them any more.
+    let objective = ["--admission", "none", "--slo", "100ms", "--rtt", "50us"];
+    let server = Server::start(&objective);
+    let shape = ["--clients", "4", "--demand", "60", "--service", "const:900ms", "--duration", "300ms"];
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["load", &server.address, "--warmup", "0s"])
+        .args([&objective[..], &shape].concat())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("never answered "), "{said}");
+}
+
+#[test]
+fn wrong_wishes_are_refused_before_anybody_is_asked() {
+    // Nobody listens there; what is wrong with the flags is said first.
+    for flags in [
+        ["--demand", "0"],
+        ["--demand", "0.0001"],
+        ["--demand", "0x"],
+        ["--demand", "nanx"],
+        ["--demand", "101x"],
+        ["--demand", "x"],
+        ["--demand", "900M"],
+        ["--payload", "7"],
+        ["--payload", "99999999"],
+        ["--hgrm", "/nonexistent/file"],
+        ["--hgrm", "/"],
+        ["--cpu", "99999"],
+        ["--warmup", "5s"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", "127.0.0.1:1"]).args(flags).output();
+        let output = output.unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{flags:?}: {words}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_there_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--cpus", "99999"])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{words}");
+    assert!(words.contains("99999"), "{words}");
+}
+
+#[test]
 fn nobody_there_is_one_clear_line() {
     for (address, code) in [("127.0.0.1:1", 1), ("nowhere", 2), ("", 2)] {
         let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).output().unwrap();

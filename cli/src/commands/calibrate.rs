@@ -20,7 +20,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(path) = &args.out {
         // Better now than after the measurement.
-        target::check_parent(path)?;
+        target::check_file("--out", path)?;
     }
     let failed = |source| match source {
         leeward_real::RealError::Cancelled => Failure::Interrupted,

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, anyhow};
 use leeward_control::registry::Environment;
-use leeward_control::units::{Nanos, Rate, parse_scaled};
-use leeward_load::report::{LoadReport, Percentiles};
-use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run};
+use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
+use leeward_load::report::{Ending, LoadReport, Percentiles};
+use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -13,53 +13,103 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{admission, stdout};
 
+use super::target;
+
 /// The command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
     let config = LoadConfig {
-        warmup: admission::span("--warmup", &args.warmup)?,
+        warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
+        payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
         ..LoadConfig::new(address(&args.address)?, slo)
     };
-    let plan = plan(args)?;
+    let wish = wish(args)?;
+    if let Some(path) = &args.hgrm {
+        target::check_file("--hgrm", path)?;
+    }
     // The client side of a controller knows nothing of the server's cores.
     let environment = Environment::new(1, rtt, slo);
     let interrupt = Interrupt::listen()?;
     let client = || (algorithm.build_client)(&params, &environment);
-    let recording = run(&config, &plan, client, interrupt.flag(), |_| {}).map_err(failure)?;
+    let (capacity, recording) = match wish {
+        Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), |_| {}).map_err(failure)?),
+        Wish::Multiple { ratio, closed, workload, duration } => {
+            let schedule = |capacity: Rate| Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration);
+            let scaled = run_scaled(&config, &closed, schedule, client, interrupt.flag(), |_| {}).map_err(failure)?;
+            (Some((ratio, scaled.measured.throughput_per_s)), scaled.recording)
+        }
+    };
     if let Some(path) = &args.hgrm {
         let mut bytes = Vec::new();
         output::write_hgrm(recording.latency.histogram(), &mut bytes).context("writing").map_err(Failure::Runtime)?;
-        std::fs::write(path, bytes).with_context(|| path.display().to_string()).map_err(Failure::Runtime)?;
+        target::write(path, &String::from_utf8_lossy(&bytes))?;
     }
-    if args.json {
-        let mut bytes = Vec::new();
-        output::write_json(&recording.report, &mut bytes).context("writing").map_err(Failure::Runtime)?;
-        return stdout::print(String::from_utf8_lossy(&bytes).trim_end());
+    let report = &recording.report;
+    stdout::print(&if args.json { json(report, capacity)? } else { text(report, capacity) })?;
+    match report.violations.first() {
+        Some(violation) => Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}"))),
+        None => Ok(()),
     }
-    stdout::print(&text(&recording.report))
 }
 
-fn plan(args: &LoadArgs) -> Result<Plan, Failure> {
+/// How long the capacity is measured, a quarter of it without counting.
+const MEASURING: Nanos = Nanos::from_millis(1_000);
+
+/// What is asked for.
+enum Wish<W> {
+    /// This.
+    Plan(Plan),
+    /// So many times what the server can do.
+    Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
+}
+
+fn wish(args: &LoadArgs) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
     let duration = admission::span("--duration", &args.duration)?;
     let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);
-        return Ok(Plan::Closed { connections, outstanding, service, seed, duration });
+        return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));
     }
-    let rate = parse_scaled(&args.demand).map_err(|error| Failure::Input(anyhow!("--demand: {error}")))?;
-    let workload = Workload {
-        clients: args.clients,
+    let (connections, seed) = (args.clients, args.seed);
+    let closed = Plan::Closed { connections, outstanding: 1, service: service.clone(), seed, duration: MEASURING };
+    let workload = move |rate| Workload {
+        clients: connections,
         arrivals: Arrivals::Poisson,
         shares: Shares::Equal,
-        demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
-        service,
+        demand: vec![Segment { from: Nanos::ZERO, rate }],
+        service: service.clone(),
     };
-    let schedule = Schedule::draw(&workload, args.seed, duration);
-    schedule.map(Plan::Open).map_err(|error| Failure::Input(anyhow!("{error}")))
+    if let Some(ratio) = args.demand.strip_suffix('x') {
+        let ratio = ratio.parse().ok().filter(|ratio| (0.01..=100.0).contains(ratio));
+        let wrong = || Failure::Input(anyhow!("--demand `{}`: a multiple lies between 0.01x and 100x", args.demand));
+        let ratio = ratio.ok_or_else(wrong)?;
+        return Ok(Wish::Multiple { ratio, closed, workload, duration });
+    }
+    let rate = parse_scaled(&args.demand).map_err(|error| {
+        Failure::Input(anyhow!("--demand: {error}, or a multiple of what the server can do, such as `1.4x`"))
+    })?;
+    let schedule =
+        Schedule::draw(&workload(Rate(rate)), seed, duration).map_err(|error| Failure::Input(anyhow!("{error}")))?;
+    if schedule.requests().is_empty() {
+        return Err(Failure::Input(anyhow!("--demand {}: no request is due within {duration}", args.demand)));
+    }
+    Ok(Wish::Plan(Plan::Open(schedule)))
+}
+
+/// The report as one object, with the capacity if that was measured.
+fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    output::write_json(report, &mut bytes).context("writing").map_err(Failure::Runtime)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let Some((ratio, capacity)) = capacity else { return Ok(text.trim_end().into()) };
+    let mut value: serde_json::Value = serde_json::from_str(&text).context("the report").map_err(Failure::Runtime)?;
+    value["demand_ratio"] = ratio.into();
+    value["capacity_per_s"] = capacity.into();
+    serde_json::to_string(&value).context("the report").map_err(Failure::Runtime)
 }
 
 fn address(text: &str) -> Result<SocketAddr, Failure> {
@@ -70,13 +120,15 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
 fn failure(error: LoadError) -> Failure {
     match error {
         LoadError::Stopped => Failure::Interrupted,
-        LoadError::Client(_) | LoadError::Config(_) => Failure::Input(anyhow!(error)),
+        LoadError::Client(_) | LoadError::Config(_) | LoadError::Schedule(_) | LoadError::Pin { .. } => {
+            Failure::Input(anyhow!(error))
+        }
         _ => Failure::Runtime(anyhow!(error.to_string())),
     }
 }
 
 /// What a person wants to know first, then how much of it to believe.
-fn text(report: &LoadReport) -> String {
+fn text(report: &LoadReport, capacity: Option<(f64, f64)>) -> String {
     let measured = &report.measured;
     let latency = |name: &str, spans: &Percentiles| {
         let us = |ns: u64| ns as f64 / 1e3;
@@ -84,7 +136,15 @@ fn text(report: &LoadReport) -> String {
         format!("{name:<22} p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us\n")
     };
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
-    let mut text = format!(
+    let mut text = String::new();
+    if let Some((ratio, capacity)) = capacity {
+        text += &format!(
+            "demand                 {:.1} k/s: {ratio} x {:.1} k/s, answered in {MEASURING} of closed loop before\n",
+            ratio * capacity / 1e3,
+            capacity / 1e3,
+        );
+    }
+    text += &format!(
         "goodput                {:.1} k/s in time of {:.1} k/s answered; objective {}\n",
         report.goodput_per_s / 1e3,
         report.throughput_per_s / 1e3,
@@ -98,6 +158,22 @@ fn text(report: &LoadReport) -> String {
         measured.failed,
         measured.disconnected + measured.unsent,
     );
+    // What never ended has no latency: without these lines a server that answers only what is easy would look fast.
+    let totals = &report.totals;
+    if totals.too_long > 0 {
+        text += &format!("too long               {} not sent: the server takes shorter payloads\n", totals.too_long);
+    }
+    if totals.unfinished > 0 {
+        text += &format!("never answered         {} when the wait for the last answers was over\n", totals.unfinished);
+    }
+    let cut = match report.ending {
+        Ending::Stopped => Some("stopped"),
+        Ending::Disconnected => Some("no connection was left"),
+        _ => None,
+    };
+    if let Some(cut) = cut {
+        text += &format!("cut short              {cut} after {}\n", Nanos(report.duration_ns));
+    }
     text += &format!(
         "schedule               {:.2} % issued more than {} late; {} connections, {} lost",
         report.adherence.late_share * 100.0,
@@ -105,8 +181,5 @@ fn text(report: &LoadReport) -> String {
         report.connections.opened,
         report.connections.lost,
     );
-    for violation in &report.violations {
-        text += &format!("\nDEFECT: {violation}");
-    }
     text
 }

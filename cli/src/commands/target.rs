@@ -32,13 +32,17 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(Failure::Runtime)
 }
 
-/// Whether a file can be put where `path` says.
-pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
-    let parent = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if parent.is_dir() && !path.is_dir() {
-        return check_folder(parent);
+/// Whether `path`, given with `flag`, can be written. Changes nothing.
+pub(crate) fn check_file(flag: &str, path: &Path) -> Result<(), Failure> {
+    let wrong = |why: &str| Err(Failure::Input(anyhow!("{flag} {}: {why}", path.display())));
+    if path.is_dir() {
+        return wrong("that is a folder");
     }
-    Err(Failure::Input(anyhow!("--out {}: no file can be there", path.display())))
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        return wrong("there is no such folder");
+    }
+    Ok(())
 }
 
 /// Writes `text` as `path`, all or nothing. A device or pipe such as `/dev/stdout` is written to, never replaced.
