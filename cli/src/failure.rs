@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use leeward_experiment::ScenarioError;
 use leeward_experiment::run::RunError;
 use leeward_experiment::store::StoreError;
-use leeward_real::RealError;
 
 /// A command's failure.
 #[derive(Debug)]
