@@ -17,12 +17,13 @@ const fn column<T>(name: &'static str, unit: &'static str, cell: fn(&T) -> Strin
     Column { name, unit, cell }
 }
 
-const SHIFTS: [Column<Shift>; 9] = [
+const SHIFTS: [Column<Shift>; 10] = [
     column("Seed", "", |shift| shift.seed.to_string()),
     column("At", "s", |shift| number(shift.at_s)),
     column("From", "k/s", |shift| thousands(shift.from_rps)),
     column("To", "k/s", |shift| thousands(shift.to_rps)),
     column("Settles at", "k/s", |shift| thousands(shift.settled_goodput_rps)),
+    column("Reaches that in", "ms", |shift| number(shift.reached_ms)),
     column("Recovers in", "ms", |shift| {
         if shift.recovered { number(shift.recovery_ms) } else { format!("not within {}", number(shift.recovery_ms)) }
     }),
@@ -71,6 +72,7 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
             section {
                 h2 { "Shifts of demand" }
                 p.explain {
+                    "Goodput has reached the level it settles at with the first 20 ms at 95 % of it, whatever follows. "
                     "A controller has recovered with the first 20 ms at 95 % of the goodput it settles at, or more, after which it "
                     "does not collapse again (below 80 %). Lowest goodput is of 20 ms, highest latencies are of the time series' windows."
                 }

@@ -68,6 +68,7 @@ fn shift() -> impl Strategy<Value = Shift> {
         at_s: values[0],
         from_rps: values[1],
         recovery_ms: values[2],
+        reached_ms: values[2],
         p99_peak_us: values[3],
         recovered,
         ..Shift::default()

@@ -101,11 +101,12 @@ fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
     }
     merged.scenario = "demo".into();
     merged.title = "One core of this machine under overload, with and without control".into();
+    merged.source = String::new();
     merged.overrides = Vec::new();
     merged.description = format!(
         "{} clients over loopback TCP ask one core for 10 µs of work on average: half of what it can do, all of it, twice as much, \
          and a spike in between. Capacity, round trip and objective were measured just before. Each run is short: this is for \
-         looking around; `leeward run real-overall --plant real` repeats them.",
+         looking around; the scenarios real-overall and real-spike repeat them.",
         args.clients
     );
     (merged, rows)

@@ -76,13 +76,7 @@ fn compared(rows: &[Row]) -> Option<String> {
 fn spike(rows: &[Row]) -> Option<String> {
     let back = |label: &str| {
         let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.label == label)?;
-        let shift = row.shifts.first()?;
-        let time = format!("{:.0} ms", shift.reached_ms);
-        Some(if shift.settled_goodput_rps > 0.0 {
-            format!("after {time}")
-        } else {
-            format!("not in the {time} that it lasts")
-        })
+        Some(row.back_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
     };
     Some(format!(
         "When a spike begins, goodput is back at the level it settles at {} with {}, and {} {}.",
@@ -95,9 +89,8 @@ fn spike(rows: &[Row]) -> Option<String> {
 
 fn predicted(rows: &[Row]) -> Option<String> {
     // Next to nothing against next to nothing says nothing.
-    let counts = |row: &&Row| row.of_capacity() > 0.02;
     let errors: Vec<(f64, &Row)> =
-        rows.iter().filter(counts).filter_map(|row| Some((row.prediction_error()?, row))).collect();
+        rows.iter().filter(|row| row.is_served()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
     let (worst, row) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
     let close = errors.iter().filter(|(error, _)| error.abs() <= CLOSE).count();
     Some(format!(

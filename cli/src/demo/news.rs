@@ -5,6 +5,9 @@ use leeward_experiment::plan::PlannedRun;
 use leeward_experiment::real::Stage;
 use leeward_experiment::results::{Machine, Point, Shift};
 
+/// Goodput below this share of the capacity is next to nothing.
+const NOTHING: f64 = 0.02;
+
 /// Something to show.
 #[derive(Clone, Debug)]
 pub(crate) enum News {
@@ -148,6 +151,19 @@ impl Row {
     /// Whether 99 of 100 requests that were answered were answered in time.
     pub(crate) fn in_time(&self) -> bool {
         self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
+    }
+
+    /// How long after the `index`th change of demand goodput was back at 95 % of what it settles at, ms; `None` if what it
+    /// settles at is next to nothing.
+    pub(crate) fn back_ms(&self, index: usize) -> Option<f64> {
+        let shift = self.shifts.get(index)?;
+        (shift.settled_goodput_rps > NOTHING * self.point.capacity_rps).then_some(shift.reached_ms)
+    }
+
+    /// Whether predicted or measured goodput is worth comparing.
+    pub(crate) fn is_served(&self) -> bool {
+        let predicted = self.point.predicted_goodput_rps.unwrap_or(0.0);
+        self.point.goodput_rps.max(predicted) > NOTHING * self.point.capacity_rps
     }
 
     /// How far the prediction of goodput is off, over what was measured; nothing where either is nothing.

@@ -34,11 +34,9 @@ fn line(news: &News) -> Option<String> {
 
 fn ended(row: &Row) -> String {
     let head = format!("{}, {}", controller_first(&row.point.label), row.load.words());
-    let tail = match (row.load, row.shifts.first()) {
-        (Load::Spike { .. }, Some(shift)) if shift.settled_goodput_rps > 0.0 => {
-            format!("goodput back in {:.0} ms", shift.reached_ms)
-        }
-        (Load::Spike { .. }, _) => "goodput not back while it lasts".into(),
+    let tail = match (row.load, row.back_ms(0)) {
+        (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
+        (Load::Spike { .. }, None) => "goodput not back while it lasts".into(),
         _ => format!("{} k/s in time, p99 {}", thousands(row.point.goodput_rps), span(row.point.p99_us)),
     };
     format!("{head}: {tail}")

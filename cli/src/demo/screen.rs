@@ -17,8 +17,12 @@ use super::state::State;
 use super::view;
 use crate::interrupt::Interrupt;
 
-/// From one picture to the next: each takes CPU time from what is measured.
+/// From one picture to the next, at least: each takes CPU time from what is measured.
 const FRAME: Duration = Duration::from_millis(200);
+/// On large terminals and slow machines as many times as long as a picture took: half a per cent of a CPU.
+const SPARING: u32 = 200;
+/// From one picture to the next, at most.
+const SLOWEST: Duration = Duration::from_secs(1);
 /// News that wait for the next picture; a run has some ten a second, so more than a minute's.
 const WAITING: usize = 1_024;
 /// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
@@ -101,18 +105,19 @@ fn draw(
     over: &AtomicBool,
 ) {
     while OURS.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
+        let began = Instant::now();
         told.try_iter().for_each(|news| state.note(news));
         state.stopping = interrupt.asked();
         if terminal.draw(|frame| view::draw(frame, &state)).is_err() {
             return; // the terminal has gone; the runs go on
         }
-        listen(interrupt);
+        listen(interrupt, (began.elapsed() * SPARING).clamp(FRAME, SLOWEST));
     }
 }
 
 /// Listens to the keyboard until the next picture is due.
-fn listen(interrupt: &Interrupt) {
-    let due = Instant::now() + FRAME;
+fn listen(interrupt: &Interrupt, pause: Duration) {
+    let due = Instant::now() + pause;
     loop {
         let left = due.saturating_duration_since(Instant::now());
         match event::poll(left) {

@@ -6,7 +6,7 @@ use leeward_experiment::results::Machine;
 use super::news::{Moment, News, Row, Subject};
 
 /// How long the measurement of the machine takes, about.
-pub(crate) const MEASURING_S: f64 = 5.5;
+pub(crate) const MEASURING_S: f64 = 6.5;
 /// How long a run takes besides its own length, about: connections, the last answers, the prediction.
 pub(crate) const OVERHEAD_S: f64 = 0.7;
 /// Moments of a run that are kept: more than there are columns to draw them in.

@@ -30,18 +30,14 @@ pub(crate) fn steady(row: &Row) -> Option<[String; 8]> {
 /// A run with a spike: goodput is what it settles at while the spike lasts.
 pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
     let Load::Spike { peak, .. } = row.load else { return None };
-    let recovery = |index: usize| match row.shifts.get(index) {
-        None => "–".into(),
-        Some(shift) if shift.settled_goodput_rps > 0.0 => format!("{:.0} ms", shift.reached_ms),
-        Some(shift) => format!("not in {:.0} ms", shift.reached_ms),
-    };
+    let back = |index| row.back_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
         times(peak),
         controller_short(&row.point.label).into(),
         row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
-        recovery(0),
-        recovery(1),
+        back(0),
+        back(1),
         span(highest),
     ])
 }
@@ -96,6 +92,7 @@ pub(crate) mod samples {
             from_rps: 30e3,
             to_rps: 84e3,
             settled_goodput_rps: if recovered { 55e3 } else { 0.0 },
+            recovery_ms: if recovered { 7.0 } else { 2000.0 },
             reached_ms: if recovered { 7.0 } else { 2000.0 },
             recovered,
             p99_peak_us: if recovered { 280.0 } else { 780e3 },
@@ -129,7 +126,7 @@ mod tests {
         let text = text(&samples::rows());
         assert_eq!(text.matches("✓ yes").count(), 4, "{text}");
         assert_eq!(text.matches("✗ NO").count(), 2, "{text}");
-        for part in ["no control", "Breakwater", "not in 2000 ms", "7 ms", "1.90 s", "93 %"] {
+        for part in ["no control", "Breakwater", "never", "7 ms", "1.90 s", "93 %"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -126,12 +126,11 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
     let point = &row.point;
     let settled = row.shifts.first().map_or(point.goodput_rps, |shift| shift.settled_goodput_rps);
     let of_capacity = if point.capacity_rps > 0.0 { settled / point.capacity_rps } else { 0.0 };
-    let (demand, back) = match (row.load, row.shifts.first()) {
-        (Load::Steady(ratio), _) => (times(ratio), String::new()),
-        (Load::Spike { peak, .. }, Some(shift)) if shift.settled_goodput_rps > 0.0 => {
-            (format!("spike {}", times(peak)), format!("{:.0} ms", shift.reached_ms))
+    let (demand, back) = match row.load {
+        Load::Steady(ratio) => (times(ratio), String::new()),
+        Load::Spike { peak, .. } => {
+            (format!("spike {}", times(peak)), row.back_ms(0).map_or("never".into(), |ms| format!("{ms:.0} ms")))
         }
-        (Load::Spike { peak, .. }, _) => (format!("spike {}", times(peak)), "never".into()),
     };
     let verdict = if row.in_time() { "✓ yes".fg(Color::Green) } else { "✗ NO".fg(Color::Red) };
     let right = |text: String| Cell::from(Line::from(text).right_aligned());

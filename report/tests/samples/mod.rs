@@ -182,6 +182,7 @@ pub(crate) fn shift() -> Results {
                     to_rps: pair[1].1,
                     settled_goodput_rps: pair[1].1.min(801e3),
                     recovery_ms: if *name == "breakwater" { 20.0 } else { 2000.0 },
+                    reached_ms: if *name == "breakwater" { 20.0 } else { 2000.0 },
                     recovered: *name == "breakwater",
                     goodput_dip_ratio: 0.97,
                     p99_peak_us: 281.0,
