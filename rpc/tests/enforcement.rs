@@ -239,10 +239,17 @@ fn a_cheater_costs_honest_clients_nothing() {
             Ok(())
         })
         .unwrap();
-    // This machine may be busy with something else just now, and the cheater takes its share of a single CPU; a defect would
-    // be there each time, and leave a tenth.
-    let seen: Vec<(u64, u64)> = (0..3).map(|_| alone_and_beside_a_cheater(&server)).collect();
-    assert!(seen.iter().any(|(alone, beside)| beside * 2 >= *alone), "answers without and beside a cheater: {seen:?}");
+    // This machine may be busy with something else just now: a defect would be there each time. On a single CPU the cheater's
+    // own work takes its share of what the clients have.
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let asked = if cpus > 1 { 0.8 } else { 0.5 };
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    let costs_nothing = (0..6).any(|_| {
+        let (alone, beside) = alone_and_beside_a_cheater(&server);
+        seen.push((alone, beside));
+        beside as f64 >= asked * alone as f64
+    });
+    assert!(costs_nothing, "answers without and beside a cheater: {seen:?}");
     is_settled(&server);
 }
 
