@@ -178,7 +178,8 @@ fn join(writer: JoinHandle<io::Result<(Output, u64)>>) -> io::Result<(Output, u6
     writer.join().unwrap_or_else(|_| Err(io::Error::other("the recording's writer has panicked")))
 }
 
-#[cfg(test)]
+// Not under loom: a whole controller and a real writing thread stand outside any of its models.
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use leeward_control::params::Params;
