@@ -65,6 +65,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod budget;
 pub mod client;
 pub mod params;
 pub mod recording;

@@ -235,6 +235,7 @@ fn code(reason: RejectReason) -> u8 {
         RejectReason::Delay => 1,
         RejectReason::Priority => 2,
         RejectReason::Concurrency => 3,
+        RejectReason::Lock => 4,
     }
 }
 
@@ -243,6 +244,7 @@ fn reason(code: u8) -> Result<RejectReason, Problem> {
         1 => Ok(RejectReason::Delay),
         2 => Ok(RejectReason::Priority),
         3 => Ok(RejectReason::Concurrency),
+        4 => Ok(RejectReason::Lock),
         _ => Err("there is no such reason to reject"),
     }
 }
@@ -330,6 +332,7 @@ mod tests {
             Just(Verdict::Reject(RejectReason::Delay)),
             Just(Verdict::Reject(RejectReason::Priority)),
             Just(Verdict::Reject(RejectReason::Concurrency)),
+            Just(Verdict::Reject(RejectReason::Lock)),
         ]
     }
 

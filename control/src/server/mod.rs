@@ -60,6 +60,8 @@ pub enum RejectReason {
     Priority,
     /// The server's concurrency limit is reached.
     Concurrency,
+    /// The request's budget would not last for a lock on its way.
+    Lock,
 }
 
 /// How a request ended at the server.

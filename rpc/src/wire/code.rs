@@ -60,6 +60,7 @@ impl From<RejectReason> for DropReason {
             RejectReason::Delay => DropReason::Delay,
             RejectReason::Priority => DropReason::Priority,
             RejectReason::Concurrency => DropReason::Concurrency,
+            RejectReason::Lock => DropReason::Lock,
             _ => DropReason::Other,
         }
     }
