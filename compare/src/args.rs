@@ -25,6 +25,10 @@ Cases:
   tonic-1      1,000 requests under way, over 1,000 connections or over 8, against tonic's unary calls
   tonic-8      the same with 8,000
   admission    Breakwater against no control, at half load
+Cases that run only if named:
+  uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
+  uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without
+  uring-8      the same with 8 pipelined requests each
 
 Examples:
   make compare
@@ -42,7 +46,7 @@ pub(crate) enum Command {
 /// What to compare, and how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompareArgs {
-    /// Cases to run; all if none is named
+    /// Cases to run; all but those of io_uring if none is named
     #[arg(value_name = "CASE", value_parser = crate::case::named)]
     pub(crate) cases: Vec<&'static crate::case::Case>,
     /// A third of the time: to see that it works, not to believe the numbers
@@ -63,6 +67,9 @@ pub(crate) struct CompareArgs {
     /// What the servers do while there is nothing to do; with `block` the column "server CPU" tells how busy they are
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
+    /// Microseconds that the echoes of the `uring` cases keep the CPU busy per request, so that the server is the limit
+    #[arg(long, value_name = "US", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) work_us: u64,
     /// Where the numbers go, every round's, as JSON
     #[arg(long, value_name = "FILE", default_value = "results/compare.json")]
     pub(crate) out: PathBuf,
@@ -79,6 +86,9 @@ pub(crate) struct ServeArgs {
     /// What it does while there is nothing to do
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
+    /// Microseconds that a bare echo over many sockets keeps the CPU busy per message
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) work_us: u64,
 }
 
 #[cfg(test)]

@@ -13,6 +13,19 @@ pub(crate) struct Case {
     pub(crate) contenders: &'static [Contender],
     /// What is asked.
     pub(crate) bars: &'static [Bar],
+    /// When it runs.
+    pub(crate) when: When,
+    /// Whether its echoes work for each request, so that the server is what limits.
+    pub(crate) with_work: bool,
+}
+
+/// When a case runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// Also if no case is named.
+    Always,
+    /// Only if it is named: what it asks was answered once.
+    Named,
 }
 
 /// One server and the load that it gets.
@@ -166,6 +179,45 @@ const ADMISSION: &[Bar] = &[
     },
 ];
 
+/// What would make io_uring worth a backend of its own. The contenders are those of [`uring`].
+const URING: &[Bar] = &[
+    uring_bar("io_uring's requests per second, to epoll's", 0, &[1]),
+    uring_bar("the same, both with the kernel's timestamps", 2, &[3]),
+    uring_bar("the same, to epoll's in batches", 2, &[4]),
+];
+
+const fn uring_bar(what: &'static str, ours: usize, against: &'static [usize]) -> Bar {
+    Bar { what, ours, against, metric: Metric::Rate, bound: Bound::AtLeast(1.1) }
+}
+
+const fn uring_trip_bar(what: &'static str, ours: usize, against: &'static [usize]) -> Bar {
+    Bar { what, ours, against, metric: Metric::P50, bound: Bound::AtMost(0.9) }
+}
+
+const URING_TRIP: &[Bar] = &[
+    uring_trip_bar("io_uring's median round trip, to epoll's", 0, &[1]),
+    uring_trip_bar("the same, both with the kernel's timestamps", 2, &[3]),
+];
+
+const fn uring(load: Load) -> [Contender; 5] {
+    [
+        contender("uring echo", ServerKind::Uring, load),
+        contender("epoll echo", ServerKind::Epoll, load),
+        contender("uring echo, timestamps", ServerKind::UringStamps, load),
+        contender("epoll echo, timestamps", ServerKind::EpollStamps, load),
+        contender("the same, in batches", ServerKind::EpollBatches, load),
+    ]
+}
+
+const fn uring_case(
+    name: &'static str,
+    contenders: &'static [Contender],
+    bars: &'static [Bar],
+    with_work: bool,
+) -> Case {
+    Case { name, contenders, bars, when: When::Named, with_work }
+}
+
 /// All of them, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
     Case {
@@ -175,6 +227,8 @@ pub(crate) const CASES: &[Case] = &[
             contender("busy echo", ServerKind::Busy, Load::RoundTrip(Dialect::Bare)),
         ],
         bars: ROUND_TRIP,
+        when: When::Always,
+        with_work: false,
     },
     Case {
         name: "echo-1",
@@ -183,6 +237,8 @@ pub(crate) const CASES: &[Case] = &[
             contender("epoll echo", ServerKind::Epoll, closed(Dialect::Bare, MANY, 1)),
         ],
         bars: THROUGHPUT,
+        when: When::Always,
+        with_work: false,
     },
     Case {
         name: "echo-8",
@@ -191,9 +247,11 @@ pub(crate) const CASES: &[Case] = &[
             contender("epoll echo", ServerKind::Epoll, closed(Dialect::Bare, MANY, 8)),
         ],
         bars: THROUGHPUT,
+        when: When::Always,
+        with_work: false,
     },
-    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC },
-    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC },
+    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC, when: When::Always, with_work: false },
+    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC, when: When::Always, with_work: false },
     Case {
         name: "admission",
         contenders: &[
@@ -201,7 +259,12 @@ pub(crate) const CASES: &[Case] = &[
             contender("no control", ServerKind::NoControl, Load::Half("none")),
         ],
         bars: ADMISSION,
+        when: When::Always,
+        with_work: false,
     },
+    uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, false),
+    uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, true),
+    uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, true),
 ];
 
 /// The case called `name`.

@@ -18,14 +18,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `kind` on `cpu` and waits until it listens. Without work it does what `idle` says.
+    /// Starts `kind` on `cpu` and waits until it listens. While it has nothing to do it does what `idle` says; a bare
+    /// echo keeps its CPU busy for `work_us` microseconds per message.
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn start(kind: ServerKind, cpu: usize, idle: Idling) -> Result<Server> {
+    pub(crate) fn start(kind: ServerKind, cpu: usize, idle: Idling, work_us: u64) -> Result<Server> {
         let (name, idle) = (word(kind), word(idle));
         let mut child = Command::new(std::env::current_exe().context("finding this program")?)
-            .args(["serve", &name, "--cpu", &cpu.to_string(), "--idle", &idle])
+            .args(["serve", &name, "--cpu", &cpu.to_string(), "--idle", &idle, "--work-us", &work_us.to_string()])
             // Its end ends the server, also when this program is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,7 +2,7 @@
 //!
 //! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `report`: the table and the JSON.
 //! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod case;

@@ -7,11 +7,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::args::CompareArgs;
-use crate::case::{Bar, CASES, Case, Contender, MANY};
+use crate::case::{Bar, CASES, Case, Contender, MANY, When};
 use crate::child::Server;
 use crate::load::{Load, Times, closed_loop, half, round_trips};
 use crate::report::{self, Machine};
-use crate::servers::{Idling, ServerKind};
+use crate::servers::{self, Idling, ServerKind};
 use crate::statistics::Spread;
 use crate::system;
 
@@ -58,8 +58,17 @@ impl Measurement {
 pub(crate) struct Turns {
     /// Who.
     pub(crate) name: &'static str,
+    /// Why it did not run, if it can't here.
+    pub(crate) missing: Option<String>,
     /// One per round.
     pub(crate) rounds: Vec<Measurement>,
+}
+
+impl Turns {
+    /// Before the first round, with the reason if there can be none.
+    fn none(contender: &Contender) -> Self {
+        Turns { name: contender.name, missing: servers::probe(contender.server).err(), rounds: Vec::new() }
+    }
 }
 
 /// What became of one bar.
@@ -92,6 +101,7 @@ struct Setting {
     load_cpu: usize,
     payload: usize,
     idle: Idling,
+    work_us: u64,
     times: Times,
 }
 
@@ -108,6 +118,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         load_cpu: args.load_cpu.unwrap_or(last),
         payload: args.payload as usize,
         idle: args.idle,
+        work_us: args.work_us,
         times: Times { warmup: Duration::from_millis(600) / scale, measured: Duration::from_millis(2_400) / scale },
     };
     for cpu in [setting.server_cpu, setting.load_cpu] {
@@ -122,7 +133,10 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     system::allow_connections(4_096);
     system::pin(setting.load_cpu)?;
 
-    let cases: Vec<&Case> = if args.cases.is_empty() { CASES.iter().collect() } else { args.cases.clone() };
+    let cases: Vec<&Case> = match args.cases.is_empty() {
+        true => CASES.iter().filter(|case| case.when == When::Always).collect(),
+        false => args.cases.clone(),
+    };
     let turns: usize = cases.iter().map(|case| case.contenders.len()).sum::<usize>() * args.rounds as usize;
     let bar = progress(turns as u64);
     let outcomes = cases.iter().map(|case| run_case(case, args.rounds, &setting, &bar)).collect::<Result<Vec<_>>>()?;
@@ -142,8 +156,7 @@ fn progress(turns: u64) -> ProgressBar {
 }
 
 fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressBar) -> Result<Outcome> {
-    let mut contenders: Vec<Turns> =
-        case.contenders.iter().map(|contender| Turns { name: contender.name, rounds: Vec::new() }).collect();
+    let mut contenders: Vec<Turns> = case.contenders.iter().map(Turns::none).collect();
     bar.set_message(format!("{}: preparing", case.name));
     let half_load = half_load(case, setting)?;
     for round in 0..rounds as usize {
@@ -151,10 +164,15 @@ fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressB
             // Who begins changes: whatever drifts with time favours nobody.
             let index = (round + step) % case.contenders.len();
             let contender = &case.contenders[index];
+            if contenders[index].missing.is_some() {
+                bar.inc(1);
+                continue;
+            }
             bar.set_message(format!("{}: {}", case.name, contender.name));
             // Both meet the same requests.
             let seed = round as u64 + 1;
-            let measurement = turn(contender, setting, half_load, seed)
+            let work_us = if case.with_work { setting.work_us } else { 0 };
+            let measurement = turn(contender, setting, work_us, half_load, seed)
                 .with_context(|| format!("{}, {}", case.name, contender.name))?;
             contenders[index].rounds.push(measurement);
             bar.inc(1);
@@ -169,14 +187,14 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
     }
-    let server = Server::start(ServerKind::NoControl, setting.server_cpu, setting.idle)?;
+    let server = Server::start(ServerKind::NoControl, setting.server_cpu, setting.idle, 0)?;
     let capacity = half::capacity(server.address(), MANY, setting.times).context("measuring the capacity")?;
     Ok(capacity / 2.0)
 }
 
 /// One contender's turn, in a fresh process.
-fn turn(contender: &Contender, setting: &Setting, half_load: f64, seed: u64) -> Result<Measurement> {
-    let server = Server::start(contender.server, setting.server_cpu, setting.idle)?;
+fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, seed: u64) -> Result<Measurement> {
+    let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us)?;
     let (address, payload, times) = (server.address(), setting.payload, setting.times);
     let mut edges: Vec<(Instant, Duration, Duration)> = Vec::new();
     let mut edge = || {
@@ -224,7 +242,8 @@ fn turn(contender: &Contender, setting: &Setting, half_load: f64, seed: u64) -> 
 
 /// One contender against the best of the others, round by round.
 fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
-    let ratios = (0..contenders[bar.ours].rounds.len()).map(|round| {
+    let rounds = bar.against.iter().chain([&bar.ours]).map(|place| contenders[*place].rounds.len()).min();
+    let ratios = (0..rounds.unwrap_or(0)).map(|round| {
         let of = |place: usize| bar.metric.of(&contenders[place].rounds[round]);
         let reference = bar.against.iter().map(|place| of(*place)).reduce(|a, b| bar.bound.harder(a, b));
         of(bar.ours) / reference.unwrap_or(f64::NAN)
@@ -240,7 +259,7 @@ mod tests {
 
     fn turns(name: &'static str, rates: &[f64]) -> Turns {
         let one = |rate_per_s| Measurement { rate_per_s, ..Measurement::EMPTY };
-        Turns { name, rounds: rates.iter().copied().map(one).collect() }
+        Turns { name, missing: None, rounds: rates.iter().copied().map(one).collect() }
     }
 
     #[test]

@@ -104,7 +104,11 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 fn verdict_row(case: &str, verdict: &Verdict) -> Vec<String> {
     let Spread { median, least, most } = verdict.ratio;
-    let words = if verdict.met { "met" } else { "MISSED" };
+    let words = match verdict.met {
+        true => "met",
+        false if median.is_nan() => "not measured",
+        false => "MISSED",
+    };
     vec![
         case.into(),
         verdict.what.into(),
@@ -116,6 +120,9 @@ fn verdict_row(case: &str, verdict: &Verdict) -> Vec<String> {
 }
 
 fn detail_row(case: &str, turns: &Turns) -> Vec<String> {
+    if let Some(reason) = &turns.missing {
+        return row([case, turns.name, "", "", "", "", "", reason]);
+    }
     let median = |of: &dyn Fn(usize) -> Option<f64>| {
         let values: Option<Vec<f64>> = (0..turns.rounds.len()).map(of).collect();
         values.map(|values| Spread::of(values).median)

@@ -1,5 +1,7 @@
 //! The bare echoes' messages: four bytes of length, the whole message's, little-endian; then anything.
 
+use std::time::{Duration, Instant};
+
 /// Bytes of the length.
 pub(crate) const PREFIX: usize = 4;
 
@@ -20,6 +22,22 @@ pub(crate) fn whole(bytes: &[u8]) -> Option<usize> {
         end += length;
     }
     Some(end)
+}
+
+/// Keeps the CPU busy for `work` per message, where that is anything. `messages` are whole.
+pub(crate) fn work_on(messages: &[u8], work: Duration) {
+    if work.is_zero() {
+        return;
+    }
+    let begun = Instant::now();
+    let (mut rest, mut total) = (messages, Duration::ZERO);
+    while let Some(prefix) = rest.first_chunk::<PREFIX>() {
+        total += work;
+        rest = rest.get(u32::from_le_bytes(*prefix) as usize..).unwrap_or_default();
+    }
+    while begun.elapsed() < total {
+        std::hint::spin_loop();
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,14 @@ pub(crate) mod bare;
 mod busy;
 mod epoll;
 mod leeward;
+mod stamps;
 pub(crate) mod tonic;
+#[allow(unsafe_code)]
+mod uring;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -28,6 +32,14 @@ pub(crate) enum ServerKind {
     Busy,
     /// Length-framed messages sent back; any number of sockets, over epoll
     Epoll,
+    /// The same, which also reads the kernel's receive timestamps
+    EpollStamps,
+    /// The same with timestamps, which reads some sockets before it writes to any of them
+    EpollBatches,
+    /// Length-framed messages sent back; any number of sockets, over io_uring
+    Uring,
+    /// The same, which also reads the kernel's receive timestamps
+    UringStamps,
     /// tonic's unary echo on one thread of Tokio
     Tonic,
     /// Leeward with the synthetic service and no admission control
@@ -45,6 +57,28 @@ pub(crate) enum Idling {
     Block,
 }
 
+/// What the bare echoes over many sockets do besides echoing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extras {
+    /// Reading the kernel's receive timestamps.
+    stamps: bool,
+    /// Reading some sockets before writing to any; epoll only, io_uring always does.
+    batches: bool,
+    /// Keeping the CPU busy for so long per message.
+    work: Duration,
+}
+
+/// Why `kind` can't run here.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn probe(kind: ServerKind) -> Result<(), String> {
+    match kind {
+        ServerKind::Uring | ServerKind::UringStamps => uring::probe(),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a contender until its standard input ends.
 ///
 /// # Errors
@@ -60,10 +94,15 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
             announce(listener.local_addr()?)?;
             on_its_cpu(args.cpu, move || busy::serve(&listener));
         }
-        ServerKind::Epoll => {
-            let (listener, idle) = (listen()?, args.idle);
+        ServerKind::Epoll | ServerKind::EpollStamps | ServerKind::EpollBatches => {
+            let (listener, idle, extras) = (listen()?, args.idle, extras(args));
             announce(listener.local_addr()?)?;
-            on_its_cpu(args.cpu, move || epoll::serve(listener, idle));
+            on_its_cpu(args.cpu, move || epoll::serve(listener, idle, extras));
+        }
+        ServerKind::Uring | ServerKind::UringStamps => {
+            let (listener, idle, extras) = (listen()?, args.idle, extras(args));
+            announce(listener.local_addr()?)?;
+            on_its_cpu(args.cpu, move || uring::serve(&listener, idle, extras));
         }
         ServerKind::Tonic => {
             let listener = listen()?;
@@ -74,6 +113,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     // Whoever started it is gone, or has had enough.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
+}
+
+fn extras(args: &ServeArgs) -> Extras {
+    let batches = args.server == ServerKind::EpollBatches;
+    let stamps = batches || matches!(args.server, ServerKind::EpollStamps | ServerKind::UringStamps);
+    Extras { stamps, batches, work: Duration::from_micros(args.work_us) }
 }
 
 /// Any port, on this machine only.
