@@ -199,6 +199,9 @@ pub(crate) struct ServeArgs {
     /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us
     #[arg(long, value_name = "POLICY", default_value = "spin")]
     pub(crate) idle: String,
+    /// Read and write several sockets in one system call where the kernel has io_uring, or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) io_uring: WhenPossible,
     /// Connections that may be open at once
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
@@ -363,6 +366,23 @@ Examples:
 
 The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
 answers are; start the server with --admission none to measure it without control (--closed 1).";
+
+/// Something that not every kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhenPossible {
+    Auto,
+    Off,
+}
+
+impl WhenPossible {
+    /// As flags and files say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WhenPossible::Auto => "auto",
+            WhenPossible::Off => "off",
+        }
+    }
+}
 
 /// What `leeward serve` can serve.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

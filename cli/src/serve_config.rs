@@ -8,14 +8,27 @@ use leeward_experiment::ScenarioError;
 use leeward_experiment::scenario::settings::{Pair, Settings};
 
 use crate::admission::{self, raw};
-use crate::args::{ServeArgs, Service};
+use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::commands::serve::idle;
 use crate::failure::Failure;
 
 /// Every flag of `serve` that a file may set, by its name.
-const KEYS: &[&str] =
-    &["service", "admission", "slo", "rtt", "listen", "cores", "cpus", "idle", "connections", "record", "set"];
+const KEYS: &[&str] = &[
+    "service",
+    "admission",
+    "slo",
+    "rtt",
+    "listen",
+    "cores",
+    "cpus",
+    "idle",
+    "io-uring",
+    "connections",
+    "record",
+    "set",
+];
 
+const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
 const SERVICES: [Service; 2] = [Service::Synthetic, Service::Echo];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
@@ -57,6 +70,8 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
         idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
     }
     put(&mut args.idle, free("idle"), policy);
+    let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
+    put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
@@ -117,7 +132,8 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     if !args.cpus.is_empty() {
         text += &format!("cpus = {:?}\n", args.cpus);
     }
-    text += &format!("idle = {}\nconnections = {}\n", quoted(&args.idle), args.connections);
+    text += &format!("idle = {}\nio-uring = {}\n", quoted(&args.idle), quoted(args.io_uring.name()));
+    text += &format!("connections = {}\n", args.connections);
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));
     }

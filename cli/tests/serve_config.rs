@@ -24,6 +24,7 @@ listen = "127.0.0.1:7200"
 cores = 2
 cpus = [0, 1]
 idle = "50us"
+io-uring = "off"
 connections = 100
 record = "run.rec"
 

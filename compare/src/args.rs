@@ -29,6 +29,7 @@ Cases that run only if named:
   uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
   uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without
   uring-8      the same with 8 pipelined requests each
+  calls-trip, calls-1, calls-8   our server with several sockets per system call against one each
 
 Examples:
   make compare

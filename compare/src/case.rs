@@ -218,6 +218,34 @@ const fn uring_case(
     Case { name, contenders, bars, when: When::Named, with_work }
 }
 
+const fn calls_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
+    Case { name, contenders, bars, when: When::Named, with_work: false }
+}
+
+/// What several sockets per system call bring our server.
+const CALLS: &[Bar] = &[Bar {
+    what: "requests per second, to those with one call per socket",
+    ours: 0,
+    against: &[1],
+    metric: Metric::Rate,
+    bound: Bound::AtLeast(1.0),
+}];
+
+const CALLS_TRIP: &[Bar] = &[Bar {
+    what: "median round trip, to that with one call per socket",
+    ours: 0,
+    against: &[1],
+    metric: Metric::P50,
+    bound: Bound::AtMost(1.05),
+}];
+
+const fn calls(load: Load) -> [Contender; 2] {
+    [
+        contender("leeward", ServerKind::Leeward, load),
+        contender("leeward, one call each", ServerKind::LeewardSingle, load),
+    ]
+}
+
 /// All of them, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
     Case {
@@ -265,6 +293,9 @@ pub(crate) const CASES: &[Case] = &[
     uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, false),
     uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, true),
     uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, true),
+    calls_case("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP),
+    calls_case("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS),
+    calls_case("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS),
 ];
 
 /// The case called `name`.

@@ -2,14 +2,14 @@
 
 use anyhow::{Context, anyhow};
 use leeward_control::units::parse_duration;
-use leeward_rpc::server::{Builder, Server, ServerError};
+use leeward_rpc::server::{Builder, IoUring, Server, ServerError};
 use leeward_runtime::Idle;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::record;
-use crate::args::{ServeArgs, Service};
+use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{admission, serve_config, stdout};
@@ -27,6 +27,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cores(args.cores.into())
         .cpus(args.cpus.clone())
         .idle(idle(&args.idle)?)
+        .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
         .connection_limit(args.connections as usize);
     if args.print_config {
         return stdout::print(&serve_config::text(args)?);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use leeward_control::registry::Registry;
-use leeward_rpc::server::{Builder, Handler, Server};
+use leeward_rpc::server::{Builder, Handler, IoUring, Server};
 use leeward_runtime::Idle;
 use leeward_services::echo::Echo;
 use leeward_services::synthetic::Synthetic;
@@ -13,12 +13,12 @@ use super::{ANY, Idling};
 use crate::args::ServeArgs;
 use crate::load::{RTT, SLO};
 
-/// The echo service without admission control.
+/// The echo service without admission control, with several sockets per system call or one.
 ///
 /// # Errors
 /// It can't start.
-pub(crate) fn start_echo(args: &ServeArgs) -> Result<SocketAddr> {
-    start(builder(args), Echo)
+pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAddr> {
+    start(builder(args).io_uring(io_uring), Echo)
 }
 
 /// The synthetic service, which keeps the core busy as long as a request says, under a controller with its defaults.

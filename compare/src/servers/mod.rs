@@ -16,6 +16,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use leeward_rpc::server::IoUring;
 
 use crate::args::ServeArgs;
 use crate::system;
@@ -28,6 +29,8 @@ pub(crate) const ANNOUNCEMENT: &str = "listening on ";
 pub(crate) enum ServerKind {
     /// Leeward with the echo service and no admission control
     Leeward,
+    /// The same, with one system call per socket: without io_uring
+    LeewardSingle,
     /// Length-framed messages sent back; reads one socket again and again
     Busy,
     /// Length-framed messages sent back; any number of sockets, over epoll
@@ -86,7 +89,8 @@ pub(crate) fn probe(kind: ServerKind) -> Result<(), String> {
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
-        ServerKind::Leeward => announce(leeward::start_echo(args)?)?,
+        ServerKind::Leeward => announce(leeward::start_echo(args, IoUring::Auto)?)?,
+        ServerKind::LeewardSingle => announce(leeward::start_echo(args, IoUring::Off)?)?,
         ServerKind::NoControl => announce(leeward::start_synthetic("none", args)?)?,
         ServerKind::Breakwater => announce(leeward::start_synthetic("breakwater", args)?)?,
         ServerKind::Busy => {

@@ -4,6 +4,7 @@ use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::network::{CoreNetwork, Limits, WAKER};
+use super::receive::IoUring;
 use super::recording::Recording;
 use super::shared::{Common, Counts, Job};
 use crate::wire::PayloadLimit;
@@ -79,6 +80,7 @@ impl Server {
                 silence: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
+                io_uring: IoUring::Auto,
             },
             recording: None,
         }
@@ -191,6 +193,14 @@ impl Builder {
     #[must_use]
     pub fn drain(mut self, patience: Nanos) -> Self {
         self.limits.drain = patience;
+        self
+    }
+
+    /// Whether a core may read and write several sockets in one system call, by io_uring, where the kernel has it; it may
+    /// unless set. Where it has not, or forbids it, the server works without.
+    #[must_use]
+    pub fn io_uring(mut self, io_uring: IoUring) -> Self {
+        self.limits.io_uring = io_uring;
         self
     }
 

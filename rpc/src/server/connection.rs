@@ -1,7 +1,7 @@
 //! One connection's bytes: what came in and is not decoded, what shall go out and is not sent.
 
 use super::enforcement::Enforcement;
-use super::receive::{Received, Receiver};
+use super::receive::{Received, Receiver, age};
 use crate::wire::{Decoder, EncodeError, Encoder, Frame, PayloadLimit, RequestId, Side};
 use leeward_control::server::Session;
 use leeward_control::units::{Nanos, Time};
@@ -70,6 +70,8 @@ pub(super) struct Connection {
     pub(super) unread: bool,
     /// Whether it is in the core's list of those to flush.
     pub(super) dirty: bool,
+    /// What has been read ahead, together with others; the bytes are in the decoder.
+    pub(super) ahead: Option<io::Result<(Came, Option<Nanos>)>>,
     encoder: Encoder,
     out: Vec<u8>,
     sent: usize,
@@ -95,6 +97,7 @@ impl Connection {
             held_back: false,
             unread: false,
             dirty: false,
+            ahead: None,
             encoder: Encoder::new(limit),
             out: Vec::new(),
             sent: 0,
@@ -129,6 +132,24 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::read`], of what was read for it up to `room` bytes: puts it where the next frames come from.
+    pub(super) fn read_ahead(&mut self, room: usize, received: io::Result<leeward_batch::Received<'_>>) {
+        self.ahead = Some(match received {
+            Ok(received) if received.bytes.is_empty() => Ok((Came::End, None)),
+            Ok(received) => {
+                let count = received.bytes.len();
+                self.decoder.spare()[..count].copy_from_slice(received.bytes);
+                self.decoder.filled(count);
+                Ok((if count < room { Came::Drained } else { Came::More }, received.stamp.and_then(age)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.hung_up = false;
+                Ok((Came::Drained, None))
+            }
+            Err(error) => Err(error),
+        });
+    }
+
     pub(super) fn append(&mut self, frame: &Frame<'_>) -> Result<(), EncodeError> {
         self.encoder.append(frame, &mut self.out).map(|_| ())
     }
@@ -141,6 +162,17 @@ impl Connection {
     /// Bytes that wait to be sent.
     pub(super) fn unsent(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// What waits to be sent, unless the socket had no room for it.
+    pub(super) fn sendable(&self) -> Option<&[u8]> {
+        (self.stuck_since.is_none() && self.unsent() > 0).then(|| &self.out[self.sent..])
+    }
+
+    /// The socket took so much of [`Connection::sendable`]; tries the rest, if there is one.
+    pub(super) fn took(&mut self, count: usize, now: Time) -> io::Result<()> {
+        self.sent += count;
+        self.flush(now)
     }
 
     /// Sends what the socket takes.

@@ -26,5 +26,6 @@ mod ticks;
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server, ServerError};
 pub use handler::{Failed, Handler, Request};
+pub use receive::IoUring;
 pub use recording::{Recorded, Recording};
 pub use shared::Counts;

@@ -1,6 +1,7 @@
 //! Reading a socket and learning when the kernel got what is read: the part of the queue that no program can see from
 //! outside. Where the kernel gives no timestamps, reading works without.
 
+use leeward_batch::Batch;
 use leeward_control::units::Nanos;
 use mio::net::TcpStream;
 use nix::sys::socket::sockopt::Timestamping;
@@ -19,14 +20,27 @@ pub(super) struct Received {
     pub(super) waited: Option<Nanos>,
 }
 
+/// Whether the server may read and write several sockets in one system call, by io_uring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoUring {
+    /// Where the kernel has it and allows it.
+    #[default]
+    Auto,
+    /// Never: one call per socket.
+    Off,
+}
+
 /// One core's means of reading: room for the kernel's control messages.
 pub(super) struct Receiver {
     control: Vec<u8>,
+    /// Several sockets in one call, if the kernel can.
+    pub(super) batch: Option<Batch>,
 }
 
 impl Receiver {
-    pub(super) fn new() -> Self {
-        Receiver { control: nix::cmsg_space!([TimeSpec; 3]) }
+    pub(super) fn new(io_uring: IoUring) -> Self {
+        let batch = (io_uring == IoUring::Auto).then(Batch::new).and_then(Result::ok);
+        Receiver { control: nix::cmsg_space!([TimeSpec; 3]), batch }
     }
 
     /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
@@ -43,7 +57,7 @@ impl Receiver {
         // A control message that was cut off is a timestamp we don't get.
         for control in message.cmsgs().into_iter().flatten() {
             if let ControlMessageOwned::ScmTimestampsns(stamps) = control {
-                waited = age(stamps.system);
+                waited = age(Duration::from(stamps.system));
             }
         }
         Ok(Received { bytes: message.bytes, waited })
@@ -52,8 +66,7 @@ impl Receiver {
 
 /// How long ago the kernel's clock showed `stamp`. The kernel stamps with the system's time, which may be set: a stamp
 /// from the future has waited for nothing, and a leap shows as one odd reading.
-fn age(stamp: TimeSpec) -> Option<Nanos> {
-    let stamp = Duration::from(stamp);
+pub(super) fn age(stamp: Duration) -> Option<Nanos> {
     if stamp.is_zero() {
         return None;
     }
@@ -79,7 +92,7 @@ mod tests {
         peer.write_all(b"hello").unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let mut into = [0; 16];
-        let received = Receiver::new().receive(&stream, &mut into).unwrap();
+        let received = Receiver::new(IoUring::Off).receive(&stream, &mut into).unwrap();
         assert_eq!(received.bytes, 5);
         if let Some(waited) = received.waited {
             assert!(waited >= Nanos::from_millis(20), "{waited}");
@@ -88,7 +101,7 @@ mod tests {
 
     #[test]
     fn no_stamp_is_no_age() {
-        assert_eq!(age(TimeSpec::new(0, 0)), None);
-        assert_eq!(age(TimeSpec::new(i64::MAX / 2, 0)), Some(Nanos::ZERO));
+        assert_eq!(age(Duration::ZERO), None);
+        assert_eq!(age(Duration::from_secs(u64::MAX / 2)), Some(Nanos::ZERO));
     }
 }

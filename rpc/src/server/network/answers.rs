@@ -10,6 +10,14 @@ use crate::wire::{
 use leeward_control::server::{Departure, Feedback, Outcome};
 use leeward_control::units::{Nanos, Time};
 
+/// When an answer goes out of which no other of its connection can share the write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flush {
+    AtOnce,
+    /// With other connections' in one call, if the kernel can.
+    Together,
+}
+
 impl<H: Execute> CoreNetwork<H> {
     /// Drops a call that was sent without credit. The controller hears nothing of it: neither the session's account nor
     /// the signals change.
@@ -75,7 +83,7 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
-    pub(super) fn answer(&mut self, executed: Executed, now: Time) {
+    pub(super) fn answer(&mut self, executed: Executed, now: Time, flush: Flush) {
         let Executed { ticket, dropped, outcome, reply, spare } = executed;
         if let Some(reason) = dropped {
             self.drop_call(&ticket, reason, now);
@@ -93,9 +101,10 @@ impl<H: Execute> CoreNetwork<H> {
                 }
                 // Nothing of this client's is left that could share the write: waiting would win nothing.
                 let last = connection.unanswered.is_empty();
-                self.mark_dirty(slot, now);
-                if last {
+                if last && (flush == Flush::AtOnce || self.receiver.batch.is_none()) {
                     self.flush(slot, now);
+                } else {
+                    self.mark_dirty(slot, now);
                 }
             }
         }
@@ -104,9 +113,9 @@ impl<H: Execute> CoreNetwork<H> {
     }
 
     /// Brings what has become of a job to the core that answers it.
-    pub(super) fn deliver(&mut self, home: usize, executed: Executed, now: Time) {
+    pub(super) fn deliver(&mut self, home: usize, executed: Executed, now: Time, flush: Flush) {
         if home == self.index {
-            self.answer(executed, now);
+            self.answer(executed, now, flush);
         } else {
             self.common.send(home, Message::Executed(executed));
         }

@@ -1,10 +1,14 @@
 //! Reading connections: whose turn it is, how much of it, and how long what came has waited.
 
-use super::CoreNetwork;
-use crate::server::connection::{Came, ConnectionId, State};
+use super::{CoreNetwork, LISTENER, Limits, Ready, WAKER};
+use crate::server::connection::{Came, Connection, ConnectionId, State};
 use crate::server::execute::Execute;
 use crate::wire::{Decoder, ErrorCode, Side, WireError};
+use leeward_batch::SOCKETS;
 use leeward_control::units::{Nanos, Time};
+use mio::{Events, Token};
+use std::io;
+use std::os::fd::AsFd;
 
 /// Frames of one connection that one look handles: one that has a megabyte buffered would else keep the others waiting.
 const FRAMES_PER_LOOK: usize = 256;
@@ -41,8 +45,56 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
+    /// Reads those that are to be read now in one system call, if the kernel can and there are several. What came waits in
+    /// their decoders until it is their turn, in [`CoreNetwork::read`].
+    pub(super) fn read_ahead(&mut self, unread: &[ConnectionId], events: &Events) {
+        let Some(batch) = &mut self.receiver.batch else { return };
+        let put_off = unread.iter().map(|id| id.slot as usize);
+        let readable = events.iter().filter(|event| Ready::from(*event).readable).map(|event| event.token());
+        let found = readable.filter(|token| ![WAKER, LISTENER].contains(token)).map(|Token(slot)| slot);
+        let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
+        for slot in put_off.chain(found) {
+            let connection = self.connections.get_mut(slot).and_then(Option::as_mut);
+            let Some(connection) = connection.filter(|connection| connection.may_be_read_ahead(&self.limits)) else {
+                continue;
+            };
+            if count < SOCKETS && !slots[..count].contains(&slot) {
+                (slots[count], rooms[count]) = (slot, connection.decoder.spare().len().min(leeward_batch::ROOM));
+                count += 1;
+            }
+        }
+        if count < 2 {
+            return;
+        }
+        let socket = |slot: usize| self.connections[slot].as_ref().map(|connection| connection.stream.as_fd());
+        let Some(first) = socket(slots[0]) else { return };
+        // Places beyond `count` are there for the array's sake and not asked for.
+        let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), rooms[at]));
+        batch.receive(&sockets[..count]);
+        for at in 0..count {
+            let Some(connection) = &mut self.connections[slots[at]] else { continue };
+            connection.read_ahead(rooms[at], batch.received(at));
+            // Known before the first decision that it bears on.
+            if let Some(Ok((_, waited))) = &connection.ahead
+                && !connection.held_back
+            {
+                self.found = self.found.max(waited.unwrap_or(Nanos::ZERO));
+            }
+        }
+        if batch.is_broken() {
+            self.receiver.batch = None;
+        }
+        if self.found > Nanos::ZERO {
+            self.shared.packets.publish(self.index, self.looked, self.found, true);
+        }
+    }
+
     /// Reads a connection once and handles what came.
     pub(super) fn read(&mut self, slot: u32, now: Time) {
+        let ahead = self.connections[slot as usize].as_mut().and_then(|connection| connection.ahead.take());
+        if let Some(outcome) = ahead {
+            return self.came(slot, outcome, now);
+        }
         if self.connections[slot as usize].as_ref().is_some_and(|connection| connection.decoder.buffered() > 0) {
             // Besides the beginning of a frame these may be frames that were left behind.
             if self.handle_frames(slot, now, Nanos::ZERO) == Left::ForLater {
@@ -62,7 +114,13 @@ impl<H: Execute> CoreNetwork<H> {
             }
             return;
         }
-        match connection.read(&mut self.receiver) {
+        let outcome = connection.read(&mut self.receiver);
+        self.came(slot, outcome, now);
+    }
+
+    fn came(&mut self, slot: u32, outcome: io::Result<(Came, Option<Nanos>)>, now: Time) {
+        let Some(connection) = &mut self.connections[slot as usize] else { return };
+        match outcome {
             Ok((came, waited)) => {
                 connection.heard = now;
                 // An end that came together with the last bytes is no event of its own: only reading finds it.
@@ -149,12 +207,7 @@ impl<H: Execute> CoreNetwork<H> {
     }
 
     pub(super) fn may_read(&self, slot: u32) -> bool {
-        self.connections[slot as usize].as_ref().is_some_and(|connection| {
-            connection.state != State::Ending
-                && !connection.enforcement.is_paused()
-                && connection.unanswered.len() < self.limits.unanswered
-                && connection.unsent() < self.limits.unsent
-        })
+        self.connections[slot as usize].as_ref().is_some_and(|connection| connection.may_be_read(&self.limits))
     }
 
     /// Whether no connection is named twice; those that have gone don't matter.
@@ -163,6 +216,21 @@ impl<H: Execute> CoreNetwork<H> {
             self.connections[id.slot as usize].as_ref().is_some_and(|connection| connection.tenant == id.tenant)
         };
         ids.iter().filter(is_here).count() <= self.connections.len() - self.free.len()
+    }
+}
+
+impl Connection {
+    /// Whether bytes that come are to be taken from the socket.
+    fn may_be_read(&self, limits: &Limits) -> bool {
+        self.state != State::Ending
+            && !self.enforcement.is_paused()
+            && self.unanswered.len() < limits.unanswered
+            && self.unsent() < limits.unsent
+    }
+
+    /// Whether reading it is all there is to do before its frames can be handled.
+    fn may_be_read_ahead(&self, limits: &Limits) -> bool {
+        self.decoder.buffered() == 0 && self.ahead.is_none() && self.may_be_read(limits)
     }
 }
 
