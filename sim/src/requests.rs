@@ -1,6 +1,6 @@
 //! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused.
 
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) demand: u32,
     /// How important it is.
     pub(crate) priority: Priority,
+    /// The newest grant that its client knew when it left.
+    pub(crate) credit: CreditId,
 }
 
 /// All requests under way.

@@ -16,7 +16,7 @@ use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -189,6 +189,7 @@ impl<'a> Run<'a> {
             session: client,
             demand: 0,
             priority: Priority::from_random(self.client_rng.bits()),
+            credit: CreditId::NONE,
         });
         let priority = self.requests[request].priority;
         let random = self.client_rng.bits();
@@ -356,7 +357,8 @@ impl<'a> Run<'a> {
             Outcome::Completed => self.since_tick.completions += 1,
             Outcome::Dropped => self.since_tick.drops += 1,
         }
-        let departure = Departure { now: self.now, outcome, sojourn: self.now.since(record.arrived) };
+        let sojourn = self.now.since(record.arrived);
+        let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);

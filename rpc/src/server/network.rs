@@ -11,9 +11,7 @@ use super::execute::Execute;
 use super::handler::{Failed, Request};
 use super::receive::{IoUring, Receiver};
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
-use crate::wire::{
-    Call, Credit, CreditId, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome,
-};
+use crate::wire::{Call, Credit, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome};
 use answers::Flush;
 use leeward_control::server::{Admission, Arrival, CoreId, Feedback, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
@@ -291,7 +289,7 @@ impl<H: Execute> CoreNetwork<H> {
                     session.demand = demand.demand;
                     if let Some(feedback) = self.admission.demand(session, now) {
                         connection.enforcement.told(feedback.window);
-                        self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+                        self.say(slot, &Frame::Credit(Credit { feedback }), now);
                     }
                 }
                 Ok(())
@@ -326,13 +324,7 @@ impl<H: Execute> CoreNetwork<H> {
             connection.enforcement = Enforcement::binding();
             connection.enforcement.told(feedback.window);
         }
-        let welcome = Welcome {
-            timestamp: register.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            payload_max: self.limits.payload,
-            regime,
-        };
+        let welcome = Welcome { timestamp: register.timestamp, feedback, payload_max: self.limits.payload, regime };
         self.say(slot, &Frame::Welcome(welcome), now);
     }
 
@@ -354,6 +346,7 @@ impl<H: Execute> CoreNetwork<H> {
             connection: id,
             request: call.request,
             timestamp: call.timestamp,
+            credit: call.credit,
             arrived: Time(now.0.saturating_sub(waited.0)),
         };
         match verdict {
@@ -380,7 +373,7 @@ impl<H: Execute> CoreNetwork<H> {
             let feedback = self.admission.wake(session, now);
             add(&self.common.counters[self.index].credits, 1);
             connection.enforcement.told(feedback.window);
-            self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+            self.say(slot, &Frame::Credit(Credit { feedback }), now);
         }
     }
 

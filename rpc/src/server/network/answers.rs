@@ -4,9 +4,7 @@ use super::{CoreNetwork, add};
 use crate::server::execute::Execute;
 use crate::server::handler::Failed;
 use crate::server::shared::{Executed, Message, Ticket};
-use crate::wire::{
-    Answer, Call, CreditId, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response,
-};
+use crate::wire::{Answer, Call, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response};
 use leeward_control::server::{Departure, Feedback, Outcome};
 use leeward_control::units::{Nanos, Time};
 
@@ -30,13 +28,8 @@ impl<H: Execute> CoreNetwork<H> {
         add(&counters.received, 1);
         add(&counters.dropped, 1);
         add(&counters.without_credit, 1);
-        let answer = Answer {
-            request: call.request,
-            timestamp: call.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            sojourn: Nanos32::saturating(waited),
-        };
+        let answer =
+            Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32::saturating(waited) };
         let retry_after = Nanos32::default();
         self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
     }
@@ -61,7 +54,9 @@ impl<H: Execute> CoreNetwork<H> {
         self.handler.settled(slot, ticket.request);
         let sojourn = now.since(ticket.arrived);
         let feedback = match &mut connection.session {
-            Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
+            Some(session) => {
+                session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn, credit: ticket.credit })
+            }
             None => Feedback::NONE,
         };
         connection.enforcement.answered(feedback.window);
@@ -70,7 +65,6 @@ impl<H: Execute> CoreNetwork<H> {
         Some(Answer {
             request: ticket.request,
             timestamp: ticket.timestamp,
-            credit: CreditId::NONE,
             feedback,
             sojourn: Nanos32::saturating(sojourn),
         })
@@ -78,6 +72,9 @@ impl<H: Execute> CoreNetwork<H> {
 
     pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
         if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
+            if reason == DropReason::Lock {
+                add(&self.common.counters[self.index].refused_lock, 1);
+            }
             let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
             self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
         }
