@@ -1,6 +1,7 @@
 //! Breakwater's parameters. Each part that the paper takes away in an ablation can be switched off here.
 
 use super::super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
+use super::allocation;
 use crate::client::ClientConfig;
 use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::registry::Environment;
@@ -64,6 +65,10 @@ pub struct Config {
     pub max_window: u32,
     /// The pool never shrinks below this.
     pub min_pool: u32,
+    /// The pool at the start.
+    pub initial_pool: u32,
+    /// Whether the pool grows with each granted core. With it, [`Config::min_pool`] follows from the round trip, too.
+    pub allocator_aware: bool,
     /// The client's queue.
     pub client: ClientConfig,
 }
@@ -151,8 +156,29 @@ pub const PARAMS: &[ParamSpec] = &[
     ParamSpec {
         name: "min_pool",
         kind: Kind::Count { min: 1, max: 1_000_000 },
-        default: "the number of cores",
+        default: "the number of cores; with allocator_aware, what these serve in a round trip",
         doc: "the credit pool never shrinks below this",
+        tune: &[],
+    },
+    ParamSpec {
+        name: "initial_pool",
+        kind: Kind::Count { min: 1, max: 1_000_000 },
+        default: "min_pool",
+        doc: "the credit pool at the start",
+        tune: &[],
+    },
+    ParamSpec {
+        name: "allocator_aware",
+        kind: Kind::SWITCH,
+        default: "on where an allocator grants and parks the cores",
+        doc: "the pool grows with each granted core, and its minimum with the round trip",
+        tune: &[],
+    },
+    ParamSpec {
+        name: "service",
+        kind: Kind::SPAN,
+        default: "a tenth of the SLO less the round trip",
+        doc: "mean service time, from which allocator_aware derives the smallest pool",
         tune: &[],
     },
     CLIENT_QUEUE,
@@ -175,6 +201,8 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
+        let allocator_aware = allocation::is_aware(params, environment);
+        let min_pool = params.count("min_pool", allocation::default_min_pool(allocator_aware, params, environment));
         Ok(Config {
             credits: on("credits"),
             aqm: on("aqm"),
@@ -194,7 +222,9 @@ impl Config {
             stale: params.duration("stale", aqm_threshold),
             period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
             max_window: params.count("max_window", 64) as u32, // the published code's bound
-            min_pool: params.count("min_pool", environment.cores.into()) as u32,
+            min_pool: min_pool as u32,
+            initial_pool: params.count("initial_pool", min_pool).max(min_pool) as u32,
+            allocator_aware,
             // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what
             // the target delay leaves of it.
             client: client_config(params, environment.slo.saturating_sub(target)),

@@ -79,7 +79,7 @@ impl Pool {
         self.sessions.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn set_total(&self, total: i64) {
+    pub(super) fn set_total(&self, total: i64) {
         self.total.0.store(total, Ordering::Relaxed);
     }
 }

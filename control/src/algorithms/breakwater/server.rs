@@ -1,25 +1,32 @@
 //! Breakwater's server: windows by lazy distribution, AQM, and the pool's step once per round trip.
 //! Never here: the pool's laws ([`super::pool`]).
 
+use super::allocation::Growth;
 use super::config::{Config, Demand};
 use super::drained::Drained;
 use super::pool::{Pool, PoolLaw};
 use crate::registry::Environment;
 use crate::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
-    SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason,
+    ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use crate::sync::Arc;
 use crate::units::{Credits, Nanos, Priority, Time};
 
 /// The server's halves: `environment.cores` fast ones around one pool.
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
-    let pool = Arc::new(Pool::new(config.min_pool.into()));
+    let pool = Arc::new(Pool::new(config.initial_pool.into()));
     ServerHalves {
         cores: (0..environment.cores)
             .map(|_| Box::new(Core::new(config, environment, Arc::clone(&pool))) as Box<dyn Admission>)
             .collect(),
-        control: Box::new(Control { period: config.period, law: PoolLaw::new(config), credits: config.credits, pool }),
+        control: Box::new(Control {
+            period: config.period,
+            law: PoolLaw::new(config),
+            growth: config.allocator_aware.then(|| Growth::new(config)),
+            credits: config.credits,
+            pool,
+        }),
     }
 }
 
@@ -203,6 +210,7 @@ impl Admission for Core {
 pub struct Control {
     period: Nanos,
     law: PoolLaw,
+    growth: Option<Growth>,
     credits: bool,
     pool: Arc<Pool>,
 }
@@ -214,6 +222,12 @@ impl ControlLoop for Control {
 
     fn tick(&mut self, signals: &Signals) {
         self.law.step(&self.pool, signals.delay());
+    }
+
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        if let Some(growth) = &self.growth {
+            growth.granted(&self.pool, event);
+        }
     }
 
     fn gauges(&self) -> Gauges {
