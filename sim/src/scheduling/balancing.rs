@@ -82,6 +82,23 @@ impl Balancing {
     }
 }
 
+impl std::fmt::Display for Balancing {
+    /// As [`Balancing::parse`] reads it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.placing, self.finding) {
+            (Placing::ShortestOf(sample), Finding::Nothing) => write!(f, "choice:{sample}"),
+            (Placing::ShortestOf(sample), _) => write!(f, "choice-steal:{sample}"),
+            (Placing::Bounded(bound), _) => write!(f, "jbsq:{bound}"),
+            (Placing::Random, Finding::Nothing) => f.write_str("none"),
+            (Placing::Random, Finding::InOrder) => f.write_str("steal-in-order"),
+            (Placing::Random, Finding::Random) => f.write_str("steal-random"),
+            (Placing::Random, Finding::SiblingFirst) => f.write_str("steal-sibling"),
+            (Placing::Random, Finding::Flagged(from)) => write!(f, "flags:{}ns", from.0),
+            (Placing::Random, Finding::Oracle) => f.write_str("oracle"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,7 +106,8 @@ mod tests {
     #[test]
     fn every_name_is_read_and_nothing_else() {
         for name in NAMES.split(", ") {
-            assert!(Balancing::parse(name).is_some(), "{name}");
+            let read = Balancing::parse(name).unwrap();
+            assert_eq!(Balancing::parse(&read.to_string()), Some(read), "{name}");
         }
         for wrong in ["", "steal", "oracle:2", "choice:0", "choice:x", "jbsq:999", "flags:5", "steal-random:2"] {
             assert_eq!(Balancing::parse(wrong), None, "{wrong}");
