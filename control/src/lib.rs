@@ -9,6 +9,7 @@
 //!   ([`server::ControlLoop`], one per server).
 //! - [`client`]: what a client asks: [`client::ClientHalf`], and [`client::Client`], the bounded queue around it.
 //! - [`algorithms`]: one file per algorithm.
+//! - [`allocation`]: how many cores a service gets; one file per policy.
 //! - [`registry`]: the algorithms by name; other crates add their own here without changing this one.
 //! - [`recording`]: what a plant asked and a controller decided, written down and replayed.
 //! - [`params`]: typed, checked parameters that every algorithm declares.
@@ -65,6 +66,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+pub mod allocation;
 pub mod budget;
 pub mod client;
 pub mod params;

@@ -59,12 +59,29 @@ pub struct Environment {
     pub rtt: Nanos,
     /// The latency objective of a request, from its issue to its response.
     pub slo: Nanos,
+    /// Whether the server always has all its cores.
+    pub provision: Provision,
+}
+
+/// Whether a server always has all its cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provision {
+    /// It does.
+    #[default]
+    Fixed,
+    /// An allocator grants and parks them ([`crate::allocation`]).
+    Allocated,
 }
 
 impl Environment {
     /// `cores` is at least one.
     pub fn new(cores: u32, rtt: Nanos, slo: Nanos) -> Self {
-        Environment { cores: cores.max(1), rtt, slo }
+        Environment { cores: cores.max(1), rtt, slo, provision: Provision::Fixed }
+    }
+
+    /// The same where an allocator grants and parks the cores.
+    pub fn allocated(self) -> Self {
+        Environment { provision: Provision::Allocated, ..self }
     }
 }
 

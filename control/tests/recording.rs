@@ -10,8 +10,8 @@ use leeward_control::recording::{
 };
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::{
-    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves,
-    Session, SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason,
+    ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
 use proptest::prelude::*;
@@ -285,6 +285,9 @@ impl ControlLoop for Witness {
     fn tick(&mut self, _: &Signals) {
         self.note("tick");
     }
+    fn cores_granted(&mut self, _: &CoresGranted) {
+        self.note("cores granted");
+    }
     fn gauges(&self) -> Gauges {
         self.note("gauges");
         Gauges { in_flight: Some(6), ..Gauges::default() }
@@ -315,23 +318,27 @@ fn every_method_is_forwarded_and_recorded() {
         core.close(&mut session, now);
         assert_eq!(control.period(), Nanos(5));
         control.tick(&Signals::idle(now));
+        control.cores_granted(&CoresGranted { now, granted: 1, total: 2 });
         assert_eq!(control.gauges().in_flight, Some(6));
     };
     let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
     all(&mut halves);
-    // A tick's entry has the state after it.
-    assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), [&fast[..], &["gauges", "gauges"]].concat());
+    // The entry of a tick or a grant has the state after it.
+    let slow = ["gauges", "cores granted", "gauges", "gauges"];
+    assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), [&fast[..], &slow].concat());
     let bytes = memory.finish(&recorder);
     all(&mut halves);
-    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["gauges"]].concat());
+    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["cores granted", "gauges"]].concat());
     let name = |entry: &Entry| match entry {
         Entry::Session(entry) => entry.call.name(),
         Entry::Execute { .. } => "execute",
         Entry::Next { .. } => "next to wake",
         Entry::Tick { .. } => "tick",
+        Entry::Granted { .. } => "cores granted",
     };
     let recorded: Vec<_> = entries(&bytes).iter().map(name).collect();
-    let expected = ["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close", "tick"];
+    let mut expected = vec!["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close"];
+    expected.extend(["tick", "cores granted"]);
     assert_eq!(recorded, expected);
 }
 

@@ -152,12 +152,12 @@ macro_rules! table {
 
 table!(
     POINT_FIELDS, point_cell, Point,
-    text: [controller, label, service],
+    text: [controller, label, service, allocator, balancing],
     number: [
         demand_rps, demand_ratio, clients, service_mean_us, capacity_rps, slo_us, seed, throughput_rps, goodput_rps,
         p50_us, p99_us, p999_us, mean_us, drop_rate, expiry_rate, throttle_rate, reject_delay_mean_us,
-        cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, predicted_goodput_rps,
-        predicted_p99_us
+        cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, rtt_us, cores_mean,
+        best_effort_share, predicted_goodput_rps, predicted_p99_us
     ]
 );
 
@@ -166,7 +166,7 @@ table!(
     text: [controller, label],
     number: [
         seed, start_s, length_ms, demand_rps, throughput_rps, goodput_rps, p99_us, drops_rps, reject_delay_mean_us,
-        delay_us, credit_pool, credits_issued
+        delay_us, credit_pool, credits_issued, cores
     ]
 );
 
@@ -194,10 +194,18 @@ mod tests {
             }
             assert_eq!(value.as_object().unwrap().len(), table.fields().len());
         }
-        let predicted = Some(0.0);
-        let point = Point { predicted_goodput_rps: predicted, predicted_p99_us: predicted, ..Point::default() };
+        let some = Some(0.0);
+        let point = Point {
+            allocator: "delay".into(),
+            balancing: "oracle".into(),
+            cores_mean: some,
+            best_effort_share: some,
+            predicted_goodput_rps: some,
+            predicted_p99_us: some,
+            ..Point::default()
+        };
         check(point, Table::Points);
-        check(Window { credit_pool: Some(0.0), credits_issued: Some(0.0), ..Window::default() }, Table::Windows);
+        check(Window { credit_pool: some, credits_issued: some, cores: some, ..Window::default() }, Table::Windows);
         check(Shift::default(), Table::Shifts);
     }
 }

@@ -57,6 +57,11 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         tx_mps: per_second(counts.tx_messages, report.measured),
         offered: counts.offered,
         unfinished: report.totals.unfinished,
+        rtt_us: micros(run.config.network.rtt),
+        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()).unwrap_or_default(),
+        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()).unwrap_or_default(),
+        cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
+        best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
         predicted_goodput_rps: None,
         predicted_p99_us: None,
     }
@@ -83,5 +88,6 @@ fn one_window(run: &PlannedRun<'_>, window: &WindowReport) -> Window {
         delay_us: micros(window.delay),
         credit_pool: window.gauges.credit_pool.map(|credits| credits as f64),
         credits_issued: window.gauges.credits_issued.map(|credits| credits as f64),
+        cores: window.cores.map(|cores| round(cores, 4)),
     }
 }

@@ -1,5 +1,5 @@
-//! Every run that a scenario asks for, in the order in which results are reported: variant, service, clients, demand,
-//! seed.
+//! Every run that a scenario asks for, in the order in which results are reported: variant, service, clients, round
+//! trip, demand, seed.
 
 use crate::run::RunError;
 use crate::scenario::{DemandPlan, Scenario, ServiceSpec, Variant};
@@ -7,7 +7,7 @@ use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
 use leeward_sim::SimConfig;
-use leeward_sim::config::{Segment, Workload};
+use leeward_sim::config::{NetworkModel, Segment, Workload};
 
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
@@ -81,8 +81,12 @@ pub fn plan<'a>(
         for service in &scenario.workload.services {
             for clients in &scenario.workload.clients {
                 let params = variant.params_for(&service.text, *clients);
-                for demand in demands(scenario, service) {
+                let demands = demands(scenario, service);
+                let points = scenario.rtts.iter().flat_map(|rtt| demands.iter().map(move |demand| (*rtt, demand)));
+                for (rtt, demand) in points {
                     for index in 0..scenario.run.seeds {
+                        let seed = base_seed.wrapping_add(index.into());
+                        let config = config(scenario, service, *clients, demand, seed);
                         runs.push(PlannedRun {
                             variant,
                             algorithm,
@@ -90,7 +94,12 @@ pub fn plan<'a>(
                             service,
                             clients: *clients,
                             capacity: scenario.server.capacity(service.service.mean()),
-                            config: config(scenario, service, *clients, &demand, base_seed.wrapping_add(index.into())),
+                            config: SimConfig {
+                                server: scenario.server_for(variant),
+                                network: NetworkModel { rtt, ..scenario.network },
+                                slo: scenario.slo_at(&service.service, rtt),
+                                ..config
+                            },
                         });
                     }
                 }

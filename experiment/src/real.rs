@@ -161,6 +161,10 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let jitter = "the real network has the jitter that it has";
+    let cores = "the real plant does not grant and park cores yet";
+    let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
+    refuse(managed, "server.allocator", cores)?;
+    refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
     refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
 }
 
@@ -311,6 +315,7 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
             .collect(),
         gauges: report.after,
         events: 0,
+        cores: None,
     }
 }
 
@@ -354,6 +359,7 @@ fn windows(load: &load::LoadReport, samples: &[Sample], length: Nanos, end: Nano
                 reject_delay: sim::Percentiles { mean_ns: window.reject_delay_mean_ns, ..sim::Percentiles::default() },
                 gauges: sample.map(|sample| sample.gauges).unwrap_or_default(),
                 delay: sample.map_or(Nanos::ZERO, |sample| sample.delay),
+                cores: None,
             }
         })
         .collect()

@@ -120,6 +120,21 @@ pub struct Point {
     pub offered: u64,
     /// Requests still under way at the run's end.
     pub unfinished: u64,
+    /// Network round trip without queueing, µs.
+    #[serde(default)]
+    pub rtt_us: f64,
+    /// The policy of core allocation, where there is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub allocator: String,
+    /// The policy that balances work over the cores, as the scenario names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub balancing: String,
+    /// Mean number of cores that the server held, where an allocator grants and parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores_mean: Option<f64>,
+    /// Share of the CPU time of all cores that was left for a best-effort application.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_effort_share: Option<f64>,
     /// Goodput that the simulator, told of the machine that was measured, predicts for this run of the real plant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_goodput_rps: Option<f64>,
@@ -182,6 +197,9 @@ pub struct Window {
     /// Credits issued at its end, where there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credits_issued: Option<f64>,
+    /// Mean number of cores that the server held, where an allocator grants and parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
 }
 
 /// What one shift of demand did to one controller variant.

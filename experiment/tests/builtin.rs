@@ -36,11 +36,23 @@ fn an_unknown_id_names_those_there_are() {
     assert!(error.to_string().contains("bw-overall"), "{error}");
 }
 
+/// The core allocation study has a machine of its own, the same in all its scenarios.
+#[test]
+fn all_core_allocation_scenarios_have_one_machine() {
+    let load = |id| Scenario::builtin(id, &[], false).unwrap().server;
+    for id in ["ca-collapse", "ca-policies"] {
+        assert_eq!(load(id), load("ca-ramp"), "{id}");
+    }
+}
+
 /// The machine is the same for every controller of every scenario that redraws a figure: none may bend its costs. Those
 /// for the real plant have one core and loopback's costs, until the machine itself is measured.
 #[test]
 fn no_scenario_of_a_paper_changes_the_machine() {
-    for builtin in builtin_scenarios().iter().filter(|builtin| !builtin.id.starts_with("real-")) {
+    let others = ["real-", "ca-"];
+    for builtin in
+        builtin_scenarios().iter().filter(|builtin| !others.iter().any(|other| builtin.id.starts_with(other)))
+    {
         let scenario = Scenario::builtin(builtin.id, &[], false).unwrap();
         assert_eq!(scenario.server, leeward_sim::config::ServerModel::default(), "{}", builtin.id);
         assert_eq!(scenario.network, leeward_sim::config::NetworkModel::default(), "{}", builtin.id);

@@ -19,6 +19,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
         (config.server.batch >= 1 && config.server.batch <= 65_536, "a core must take 1 to 65,536 packets at a time"),
         (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
+        (scheduling_is_possible(config), "an allocation lasts up to a second, and so does a look into a queue"),
         (!workload.demand.is_empty(), "there is no demand"),
         (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
         (in_order, "the demand's segments must be in order of time"),
@@ -48,6 +49,11 @@ fn service_is_possible(service: &Service) -> bool {
 fn stalls_are_possible(config: &SimConfig) -> bool {
     let hour = Nanos::from_secs(3_600);
     config.server.stalls.is_none_or(|stalls| stalls.every >= Nanos::from_micros(1) && stalls.lasts <= hour)
+}
+
+fn scheduling_is_possible(config: &SimConfig) -> bool {
+    let second = Nanos::from_secs(1);
+    config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check <= second)
 }
 
 fn windows_are_possible(window: Option<Nanos>, config: &SimConfig) -> bool {

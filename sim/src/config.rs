@@ -1,9 +1,11 @@
 //! What a simulation is told: the server, the network, the clients and what is measured. Plain data; the defaults are
 //! the testbed of the Breakwater paper.
 
+use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 
+pub use crate::scheduling::{Balancing, Finding, Placing, Scheduling};
 pub use leeward_workload::{Arrivals, Segment, Shares, Workload};
 
 /// One run.
@@ -58,6 +60,12 @@ impl SimConfig {
             audit: false,
         }
     }
+
+    /// What a controller is told of all this.
+    pub fn environment(&self) -> Environment {
+        let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
+        if self.server.scheduling.is_some() { environment.allocated() } else { environment }
+    }
 }
 
 /// The simulated server.
@@ -73,6 +81,8 @@ pub struct ServerModel {
     pub order: Order,
     /// What the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
+    /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
+    pub scheduling: Option<Scheduling>,
 }
 
 /// How a shared machine takes cores away from the server: on each core by itself, at exponential intervals, for
@@ -138,7 +148,14 @@ impl Default for Costs {
 
 impl Default for ServerModel {
     fn default() -> Self {
-        ServerModel { cores: 10, costs: Costs::default(), batch: 16, order: Order::TasksFirst, stalls: None }
+        ServerModel {
+            cores: 10,
+            costs: Costs::default(),
+            batch: 16,
+            order: Order::TasksFirst,
+            stalls: None,
+            scheduling: None,
+        }
     }
 }
 

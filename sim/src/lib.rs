@@ -34,6 +34,7 @@ mod heap;
 pub mod report;
 mod requests;
 mod run;
+pub mod scheduling;
 mod server;
 mod server_queues;
 mod stalls;
@@ -45,8 +46,9 @@ pub use leeward_workload::service;
 pub use report::SimReport;
 
 use leeward_control::params::{ParamError, Params};
-use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::registry::Algorithm;
 use leeward_control::server::ServerHalves;
+use scheduling::scheduler::Scheduler;
 
 /// A run that can't be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -80,7 +82,13 @@ pub fn simulate_through(
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
 ) -> Result<SimReport, SimError> {
     check::check(config).map_err(SimError::Config)?;
-    let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
-    let halves = wrap(algorithm.server(params, &environment)?);
-    Ok(run::Run::new(config, algorithm, params, halves)?.finish())
+    let scheduler = match &config.server.scheduling {
+        None => None,
+        Some(model) => {
+            let scheduler = Scheduler::new(model, config.server.cores, config.seed).map_err(SimError::Config)?;
+            Some(Box::new(scheduler))
+        }
+    };
+    let halves = wrap(algorithm.server(params, &config.environment())?);
+    Ok(run::Run::new(config, algorithm, params, halves, scheduler)?.finish())
 }

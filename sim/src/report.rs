@@ -1,5 +1,6 @@
 //! What a simulation tells: counts, latencies, messages and the time series. Plain data, in raw units.
 
+pub use crate::scheduling::CoreUsage;
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 
@@ -38,6 +39,8 @@ pub struct SimReport {
     pub gauges: Gauges,
     /// Events processed, whole run.
     pub events: u64,
+    /// Who had the cores, where an allocator grants and parks them.
+    pub cores: Option<CoreUsage>,
 }
 
 /// How requests ended, and messages, in the measured part.
@@ -142,6 +145,8 @@ pub struct WindowReport {
     pub gauges: Gauges,
     /// Queueing delay at its end.
     pub delay: Nanos,
+    /// Mean number of cores that the server held, where an allocator grants and parks them.
+    pub cores: Option<f64>,
 }
 
 /// One window of the fine time series: enough to see how fast goodput comes back.

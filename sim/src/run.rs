@@ -1,18 +1,21 @@
 //! One run: the clients, the wire and the server put together, and the loop over their events.
 
+mod cores;
+
 use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
 use crate::report::SimReport;
 use crate::requests::{Request, RequestId, Requests};
+use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Packet, Server};
 use crate::server_queues::Task;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
 use leeward_control::params::{ParamError, Params};
-use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::registry::Algorithm;
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
@@ -41,6 +44,12 @@ pub(crate) enum Event {
     Timer(u32),
     /// The controller's slow half is due.
     Tick,
+    /// The allocator is due.
+    Allocate,
+    /// A granted core can be used.
+    Granted(u32),
+    /// A core that looks for work sees some, or gives up; the number tells an overtaken event from the valid one.
+    Look(u32, u32),
     /// The measured part begins.
     WarmedUp,
     /// A window of the time series ends.
@@ -57,6 +66,8 @@ pub(crate) struct Run<'a> {
     clients: Clients,
     wire: Wire,
     server: Server,
+    /// Where an allocator grants and parks the cores. Without one every core is always there.
+    scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
     sessions: Vec<Session>,
     halves: ServerHalves,
@@ -76,8 +87,9 @@ impl<'a> Run<'a> {
         algorithm: &Algorithm,
         params: &Params,
         mut halves: ServerHalves,
+        scheduler: Option<Box<Scheduler>>,
     ) -> Result<Self, ParamError> {
-        let environment = Environment::new(config.server.cores, config.network.rtt, config.slo);
+        let environment = config.environment();
         let cores = config.server.cores;
         let mut sessions: Vec<Session> = (0..config.workload.clients)
             .map(|client| Session::new(SessionSlot(client / cores), CoreId(client % cores)))
@@ -92,7 +104,14 @@ impl<'a> Run<'a> {
             requests: Requests::new(),
             clients: Clients::new(config.workload.clients, algorithm, params, &environment)?,
             wire: Wire::new(config),
-            server: Server::new(&config.server),
+            server: match &scheduler {
+                None => Server::new(&config.server),
+                Some(_) => {
+                    let extra = Scheduler::extra_queues(config.server.scheduling.as_ref());
+                    Server::new(&config.server).managed(extra)
+                }
+            },
+            scheduler,
             stalls: StallClock::new(config.server.stalls, cores, config.seed),
             sessions,
             period: halves.control.period().max(Nanos(1)),
@@ -116,21 +135,32 @@ impl<'a> Run<'a> {
         }
         self.agenda.schedule(Time::ZERO + self.period, Event::Tick);
         self.schedule_issue();
+        self.start_cores();
         let end = Time::ZERO + self.config.duration;
         let mut events = 0;
         while let Some((now, event)) = self.agenda.pop(end) {
             self.now = now;
             events += 1;
             self.handle(event);
-            self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
+            match &self.scheduler {
+                None => {
+                    self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
+                }
+                Some(_) if self.config.audit => {
+                    self.audit.check(!self.parked_with_work(), now, || "a parked core has work".into());
+                }
+                Some(_) => {}
+            }
         }
         self.audit_books();
+        let cores = self.core_usage(end);
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let gauges = self.halves.control.gauges();
         let unfinished = self.requests.len() as u64;
         let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, events);
         self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
         report.violations = self.audit.into_found();
+        report.cores = cores;
         report
     }
 
@@ -160,10 +190,21 @@ impl<'a> Run<'a> {
             }
             Event::Core(core) => self.core_is_done(core as usize),
             Event::Tick => self.tick(),
-            Event::WarmedUp => self.stats.warmed_up(self.now),
+            Event::Allocate => self.allocator_tick(),
+            Event::Granted(core) => self.granted(core as usize),
+            Event::Look(core, generation) => self.look(core as usize, generation),
+            Event::WarmedUp => {
+                self.stats.warmed_up(self.now);
+                if let Some(scheduler) = &mut self.scheduler {
+                    scheduler.usage.warmed_up(self.now);
+                }
+            }
             Event::Window => {
                 let delay = self.delay();
-                self.stats.window_ends(self.now, self.halves.control.gauges(), delay);
+                let length = self.config.window.unwrap_or_default();
+                let now = self.now;
+                let cores = self.scheduler.as_mut().map(|scheduler| scheduler.usage.window_ends(now, length));
+                self.stats.window_ends(self.now, self.halves.control.gauges(), delay, cores);
                 if let Some(window) = self.config.window {
                     self.agenda.schedule(self.now + window, Event::Window);
                 }
@@ -229,6 +270,10 @@ impl<'a> Run<'a> {
             }
             Packet::Demand { session, .. } => session,
         };
+        if self.scheduler.is_some() {
+            self.place(packet);
+            return;
+        }
         let home = self.home(session);
         self.server.queues.push_packet(home, self.now, packet);
         if let Some(core) = self.server.idle_core(home) {
@@ -254,6 +299,10 @@ impl<'a> Run<'a> {
                 Nanos::ZERO
             }
         };
+        if self.scheduler.is_some() {
+            self.next_on(core, owed);
+            return;
+        }
         self.begin(core, owed);
         // What this core has queued and can't do itself yet is for those that idle.
         while self.server.queues.waiting() > 0 {
@@ -310,6 +359,7 @@ impl<'a> Run<'a> {
         let begun = loop {
             let requests = &self.requests;
             let Some(begun) = self.server.begin(core, self.now, owed, |request| requests[request].service) else {
+                self.ran_dry(core);
                 return;
             };
             let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from)
@@ -398,9 +448,12 @@ impl<'a> Run<'a> {
                 left -= 1;
                 let session = slot.0 * cores as u32 + core as u32;
                 let feedback = self.halves.cores[core].wake(&mut self.sessions[session as usize], self.now);
-                self.server.cores[core].outgoing.push_back(Outgoing::Credit(session, feedback));
+                let sender = self.sender(core);
+                self.server.cores[sender].outgoing.push_back(Outgoing::Credit(session, feedback));
             }
-            if let (Activity::Idle, false) =
+            if self.scheduler.is_some() {
+                self.send_if_idle(self.sender(core));
+            } else if let (Activity::Idle, false) =
                 (self.server.cores[core].activity, self.server.cores[core].outgoing.is_empty())
             {
                 self.begin(core, Nanos::ZERO);

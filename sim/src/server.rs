@@ -1,6 +1,8 @@
 //! The server: cores with a packet queue and a run queue each, run to completion, stealing. What a core does next and
 //! what it costs; never what is admitted (that is the controller's fast half).
 
+mod handover;
+
 use crate::config::{Costs, Order, ServerModel};
 use crate::requests::RequestId;
 use crate::server_queues::{Queues, Task};
@@ -83,6 +85,8 @@ pub(crate) struct Server {
     costs: Costs,
     batch: u32,
     order: Order,
+    /// A core without work takes another's at once. Off where the scheduler says when it finds some.
+    steals: bool,
     idle: u128,
 }
 
@@ -97,6 +101,7 @@ impl Server {
             costs: model.costs,
             batch: model.batch,
             order: model.order,
+            steals: true,
             idle: u128::MAX >> (128 - model.cores),
         }
     }
@@ -186,10 +191,14 @@ impl Server {
         if let Some(task) = self.queues.pop_task(core) {
             return execute(task, start);
         }
-        if let Some(task) = self.queues.steal_task(core) {
+        if self.steals
+            && let Some(task) = self.queues.steal_task(core)
+        {
             return execute(task, start + costs.steal);
         }
-        if let Some(packet) = self.queues.steal_packet(core) {
+        if self.steals
+            && let Some(packet) = self.queues.steal_packet(core)
+        {
             return (Activity::Receiving(packet), start + costs.steal + costs.receive);
         }
         if start > now { (Activity::Settling, start) } else { (Activity::Idle, now) }

@@ -57,6 +57,30 @@ impl<T> PerCore<T> {
     }
 }
 
+impl<T> PerCore<T> {
+    /// Moves the head of `from` to `to`, as old as it is.
+    fn transfer(&mut self, from: usize, to: usize) -> bool {
+        let Some((since, item)) = self.queues[from].pop_front() else { return false };
+        self.heads[from] = self.queues[from].front().map_or(EMPTY, |(since, _)| since.0);
+        self.insert(to, since, item);
+        true
+    }
+
+    /// Puts an entry that has waited since `since` where it belongs by age.
+    fn insert(&mut self, to: usize, since: Time, item: T) {
+        let place = self.queues[to].partition_point(|(other, _)| *other <= since);
+        self.queues[to].insert(place, (since, item));
+        self.heads[to] = self.heads[to].min(since.0);
+    }
+
+    fn hand_over(&mut self, from: usize, to: usize) {
+        for (since, item) in std::mem::take(&mut self.queues[from]) {
+            self.insert(to, since, item);
+        }
+        self.heads[from] = EMPTY;
+    }
+}
+
 /// All queues of the server.
 pub(crate) struct Queues {
     packets: PerCore<Packet>,
@@ -105,5 +129,35 @@ impl Queues {
     /// Age of the oldest task on any core.
     pub(crate) fn run_delay(&self, now: Time) -> Nanos {
         self.tasks.oldest(now)
+    }
+
+    /// Since when the oldest entry of either kind has waited on `core`.
+    pub(crate) fn head(&self, core: usize) -> Option<Time> {
+        let head = self.packets.heads[core].min(self.tasks.heads[core]);
+        (head != EMPTY).then_some(Time(head))
+    }
+
+    /// Entries of both kinds on `core`.
+    pub(crate) fn length(&self, core: usize) -> usize {
+        self.packets.queues[core].len() + self.tasks.queues[core].len()
+    }
+
+    /// Moves one entry: the oldest task, else the oldest packet.
+    pub(crate) fn transfer(&mut self, from: usize, to: usize) -> bool {
+        self.tasks.transfer(from, to) || self.packets.transfer(from, to)
+    }
+
+    /// Moves everything.
+    pub(crate) fn hand_over(&mut self, from: usize, to: usize) {
+        self.tasks.hand_over(from, to);
+        self.packets.hand_over(from, to);
+    }
+
+    /// The age of the oldest entry, and the sum of the ages of all queues' oldest entries.
+    pub(crate) fn ages(&self, now: Time) -> (Nanos, Nanos) {
+        let heads = self.packets.heads.iter().zip(&self.tasks.heads);
+        let ages = heads.map(|(packet, task)| now.0.saturating_sub(*packet.min(task)));
+        let (oldest, sum) = ages.fold((0, 0), |(oldest, sum), age| (age.max(oldest), sum + age));
+        (Nanos(oldest), Nanos(sum))
     }
 }

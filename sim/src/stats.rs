@@ -238,7 +238,7 @@ impl Stats {
     }
 
     /// A window of the time series ends.
-    pub(crate) fn window_ends(&mut self, now: Time, gauges: Gauges, delay: Nanos) {
+    pub(crate) fn window_ends(&mut self, now: Time, gauges: Gauges, delay: Nanos, cores: Option<f64>) {
         let counts = self.counts.since(&self.at_window);
         self.at_window = self.counts;
         if let Some(series) = &mut self.window {
@@ -250,6 +250,7 @@ impl Stats {
                 reject_delay: series.reject_delay.take(),
                 gauges,
                 delay,
+                cores,
             });
             series.start = now;
         }
@@ -292,6 +293,7 @@ impl Stats {
             fine: self.fine,
             gauges,
             events,
+            cores: None,
         }
     }
 }

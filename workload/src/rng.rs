@@ -19,6 +19,8 @@ pub enum Purpose {
     Network,
     /// When the machine takes cores away, and for how long.
     Stalls,
+    /// To which core a message goes, and where a core begins to look for work.
+    Balancing,
 }
 
 /// A stream of random numbers.

@@ -4,7 +4,8 @@
 use super::bytes::{Bytes, Problem, put, put_signed};
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use crate::server::{
-    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals,
+    Verdict,
 };
 use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
@@ -17,6 +18,7 @@ const CLOSE: u8 = 5;
 const NEXT: u8 = 6;
 const TICK: u8 = 7;
 const EXECUTE: u8 = 8;
+const GRANTED: u8 = 9;
 const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
@@ -74,6 +76,17 @@ impl Codec {
                 for number in [packet_delay.0, run_delay.0, arrivals, completions, drops, lock_drops] {
                     put(out, number);
                 }
+                if !same {
+                    encode_gauges(gauges, out);
+                    self.gauges = *gauges;
+                }
+            }
+            Entry::Granted { event, gauges } => {
+                let same = same_gauges(gauges, &self.gauges);
+                out.push(GRANTED | flag(same, SAME_GAUGES));
+                self.encode_time(event.now, out);
+                put(out, event.granted.into());
+                put(out, event.total.into());
                 if !same {
                     encode_gauges(gauges, out);
                     self.gauges = *gauges;
@@ -156,7 +169,7 @@ impl Codec {
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
             NEXT => SOME,
-            TICK => SAME_GAUGES,
+            TICK | GRANTED => SAME_GAUGES,
             EXECUTE => NEGATIVE,
             _ => return Err("there is no such call"),
         };
@@ -189,6 +202,14 @@ impl Codec {
                     self.gauges = decode_gauges(bytes)?;
                 }
                 Ok(Entry::Tick { signals, gauges: self.gauges })
+            }
+            GRANTED => {
+                let event =
+                    CoresGranted { now: self.decode_time(bytes)?, granted: bytes.small()?, total: bytes.small()? };
+                if tag & SAME_GAUGES == 0 {
+                    self.gauges = decode_gauges(bytes)?;
+                }
+                Ok(Entry::Granted { event, gauges: self.gauges })
             }
             _ => self.decode_session(tag, bytes).map(Entry::Session),
         }
@@ -415,7 +436,10 @@ mod tests {
                 Entry::Tick { signals, gauges }
             },
         );
-        prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick]
+        let granted = (any::<u64>(), any::<[u32; 2]>(), gauges()).prop_map(|(now, [granted, total], gauges)| {
+            Entry::Granted { event: CoresGranted { now: Time(now), granted, total }, gauges }
+        });
+        prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick, 1 => granted]
     }
 
     proptest! {

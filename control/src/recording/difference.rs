@@ -61,6 +61,9 @@ impl Difference {
                 );
                 (None, None, "tick", told)
             }
+            Entry::Granted { event, .. } => {
+                (None, None, "cores granted", format!("{} of now {}", event.granted, event.total))
+            }
         };
         Difference { entry: number, at, core, session, call, told, what, recorded, replayed }
     }

@@ -1,6 +1,8 @@
 //! One call of a plant to a controller's server side, with what came of it.
 
-use crate::server::{Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict};
+use crate::server::{
+    Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict,
+};
 use crate::units::{CreditId, Credits, Nanos, Time};
 use std::fmt;
 
@@ -31,6 +33,13 @@ pub enum Entry {
     Tick {
         /// What it was told.
         signals: Signals,
+        /// The controller's state afterwards.
+        gauges: Gauges,
+    },
+    /// [`crate::server::ControlLoop::cores_granted`].
+    Granted {
+        /// What it was told.
+        event: CoresGranted,
         /// The controller's state afterwards.
         gauges: Gauges,
     },
@@ -131,6 +140,7 @@ impl Entry {
             Entry::Session(entry) => Some(entry.call.now()),
             Entry::Execute { .. } | Entry::Next { .. } => None,
             Entry::Tick { signals, .. } => Some(signals.now),
+            Entry::Granted { event, .. } => Some(event.now),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::block::{Block, BlockKind};
 use super::bytes::{Bytes, Problem, put, put_signed, put_text};
 use crate::params::{ParamError, Params, Raw};
-use crate::registry::{Algorithm, Environment, Registry, RegistryError};
+use crate::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
 use crate::units::Nanos;
 
 /// What was recorded.
@@ -38,6 +38,8 @@ pub enum HeaderError {
     },
 }
 
+/// An allocator grants and parks the cores.
+const ALLOCATED: u8 = 1;
 const LONGEST_TEXT: usize = 200;
 const MOST_PARAMS: u32 = 256;
 /// More cores than any plant has: a wrong number must not ask for memory.
@@ -95,6 +97,10 @@ impl Header {
                 Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
             }
         }
+        // Left out where the cores are always there, as in recordings that were made before they could come and go.
+        if self.environment.provision == Provision::Allocated {
+            out.push(ALLOCATED);
+        }
         Block { kind: BlockKind::Header, payload: out }
     }
 
@@ -123,6 +129,11 @@ impl Header {
             };
             params.push((name, raw));
         }
+        let environment = match bytes.left() {
+            0 => environment,
+            _ if bytes.byte()? == ALLOCATED => environment.allocated(),
+            _ => return Err("there is no such provision of cores"),
+        };
         if bytes.left() > 0 {
             return Err("there is more than a header");
         }
@@ -151,6 +162,8 @@ mod tests {
         let read = Header::read(header.block().payload()).unwrap();
         assert_eq!(read, header);
         assert_eq!(read.algorithm(&registry).unwrap().1, params);
+        let header = Header::new("a test", algorithm, &params, &environment.allocated());
+        assert_eq!(Header::read(header.block().payload()).unwrap(), header);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use super::codec::Codec;
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use super::header::Header;
 use crate::server::{
-    Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Gauges, Opened, ServerHalves, Session, SessionSlot,
-    Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, ServerHalves, Session,
+    SessionSlot, Signals, Verdict,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::units::{Nanos, Time};
@@ -276,6 +276,12 @@ impl ControlLoop for RecordedLoop {
         let Some(mut pages) = self.log.open() else { return self.inner.tick(signals) };
         self.inner.tick(signals);
         pages.append(&Entry::Tick { signals: *signals, gauges: self.inner.gauges() });
+    }
+
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        let Some(mut pages) = self.log.open() else { return self.inner.cores_granted(event) };
+        self.inner.cores_granted(event);
+        pages.append(&Entry::Granted { event: *event, gauges: self.inner.gauges() });
     }
 
     fn gauges(&self) -> Gauges {

@@ -190,14 +190,23 @@ impl Replayer {
             Entry::Tick { signals, gauges } => {
                 self.halves.control.tick(signals);
                 self.counts.ticks += 1;
-                // Another controller has another state: only its judgement of requests is compared.
-                if self.same {
-                    let now = self.halves.control.gauges();
-                    let differs = !same_gauges(gauges, &now);
-                    self.compare(entry, 0, "controller's state", differs, || (shown(gauges), shown(&now)));
-                }
+                self.state(entry, gauges);
                 Ok(())
             }
+            Entry::Granted { event, gauges } => {
+                self.halves.control.cores_granted(event);
+                self.state(entry, gauges);
+                Ok(())
+            }
+        }
+    }
+
+    /// Compares the controller's state. Another controller has another: only its judgement of requests is compared.
+    fn state(&mut self, entry: &Entry, then: &Gauges) {
+        if self.same {
+            let now = self.halves.control.gauges();
+            let differs = !same_gauges(then, &now);
+            self.compare(entry, 0, "controller's state", differs, || (shown(then), shown(&now)));
         }
     }
 

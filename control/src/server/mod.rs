@@ -196,6 +196,17 @@ impl Signals {
     }
 }
 
+/// An allocator has granted more cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoresGranted {
+    /// Now.
+    pub now: Time,
+    /// `N_a`: how many were granted just now; they can be used after the plant's allocation delay.
+    pub granted: u32,
+    /// `N_t`: how many the server has, these included.
+    pub total: u32,
+}
+
 /// The slow half: adapts what the fast halves read. One value per server.
 pub trait ControlLoop: Send {
     /// How often [`ControlLoop::tick`] wants to be called. A late or spurious call does no harm.
@@ -203,6 +214,12 @@ pub trait ControlLoop: Send {
 
     /// Adapts to the current signals.
     fn tick(&mut self, signals: &Signals);
+
+    /// An allocator has granted the server more cores, in between ticks. The plant asks
+    /// [`Admission::next_to_wake`] afterwards, as after a tick.
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        let _ = event;
+    }
 
     /// The controller's state, for time series, the live view and the tests of invariants.
     fn gauges(&self) -> Gauges {

@@ -32,6 +32,9 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-sensitivity",
         "bw-today",
         "bw-today-shift",
+        "ca-ramp",
+        "ca-collapse",
+        "ca-policies",
         "real-overall",
         "real-spike",
     ]

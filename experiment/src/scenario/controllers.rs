@@ -2,7 +2,7 @@
 
 use super::document::Value;
 use super::reader::{Item, Reader};
-use super::{ScenarioError, Tuned, Variant};
+use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_sim::service::Service;
@@ -16,7 +16,7 @@ type Pair = (String, Raw);
 /// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
     let mut variants: Vec<(Variant, Item<'a>)> = Vec::new();
-    for table in item.tables(MOST_VARIANTS, &["name", "label", "params", "vary", "tuned"])? {
+    for table in item.tables(MOST_VARIANTS, &["name", "label", "params", "vary", "tuned", "allocator", "balancing"])? {
         let name = table.require("name", "the name of a controller")?;
         let algorithm = registry.find(name.text()?).map_err(|error| name.error(error.to_string()))?;
         for variant in expand(&table, algorithm)? {
@@ -47,6 +47,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),
+        scheduling: VariantScheduling::default(),
     };
     let vary = table.find("vary").map_or(Ok(Vec::new()), |item| vary(&item, algorithm))?;
     if let Some(item) = table.find("params") {
@@ -61,11 +62,34 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
     if let Some(item) = table.find("tuned") {
         base.tuned = tuned(&item, algorithm)?;
     }
-    let mut variants = vec![base];
+    let mut variants = scheduled(table, base)?;
     for (name, values) in vary {
         variants = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, &name, value))).collect();
         if variants.len() > MOST_VARIANTS {
             return Err(table.error("vary", format!("spans too many variants; accepted: up to {MOST_VARIANTS}")));
+        }
+    }
+    Ok(variants)
+}
+
+/// One variant per combination of the allocators and policies of balancing that are named; of lists, the label tells which.
+fn scheduled(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, ScenarioError> {
+    let allocators = table.find("allocator").map_or(Ok(Vec::new()), |item| scheduling::allocators(&item))?;
+    let balancings = table.find("balancing").map_or(Ok(Vec::new()), |item| scheduling::balancings(&item))?;
+    let or_none = |names: &[String]| -> Vec<Option<String>> {
+        if names.is_empty() { vec![None] } else { names.iter().cloned().map(Some).collect() }
+    };
+    let mut variants = Vec::new();
+    for allocator in or_none(&allocators) {
+        for balancing in or_none(&balancings) {
+            let mut variant = base.clone();
+            for (names, name) in [(&allocators, &allocator), (&balancings, &balancing)] {
+                if let (Some(name), true) = (name, names.len() > 1) {
+                    variant.label = format!("{} {name}", variant.label);
+                }
+            }
+            variant.scheduling = VariantScheduling { allocator: allocator.clone(), balancing };
+            variants.push(variant);
         }
     }
     Ok(variants)

@@ -29,7 +29,7 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
     let root = Reader::new(&source, &table, "", Origin::Line(1), &["server", "network"])?;
     let server_item = root.require("server", "a section [server], as `leeward calibrate` writes it")?;
     let server = workload::server(Some(server_item))?;
-    let network = workload::network(Some(root.require("network", "a section [network]")?))?;
+    let (network, _) = workload::network(Some(root.require("network", "a section [network]")?))?;
     Ok(of(&server, &network))
 }
 

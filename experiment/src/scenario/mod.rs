@@ -3,7 +3,7 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `scheduling`, `controllers`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
@@ -16,6 +16,7 @@ mod output;
 mod overrides;
 mod read;
 mod reader;
+mod scheduling;
 pub mod settings;
 mod workload;
 
@@ -23,10 +24,10 @@ pub use error::ScenarioError;
 
 use crate::claims::Expression;
 use crate::results::Plot;
-use leeward_control::params::Raw;
+use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Arrivals, NetworkModel, ServerModel, Shares};
+use leeward_sim::config::{Arrivals, Balancing, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -43,8 +44,10 @@ pub struct Scenario {
     pub description: String,
     /// The simulated machine.
     pub server: ServerModel,
-    /// The simulated network.
+    /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
+    /// Round trips; one point per entry.
+    pub rtts: Vec<Nanos>,
     /// What the clients ask for.
     pub workload: Workload,
     /// How long, how often, how finely.
@@ -158,6 +161,17 @@ pub struct Variant {
     pub tuned: Vec<Tuned>,
     /// Parameters that win over retuning: from a `vary` grid or an override.
     pub pinned: Vec<(String, Raw)>,
+    /// How the server's cores come and go, where this variant has its own say in that.
+    pub scheduling: VariantScheduling,
+}
+
+/// What one variant says about the server's cores; the rest is the server's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VariantScheduling {
+    /// The policy of core allocation.
+    pub allocator: Option<String>,
+    /// The policy of balancing, as written.
+    pub balancing: Option<String>,
 }
 
 /// Parameters that apply to some workloads only, as the papers retuned their systems.
@@ -253,6 +267,28 @@ impl Scenario {
 
     /// The objective for one service: the scenario's, or 10 × (mean service + round trip) as in Breakwater §5.1.
     pub fn slo(&self, service: &Service) -> Nanos {
-        self.workload.slo.unwrap_or_else(|| (service.mean() + self.network.rtt) * 10)
+        self.slo_at(service, self.network.rtt)
+    }
+
+    /// The same at one of several round trips.
+    pub fn slo_at(&self, service: &Service, rtt: Nanos) -> Nanos {
+        self.workload.slo.unwrap_or_else(|| (service.mean() + rtt) * 10)
+    }
+
+    /// The server as `variant` has it.
+    pub fn server_for(&self, variant: &Variant) -> ServerModel {
+        let VariantScheduling { allocator, balancing } = &variant.scheduling;
+        let mut server = self.server.clone();
+        if let Some(allocator) = allocator {
+            let model = server.scheduling.get_or_insert_with(|| Scheduling::new(allocator));
+            if model.allocator != *allocator {
+                // The parameters of another policy mean nothing to this one.
+                (model.allocator, model.params) = (allocator.clone(), Params::default());
+            }
+        }
+        if let (Some(model), Some(read)) = (&mut server.scheduling, balancing.as_deref().and_then(Balancing::parse)) {
+            model.balancing = read;
+        }
+        server
     }
 }

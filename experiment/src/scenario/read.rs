@@ -3,7 +3,7 @@
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
-use super::{Scenario, ScenarioError, Variant, controllers, output, workload};
+use super::{Scenario, ScenarioError, Variant, controllers, output, scheduling, workload};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
@@ -77,13 +77,15 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     let controllers =
         controllers::controllers(&root.require("controller", "at least one section [[controller]]")?, registry)?;
     let variants: Vec<Variant> = controllers.iter().map(|(variant, _)| variant.clone()).collect();
+    let (network, rtts) = workload::network(root.find("network"))?;
     let scenario = Scenario {
         id: id(&root.require("id", "a short name such as \"bw-overall\"")?)?,
         title: root.require("title", "one line for people")?.line()?.into(),
         source: root.prose_or_empty("source")?,
         description: root.prose_or_empty("description")?,
         server: workload::server(root.find("server"))?,
-        network: workload::network(root.find("network"))?,
+        network,
+        rtts,
         workload,
         run,
         quick: false,
@@ -120,13 +122,13 @@ fn id(item: &Item<'_>) -> Result<String, ScenarioError> {
 fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Result<(), ScenarioError> {
     let demands = scenario.workload.demand.levels();
     let points = if scenario.workload.demand.is_shifting() { 1 } else { demands.len() };
-    let lists = [scenario.workload.services.len(), scenario.workload.clients.len(), points];
+    let lists = [scenario.workload.services.len(), scenario.workload.clients.len(), scenario.rtts.len(), points];
     let runs = lists
         .iter()
         .fold(scenario.controllers.len() * scenario.run.seeds as usize, |runs, list| runs.saturating_mul(*list));
     if runs > MOST_RUNS {
         let problem = format!(
-            "asks for {runs} runs (variants x services x clients x demands x seeds); accepted: up to {MOST_RUNS}"
+            "asks for {runs} runs (variants x services x clients x round trips x demands x seeds); accepted: up to {MOST_RUNS}"
         );
         return Err(workload.error(problem));
     }
@@ -161,11 +163,18 @@ fn check_params(
     registry: &Registry,
 ) -> Result<(), ScenarioError> {
     for (variant, item) in controllers {
+        scheduling::check(&scenario.server_for(variant), variant, item)?;
         let algorithm = registry.find(&variant.controller).map_err(|error| item.error(error.to_string()))?;
         for service in &scenario.workload.services {
-            let slo = scenario.slo(&service.service);
-            let environment = Environment::new(scenario.server.cores, scenario.network.rtt, slo);
-            for clients in &scenario.workload.clients {
+            for (rtt, clients) in scenario
+                .rtts
+                .iter()
+                .flat_map(|rtt| scenario.workload.clients.iter().map(move |clients| (*rtt, clients)))
+            {
+                let slo = scenario.slo_at(&service.service, rtt);
+                let environment = Environment::new(scenario.server.cores, rtt, slo);
+                let allocated = scenario.server_for(variant).scheduling.is_some();
+                let environment = if allocated { environment.allocated() } else { environment };
                 let pairs = variant.params_for(&service.text, *clients);
                 let pairs: Vec<(&str, Raw)> = pairs.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
                 let built = algorithm.params(&pairs).and_then(|params| {

@@ -2,7 +2,7 @@
 
 use super::document::read_text;
 use super::reader::{Item, Reader};
-use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload};
+use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
@@ -19,13 +19,14 @@ const LARGEST_FILE: u64 = 64 << 20;
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
     let Some(item) = item else { return Ok(default) };
-    let table = item.table(&["cores", "batch", "costs", "order", "stalls"])?;
+    let table = item.table(&["cores", "batch", "costs", "order", "stalls", "allocator", "balancing"])?;
     let costs = match table.find("costs") {
         None => default.costs,
         Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
     };
+    let cores = table.count_or("cores", 1..=128, default.cores)?;
     Ok(ServerModel {
-        cores: table.count_or("cores", 1..=128, default.cores)?,
+        cores,
         batch: table.count_or("batch", 1..=65_536, default.batch)?,
         costs,
         order: match table.find("order").map(|item| item.choice(&["tasks-first", "packets-first"])).transpose()? {
@@ -34,6 +35,7 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             Some(_) => Order::PacketsFirst,
         },
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
+        scheduling: scheduling::scheduling(&table, cores)?,
     })
 }
 
@@ -55,14 +57,17 @@ fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
     Ok(Stalls { every: span("every", Nanos::from_micros(1))?, lasts: span("lasts", Nanos::ZERO)? })
 }
 
-pub(super) fn network(item: Option<Item<'_>>) -> Result<NetworkModel, ScenarioError> {
+/// The network, and all its round trips where there are several.
+pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos>), ScenarioError> {
     let default = NetworkModel::default();
-    let Some(item) = item else { return Ok(default) };
+    let Some(item) = item else { return Ok((default, vec![default.rtt])) };
     let table = item.table(&["rtt", "jitter"])?;
-    Ok(NetworkModel {
-        rtt: table.duration_or("rtt", Nanos::ZERO..=SECOND, default.rtt)?,
-        jitter: table.duration_or("jitter", Nanos::ZERO..=SECOND, default.jitter)?,
-    })
+    let rtts = match table.find("rtt") {
+        None => vec![default.rtt],
+        Some(item) => each_once(&item, |item| item.duration(Nanos::ZERO..=SECOND))?,
+    };
+    let jitter = table.duration_or("jitter", Nanos::ZERO..=SECOND, default.jitter)?;
+    Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
 }
 
 pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {

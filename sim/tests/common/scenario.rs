@@ -76,6 +76,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         costs: dice.one_of(&[Costs::default(), Costs::FREE]),
         batch: dice.between(1, 32) as u32,
         order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+        scheduling: None,
         stalls: dice.one_of(&[
             None,
             None,

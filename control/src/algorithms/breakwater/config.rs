@@ -2,6 +2,7 @@
 //! Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
+use super::allocation;
 use crate::client::ClientConfig;
 use crate::params::{ParamError, Params};
 use crate::registry::Environment;
@@ -101,6 +102,10 @@ pub struct Config {
     pub late: Nanos,
     /// The network's round trip: the least that an end-to-end round trip can be.
     pub network: Nanos,
+    /// The pool at the start.
+    pub initial_pool: u32,
+    /// Whether the pool grows with each granted core. With it, [`Config::min_pool`] follows from the round trip, too.
+    pub allocator_aware: bool,
     /// The client's queue.
     pub client: ClientConfig,
 }
@@ -121,7 +126,9 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
-        let min_pool = params.count("min_pool", environment.cores.into()) as u32;
+        let allocator_aware = allocation::is_aware(params, environment);
+        let least = allocation::default_min_pool(allocator_aware, params, environment);
+        let min_pool = params.count("min_pool", least) as u32;
         let max_pool = match params.count("max_pool", 0) as u32 {
             0 => None,
             max_pool if max_pool < min_pool => {
@@ -163,6 +170,8 @@ impl Config {
             iteration: params.count("iteration", 4) as u32, // thesis §2.3.2, footnote 1
             late: environment.slo.saturating_sub(environment.rtt),
             network: environment.rtt,
+            initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
+            allocator_aware,
             // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what
             // the target delay leaves of it.
             client: client_config(params, environment.slo.saturating_sub(target)),

@@ -86,8 +86,29 @@ const MAX_WINDOW: ParamSpec = ParamSpec {
 const MIN_POOL: ParamSpec = ParamSpec {
     name: "min_pool",
     kind: Kind::Count { min: 1, max: 1_000_000 },
-    default: "the number of cores",
+    default: "the number of cores; with allocator_aware, what these serve in a round trip",
     doc: "the credit pool never shrinks below this",
+    tune: &[],
+};
+const INITIAL_POOL: ParamSpec = ParamSpec {
+    name: "initial_pool",
+    kind: Kind::Count { min: 1, max: 1_000_000 },
+    default: "min_pool",
+    doc: "the credit pool at the start",
+    tune: &[],
+};
+const ALLOCATOR_AWARE: ParamSpec = ParamSpec {
+    name: "allocator_aware",
+    kind: Kind::SWITCH,
+    default: "on where an allocator grants and parks the cores",
+    doc: "the pool grows with each granted core, and its minimum with the round trip",
+    tune: &[],
+};
+const SERVICE: ParamSpec = ParamSpec {
+    name: "service",
+    kind: Kind::SPAN,
+    default: "a tenth of the SLO less the round trip",
+    doc: "mean service time, from which allocator_aware derives the smallest pool",
     tune: &[],
 };
 const EXPIRY: ParamSpec = ParamSpec { default: "the SLO less target", ..CLIENT_DELAY };
@@ -143,6 +164,9 @@ pub const DELAY: &[ParamSpec] = &[
     PERIOD,
     MAX_WINDOW,
     MIN_POOL,
+    INITIAL_POOL,
+    ALLOCATOR_AWARE,
+    SERVICE,
     CLIENT_QUEUE,
     EXPIRY,
     MAX_OUTSTANDING,
@@ -175,6 +199,9 @@ pub const EFFICIENCY: &[ParamSpec] = &[
     ParamSpec { doc: "how often the counts are looked at", ..PERIOD },
     MAX_WINDOW,
     MIN_POOL,
+    INITIAL_POOL,
+    ALLOCATOR_AWARE,
+    SERVICE,
     MAX_POOL,
     CLIENT_QUEUE,
     EXPIRY,
@@ -200,6 +227,9 @@ pub const AUTO: &[ParamSpec] = &[
     PERIOD,
     MAX_WINDOW,
     MIN_POOL,
+    INITIAL_POOL,
+    ALLOCATOR_AWARE,
+    SERVICE,
     MAX_POOL,
     CLIENT_QUEUE,
     EXPIRY,

@@ -1,6 +1,7 @@
 //! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
 //! Never here: the pool's laws ([`super::law`]).
 
+use super::allocation::Growth;
 use super::config::{Config, Demand, Signal};
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
@@ -8,15 +9,15 @@ use super::pool::Pool;
 use super::samples::{Sampler, Samples};
 use crate::registry::Environment;
 use crate::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
-    SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason,
+    ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use crate::sync::Arc;
 use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
 /// The server's halves: `environment.cores` fast ones around one pool.
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
-    let pool = Arc::new(Pool::new(config.min_pool.into()));
+    let pool = Arc::new(Pool::new(config.initial_pool.into()));
     let samples = Arc::new(Samples::new(environment.cores));
     let law: Box<dyn Law> = match config.signal {
         Signal::Delay => Box::new(DelayLaw::new(config)),
@@ -33,7 +34,13 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
                 Box::new(Core::new(config, environment, Arc::clone(&pool), sampler(core))) as Box<dyn Admission>
             })
             .collect(),
-        control: Box::new(Control { period: config.period, law, credits: config.credits, pool }),
+        control: Box::new(Control {
+            period: config.period,
+            law,
+            growth: config.allocator_aware.then(|| Growth::new(config)),
+            credits: config.credits,
+            pool,
+        }),
     }
 }
 
@@ -229,6 +236,7 @@ impl Admission for Core {
 pub struct Control {
     period: Nanos,
     law: Box<dyn Law>,
+    growth: Option<Growth>,
     credits: bool,
     pool: Arc<Pool>,
 }
@@ -240,6 +248,12 @@ impl ControlLoop for Control {
 
     fn tick(&mut self, signals: &Signals) {
         self.law.tick(&self.pool, signals);
+    }
+
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        if let Some(growth) = &self.growth {
+            growth.granted(&self.pool, event);
+        }
     }
 
     fn gauges(&self) -> Gauges {

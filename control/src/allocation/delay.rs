@@ -1,0 +1,78 @@
+//! The queueing-delay threshold: one more core when something has waited for too long; a core without work gives itself
+//! back (Shenango, NSDI'19; poster §1).
+
+use super::registry::AllocationPolicy;
+use super::{Allocator, Change, CoreSignals, Pace};
+use crate::params::{Kind, ParamSpec};
+use crate::units::Nanos;
+
+/// How often cores are reallocated (poster §1: every 5 µs).
+pub(super) const PERIOD: ParamSpec = ParamSpec {
+    name: "period",
+    kind: Kind::SPAN,
+    default: "5us",
+    doc: "how often the number of cores is reconsidered",
+    tune: &[],
+};
+
+/// The default of [`PERIOD`].
+pub(super) const EVERY: Nanos = Nanos::from_micros(5);
+
+/// How long a core looks for work in vain (one look at each of 31 other queues at 100 ns, in the poster's simulator).
+pub(super) const SEARCH: ParamSpec = ParamSpec {
+    name: "search",
+    kind: Kind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
+    default: "3.1us",
+    doc: "how long a core looks for work in vain before it parks",
+    tune: &[],
+};
+
+/// The default of [`SEARCH`].
+pub(super) const LOOKS: Nanos = Nanos(3_100);
+
+/// The registry's entry.
+pub const POLICY: AllocationPolicy = AllocationPolicy {
+    name: "delay",
+    summary: "one more core when any queue's oldest entry is older than a threshold; cores that find no work park",
+    source: "Shenango, NSDI'19; poster SIGCOMM'23 §1",
+    params: &[
+        ParamSpec {
+            name: "threshold",
+            kind: Kind::SPAN,
+            default: "10us",
+            doc: "age of a queue's oldest entry above which a core is granted",
+            tune: &["5us", "10us", "20us"],
+        },
+        PERIOD,
+        SEARCH,
+    ],
+    build: |params, _| {
+        Ok(Box::new(DelayThreshold {
+            threshold: params.duration("threshold", Nanos::from_micros(10)),
+            period: params.duration("period", EVERY),
+            search: params.duration("search", LOOKS),
+        }))
+    },
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct DelayThreshold {
+    threshold: Nanos,
+    period: Nanos,
+    search: Nanos,
+}
+
+impl Allocator for DelayThreshold {
+    fn pace(&self) -> Pace {
+        Pace::Periodic(self.period)
+    }
+
+    fn tick(&mut self, signals: &CoreSignals) -> Change {
+        if signals.oldest > self.threshold { Change::Grant(1) } else { Change::Keep }
+    }
+
+    fn search(&self) -> Option<Nanos> {
+        Some(self.search)
+    }
+}

@@ -1,0 +1,45 @@
+//! One core per request: a core is granted for each request that finds none free, and parks when it has nothing to do;
+//! and *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
+
+use super::registry::AllocationPolicy;
+use super::{Allocator, Change, CoreSignals, Pace};
+use crate::units::Nanos;
+
+/// The registry's entry.
+pub const POLICY: AllocationPolicy = AllocationPolicy {
+    name: "per-request",
+    summary: "a core for each request, granted as it arrives",
+    source: "McClure et al., NSDI'22",
+    params: &[],
+    build: |_, _| Ok(Box::new(PerRequest { instant: false })),
+};
+
+/// The registry's entry for the bound.
+pub const IDEAL: AllocationPolicy = AllocationPolicy {
+    name: "ideal",
+    summary: "a core for each request at once, as if granting took no time; simulator only",
+    source: "McClure et al., NSDI'22",
+    params: &[],
+    build: |_, _| Ok(Box::new(PerRequest { instant: true })),
+};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct PerRequest {
+    instant: bool,
+}
+
+impl Allocator for PerRequest {
+    fn pace(&self) -> Pace {
+        Pace::EveryEvent { instant: self.instant }
+    }
+
+    fn tick(&mut self, signals: &CoreSignals) -> Change {
+        let ready = signals.idle + signals.granting;
+        if signals.waiting > ready { Change::Grant(signals.waiting - ready) } else { Change::Keep }
+    }
+
+    fn search(&self) -> Option<Nanos> {
+        Some(Nanos::ZERO)
+    }
+}
