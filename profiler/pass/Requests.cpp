@@ -32,6 +32,14 @@ static Named parse(StringRef Text) {
   return {Text.str(), std::nullopt};
 }
 
+/// A function of the run-time. None throws: else each call of it would be one more way out of the function.
+static FunctionCallee runtime(Module &M, StringRef Name, FunctionType *Type) {
+  FunctionCallee Callee = M.getOrInsertFunction(Name, Type);
+  if (auto *F = dyn_cast<Function>(Callee.getCallee()))
+    F->addFnAttr(Attribute::NoUnwind);
+  return Callee;
+}
+
 /// The id for a call of `F`: the argument as 64 bits, or what the run-time counts.
 static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
   if (Which.Argument) {
@@ -47,7 +55,7 @@ static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
     WithColor::warning() << "leeward: argument " << *Which.Argument << " of " << F.getName()
                          << " is no integer or pointer; its requests are counted instead\n";
   }
-  return B.CreateCall(F.getParent()->getOrInsertFunction("__leeward_next_request", B.getInt64Ty()));
+  return B.CreateCall(runtime(*F.getParent(), "__leeward_next_request", FunctionType::get(B.getInt64Ty(), false)));
 }
 
 static void instrument(Function &F, const Named &Which) {
@@ -60,14 +68,15 @@ static void instrument(Function &F, const Named &Which) {
   // A call in code with debug information needs a place, should it ever be inlined.
   if (DISubprogram *Where = F.getSubprogram())
     B.SetCurrentDebugLocation(DILocation::get(M.getContext(), 0, 0, Where));
-  Type *Void = B.getVoidTy();
+  auto *StartType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty(), B.getPtrTy()}, false);
+  auto *EndType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty()}, false);
+  FunctionCallee End = runtime(M, "leeward_req_end", EndType);
   Value *Id = requestId(B, F, Which);
-  B.CreateCall(M.getOrInsertFunction("leeward_req_start", Void, B.getInt64Ty(), B.getPtrTy()),
-               {Id, ConstantPointerNull::get(B.getPtrTy())});
+  B.CreateCall(runtime(M, "leeward_req_start", StartType), {Id, ConstantPointerNull::get(B.getPtrTy())});
   bool Unwinding = !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
   EscapeEnumerator Exits(F, "leeward.request", Unwinding);
   while (IRBuilder<> *AtExit = Exits.Next())
-    AtExit->CreateCall(M.getOrInsertFunction("leeward_req_end", Void, B.getInt64Ty()), {Id});
+    AtExit->CreateCall(End, {Id});
 }
 
 bool instrumentRequests(Module &M) {

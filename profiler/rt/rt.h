@@ -191,8 +191,10 @@ extern _Atomic uint64_t lw_threads_refused;
 struct lw_thread *lw_thread_at(uint32_t slot);
 uint32_t lw_thread_next_number(void);
 #define LW_SHADOW_SLOTS 4096u
-/* Makes sure that a scanner can see this thread (engine `scan` only). */
+/* Makes this thread's record, and lets a scanner see it. */
 void lw_thread_begin(void);
+/* Before recording begins: what is left in rings is of another time. */
+void lw_threads_discard(void);
 /* In a forked child: all threads but the caller are gone, and what they had written is the parent's. */
 void lw_threads_forget(void);
 /* Lets all shadow stacks be written, or none. */
@@ -313,6 +315,8 @@ void lw_sched_step(uint64_t now);
 void lw_sched_end(void);
 void lw_sched_abandon(void);
 void lw_sched_ignore_this_thread(void);
+/* The number that scheduler events gave to a thread that had no record yet; the thread takes it over. */
+bool lw_sched_number(pid_t tid, uint32_t *number);
 
 /* ---- session (session.c, control.c) ---------------------------------------------------------------------------------- */
 

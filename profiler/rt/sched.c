@@ -33,11 +33,10 @@ static size_t page_size;
 static pid_t ignored[8];
 static int ignored_count;
 
-/* Threads that never wrote an event have no record; their numbers are kept here. Open addressing, never shrinks. */
-static struct {
-    pid_t tid;
-    uint32_t number;
-} known[MAX_TIDS];
+/* Threads that have written no event have no record; their numbers are kept here until they have. A word each, so that a
+ * thread can take its own away while we look: kernel's id << 32 | number + 1, 0 while empty. Open addressing; a place whose
+ * thread has gone keeps its id with number 0. */
+static _Atomic uint64_t known[MAX_TIDS];
 
 /* What was read in one look, to be sorted by thread. */
 static struct switched {
@@ -59,21 +58,41 @@ static uint32_t number_of(pid_t tid) {
     return UINT32_MAX;
 }
 
+static uint32_t place_of(pid_t tid, uint32_t probe) { return ((uint32_t)tid * 2654435761u + probe) % MAX_TIDS; }
+
 /* The number of a thread that has no record, given out once. */
 static uint32_t number_of_silent(pid_t tid, bool *fresh) {
     *fresh = false;
-    for (uint32_t probe = 0; probe < MAX_TIDS; probe++) {
-        uint32_t at = ((uint32_t)tid * 2654435761u + probe) % MAX_TIDS;
-        if (known[at].tid == tid)
-            return known[at].number;
-        if (known[at].tid == 0) {
-            known[at].tid = tid;
-            known[at].number = lw_thread_next_number();
+    for (uint32_t probe = 0; probe < 64; probe++) {
+        _Atomic uint64_t *place = &known[place_of(tid, probe)];
+        uint64_t word = atomic_load(place);
+        if (word >> 32 == (uint64_t)tid && (uint32_t)word != 0)
+            return (uint32_t)word - 1;
+        if (word == 0 || word >> 32 == (uint64_t)tid) {
+            uint32_t number = lw_thread_next_number();
+            atomic_store(place, (uint64_t)tid << 32 | (number + 1));
             *fresh = true;
-            return known[at].number;
+            return number;
         }
     }
     return UINT32_MAX;
+}
+
+bool lw_sched_number(pid_t tid, uint32_t *number) {
+    for (uint32_t probe = 0; probe < 64; probe++) {
+        _Atomic uint64_t *place = &known[place_of(tid, probe)];
+        uint64_t word = atomic_load(place);
+        if (word == 0)
+            return false;
+        if (word >> 32 == (uint64_t)tid) {
+            if ((uint32_t)word == 0)
+                return false;
+            *number = (uint32_t)word - 1;
+            atomic_store(place, (uint64_t)tid << 32);
+            return true;
+        }
+    }
+    return false;
 }
 
 static int compare(const void *a, const void *b) {
@@ -291,7 +310,8 @@ static int list_threads(pid_t *tids, int room) {
 const char *lw_sched_begin(char *reason, size_t room) {
     static pid_t tids[MAX_EVENTS];
     page_size = (size_t)sysconf(_SC_PAGESIZE);
-    memset(known, 0, sizeof known);
+    for (uint32_t place = 0; place < MAX_TIDS; place++)
+        atomic_store_explicit(&known[place], 0, memory_order_relaxed);
     memset(sources, 0, sizeof sources);
     batch_count = 0;
     long cpus = sysconf(_SC_NPROCESSORS_CONF);

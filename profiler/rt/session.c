@@ -25,6 +25,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
         lw_writer_note(0, 1, "no scheduler events: switched off");
     else if (lw_sched_begin(reason, sizeof reason))
         lw_writer_note(1, 1, reason);
+    lw_threads_discard();
     if (!lw_ticker_start(lw_engine)) {
         lw_sched_end();
         lw_writer_end(4);

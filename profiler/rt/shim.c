@@ -270,9 +270,8 @@ static void *in_new_thread(void *argument) {
 }
 
 LW_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
-    /* Only a scanner has to know of a thread before its first event. */
     struct start *start = NULL;
-    if (lw_engine == LW_ENGINE_SCAN && !lw_making_helper)
+    if (lw_control_exists() && !lw_making_helper)
         start = malloc(sizeof *start);
     if (!start)
         return get_pthread_create()(thread, attributes, routine, argument);

@@ -36,7 +36,19 @@ static void on_thread_exit(void *value) {
     prctl(PR_GET_NAME, name);
     memcpy(thread->name, name, sizeof name);
     atomic_store_explicit(&thread->ended, lw_now(), memory_order_relaxed);
-    atomic_store_explicit(&thread->life, LW_EXITED, memory_order_release);
+    /* While nothing records there is no ticker that would see to the rest. */
+    bool idle = atomic_load(&lw_phase) == LW_OFF;
+    atomic_store_explicit(&thread->life, idle ? LW_FREE : LW_EXITED, memory_order_release);
+}
+
+void lw_threads_discard(void) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        atomic_store(&thread->tail, atomic_load(&thread->head));
+        if (atomic_load(&thread->life) == LW_EXITED)
+            atomic_store(&thread->life, LW_FREE);
+    }
 }
 
 void lw_thread_setup(void) { have_key = pthread_key_create(&at_exit, on_thread_exit) == 0; }
@@ -77,16 +89,17 @@ static struct lw_thread *find_free(void) {
 
 /* The free record becomes this thread's. With the registry's lock held. */
 static void take(struct lw_thread *thread) {
-    atomic_store_explicit(&thread->head, 0, memory_order_relaxed);
-    atomic_store_explicit(&thread->tail, 0, memory_order_relaxed);
-    thread->tail_seen = 0;
+    /* The ring goes on where its last thread left it: the ticker may be looking. */
+    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
     thread->busy = false;
     for (int topic = 0; topic < LW_TOPICS; topic++) {
         atomic_store_explicit(&thread->lost[topic], 0, memory_order_relaxed);
         thread->lost_told[topic] = 0;
     }
-    thread->number = lw_thread_next_number();
     thread->tid = (pid_t)syscall(SYS_gettid);
+    /* The scheduler's events may have come first. */
+    if (!lw_sched_number(thread->tid, &thread->number))
+        thread->number = lw_thread_next_number();
     thread->started = lw_now();
     atomic_store_explicit(&thread->ended, 0, memory_order_relaxed);
     thread->name[0] = '\0';
@@ -116,10 +129,8 @@ struct lw_thread *lw_thread_make(void) {
 }
 
 void lw_thread_begin(void) {
-    if (lw_engine != LW_ENGINE_SCAN)
-        return;
     struct lw_thread *self = lw_thread_self();
-    if (!self || self->shadow || !lw_scan_prepare(self))
+    if (!self || lw_engine != LW_ENGINE_SCAN || self->shadow || !lw_scan_prepare(self))
         return;
     lw_lock(&self->shadow_lock);
     self->shadow = &lw_shadow;
@@ -148,6 +159,7 @@ void lw_threads_forget(void) {
         struct lw_thread *thread = lw_thread_at(slot);
         thread->block = NULL;
         thread->shadow = NULL;
+        atomic_store(&thread->tail, atomic_load(&thread->head));
         lw_unlock(&thread->shadow_lock);
         atomic_store_explicit(&thread->life, LW_FREE, memory_order_relaxed);
     }

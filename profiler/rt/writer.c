@@ -305,6 +305,9 @@ bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room
     atomic_store(&lw_lost_total, 0);
     modules_next = 0;
     lw_modules_reset();
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    for (uint32_t slot = 0; slot < slots; slot++)
+        lw_thread_at(slot)->announced = 0;
     if (getrandom(trace_id, sizeof trace_id, GRND_NONBLOCK) != sizeof trace_id) {
         uint64_t weak[2] = {lw_now(), (uint64_t)getpid()};
         memcpy(trace_id, weak, sizeof trace_id);
