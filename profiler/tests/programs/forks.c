@@ -12,25 +12,27 @@ __attribute__((noinline)) static void slow_in_child(void) {
         usleep(10000);
 }
 __attribute__((noinline)) static void slow_in_parent(void) { usleep(3000); }
+static pthread_mutex_t locks_child = PTHREAD_MUTEX_INITIALIZER; /* the other may be held for ever there */
 static void *busy(void *argument) {
+    pthread_mutex_t *mine = argument;
     for (int i = 0; i < 20; i++) {
-        pthread_mutex_lock(&lock);
+        pthread_mutex_lock(mine);
         usleep(100);
-        pthread_mutex_unlock(&lock);
+        pthread_mutex_unlock(mine);
     }
-    return argument;
+    return NULL;
 }
 
 int main(void) {
     pthread_t thread;
-    pthread_create(&thread, NULL, busy, NULL);
+    pthread_create(&thread, NULL, busy, &lock);
     slow_in_parent();
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
         pthread_t other;
         slow_in_child();
-        pthread_create(&other, NULL, busy, NULL);
+        pthread_create(&other, NULL, busy, &locks_child);
         pthread_join(other, NULL);
         _exit(7);
     }
