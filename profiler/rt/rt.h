@@ -263,8 +263,9 @@ bool lw_ticker_start(enum lw_engine engine);
 void lw_ticker_stop(void);
 /* The longest time the clock stood still, and how often for more than ten ticks (at least 50 us). */
 extern _Atomic uint64_t lw_clock_worst, lw_clock_gaps;
-/* Scans that were discarded because the thread moved on, and all. */
-extern _Atomic uint64_t lw_scans_raced, lw_scans_done, lw_scan_mean;
+/* Scans of a thread that found the same call as before; that read the stack; that were discarded because the thread moved
+ * on meanwhile. And the mean pause between two looks at all threads, in 1/256 ns. */
+extern _Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
 
 void lw_scan_all(uint64_t now);
 /* What still runs when recording stops. */

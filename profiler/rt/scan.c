@@ -25,7 +25,7 @@ struct lw_scan {
     uint64_t floor;
 };
 
-_Atomic uint64_t lw_scans_raced, lw_scans_done, lw_scan_mean;
+_Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
 
 bool lw_scan_prepare(struct lw_thread *thread) {
     if (!thread->scan) {
@@ -78,6 +78,11 @@ static int64_t read_slots(struct lw_scan *scan, const struct lw_shadow *shadow, 
     return shadow->generation == generation && shadow->depth == depth ? (int64_t)kept : -1;
 }
 
+/* Only we write them: no need for a locked instruction. */
+static void count(_Atomic uint64_t *counter) {
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
 static void scan_thread(struct lw_thread *thread, uint64_t now) {
     struct lw_scan *scan = thread->scan;
     struct lw_shadow *shadow = thread->shadow;
@@ -85,15 +90,15 @@ static void scan_thread(struct lw_thread *thread, uint64_t now) {
         uint64_t generation = shadow->generation;
         uint64_t depth = shadow->depth;
         atomic_thread_fence(memory_order_acquire);
-        if (generation == scan->generation && depth == scan->depth)
-            return; /* the same call as before is running */
+        if (generation == scan->generation && depth == scan->depth) {
+            count(&lw_scans_same); /* the same call as before is running */
+            return;
+        }
         uint32_t found;
         int64_t kept = read_slots(scan, shadow, depth, generation, &found);
-        atomic_fetch_add_explicit(&lw_scans_done, 1, memory_order_relaxed);
-        if (kept < 0) {
-            atomic_fetch_add_explicit(&lw_scans_raced, 1, memory_order_relaxed);
+        count(kept < 0 ? &lw_scans_raced : &lw_scans_full);
+        if (kept < 0)
             continue;
-        }
         now = lw_now();
         returned(thread, (uint32_t)kept, now, 0);
         for (uint32_t i = (uint32_t)kept; i < found; i++) {

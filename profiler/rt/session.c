@@ -20,6 +20,9 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     if (!lw_writer_begin(lw_engine, child, error, room))
         return error;
     atomic_fetch_add(&lw_session, 1);
+    atomic_store(&lw_scans_same, 0);
+    atomic_store(&lw_scans_full, 0);
+    atomic_store(&lw_scans_raced, 0);
     char reason[256];
     if (!lw_config.sched)
         lw_writer_note(0, 1, "no scheduler events: switched off");
@@ -47,11 +50,12 @@ static void note_how_it_went(void) {
                  (unsigned long long)gaps, (unsigned long long)(atomic_load(&lw_clock_worst) / 1000));
         lw_writer_note(1, 4, text);
     }
-    uint64_t scans = atomic_load(&lw_scans_done);
-    if (scans > 0) {
-        snprintf(text, sizeof text, "%llu scans, %llu of them discarded because the thread moved on; %llu ns between two on average",
-                 (unsigned long long)scans, (unsigned long long)atomic_load(&lw_scans_raced),
-                 (unsigned long long)(atomic_load(&lw_scan_mean) >> 8));
+    uint64_t same = atomic_load(&lw_scans_same), full = atomic_load(&lw_scans_full), raced = atomic_load(&lw_scans_raced);
+    if (same + full > 0) {
+        double all = (double)(same + full + raced) / 100;
+        snprintf(text, sizeof text, "scans: %llu ns between two valid ones, %.0f %% found no change, %.0f %% read the stack, %.0f %% were discarded",
+                 (unsigned long long)((lw_now() - lw_clock.began) / (same + full)), (double)same / all, (double)full / all,
+                 (double)raced / all);
         lw_writer_note(0, 4, text);
     }
     uint64_t refused = atomic_load(&lw_threads_refused);
