@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,6 +28,12 @@
     }
 
 static void *lw_find(const char *name, const char *version) {
+    /* A sanitizer's interceptor has the same name as ours, and lost to it: it has another one as well. */
+    char intercepted[64];
+    snprintf(intercepted, sizeof intercepted, "__interceptor_%s", name);
+    void *sanitizer = dlsym(RTLD_DEFAULT, intercepted);
+    if (sanitizer)
+        return sanitizer;
     /* Without its version, dlsym answers with the oldest pthread_cond_wait, which means another structure. */
     void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
     if (!found)
