@@ -1,5 +1,6 @@
 //! The command line: what can be written, and the help that teaches it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     Record(RecordArgs),
     Replay(ReplayArgs),
+    Cc(CompilerArgs),
+    #[command(name = "c++")]
+    Cxx(CompilerArgs),
 }
 
 impl Args {
@@ -431,6 +435,34 @@ pub(crate) struct What {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
+
+/// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or configure
+///
+/// Adds the profiler's plugin when it compiles and its run-time when it links; everything else is clang's. The program
+/// records nothing until LEEWARD_PROFILE or `leeward profile` says so. Options of ours begin with --leeward-.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true, after_help = COMPILER)]
+pub(crate) struct CompilerArgs {
+    /// The compiler's arguments
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+const COMPILER: &str = "\
+Examples:
+  make CC='leeward cc' CXX='leeward c++'
+  CC='leeward cc' ./configure && make
+  cmake -DCMAKE_C_COMPILER=leeward -DCMAKE_C_COMPILER_ARG1=cc …
+  leeward cc -O2 -g server.c -o server && LEEWARD_PROFILE=on ./server
+
+Options of ours, here or in LEEWARD_CC_OPTIONS:
+  --leeward-engine=tick|scan|none         how calls are timed
+  --leeward-request-fn=NAME[:N]           each call of NAME is a request, its id argument N (from 0) or a counter
+  --leeward-exclude=PATTERN[,…]           functions to leave alone, by name; --leeward-exclude-file= by source file,
+                                          --leeward-exclude-list= by a file of `fun:PATTERN` and `src:PATTERN`
+  --leeward-min-instructions=N            functions without calls and loops and with fewer instructions are left alone
+  --leeward-unwind=true|false             measure functions left by a C++ exception, too
+  --leeward-clang=PATH                    another clang of the plugin's version";
 
 /// Every JSON reader keeps integers up to here.
 const SEED_MAX: u64 = (1 << 53) - 1;

@@ -5,6 +5,7 @@
 mod admission;
 mod args;
 mod commands;
+mod compiler;
 mod demo;
 mod failure;
 mod interrupt;

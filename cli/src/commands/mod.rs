@@ -1,6 +1,7 @@
 //! One file per command. A command reads its input, calls the libraries and says what came out.
 
 mod calibrate;
+mod compile;
 mod demo;
 mod list;
 mod load;
@@ -14,6 +15,7 @@ mod target;
 mod tune;
 
 use crate::args::Command;
+use crate::compiler::Language;
 use crate::failure::Failure;
 
 /// Runs a command.
@@ -29,5 +31,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Record(args) => record::record(args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Cc(args) => compile::compile(Language::C, args.arguments),
+        Command::Cxx(args) => compile::compile(Language::Cxx, args.arguments),
     }
 }

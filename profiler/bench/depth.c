@@ -1,0 +1,66 @@
+/* For the granularity of the engines. `depth refresh STACKS NS`: stacks of 20 calls are built up, stand for a while, and are
+ * torn down again (thesis §3.6.1, figure 3.16). `depth exact STACKS NS`: each call also works for a while before and after the
+ * next, and its exact begin and end are printed, to be compared with what the trace says. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEPTH = 20 };
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static struct {
+    uint64_t began, ended;
+} *exact;
+static long calls, room;
+
+static inline __attribute__((always_inline)) void spin(uint64_t length) {
+    uint64_t until = now() + length;
+    while (now() < until)
+        ;
+}
+
+__attribute__((noinline)) static void stack(int n, uint64_t length) {
+    if (n > 1)
+        stack(n - 1, length);
+    else
+        spin(length);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void level(int n, uint64_t length) {
+    uint64_t began = now();
+    spin(length);
+    if (n > 1)
+        level(n - 1, length);
+    spin(length);
+    if (calls < room) {
+        exact[calls].began = began;
+        exact[calls++].ended = now();
+    }
+}
+
+int main(int count, char **arguments) {
+    if (count != 4)
+        return 2;
+    int stacks = atoi(arguments[2]);
+    uint64_t length = (uint64_t)atoll(arguments[3]);
+    if (strcmp(arguments[1], "refresh") == 0) {
+        for (int i = 0; i < stacks; i++)
+            stack(DEPTH, length);
+        return 0;
+    }
+    room = (long)stacks * DEPTH;
+    exact = malloc(sizeof *exact * (size_t)room);
+    for (int i = 0; i < stacks; i++)
+        level(DEPTH, length);
+    for (long i = 0; i < calls; i++)
+        printf("%llu %llu\n", (unsigned long long)exact[i].began, (unsigned long long)exact[i].ended);
+    return 0;
+}

@@ -1,0 +1,188 @@
+/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE`. SETS per cent of the requests are SETs of 200 bytes, the others
+ * GETs, over 10,000 keys. RATE requests per second come at random times on an open loop, whatever the answers (latency counts
+ * from the planned time); RATE 0: each connection asks again when it is answered (`CONNECTIONS` under way).
+ * Prints: requests, seconds, and latencies in ns: median, p99, p99.9. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KEYS = 10000, VALUE = 200, MAX_CONNECTIONS = 256, UNDER_WAY = 64 };
+
+struct connection {
+    int fd;
+    /* Requests under way: when each was due, and whether it is a SET. */
+    uint64_t due[UNDER_WAY];
+    int is_set[UNDER_WAY];
+    unsigned head, tail;
+    char in[65536];
+    size_t filled;
+};
+
+static struct connection connections[MAX_CONNECTIONS];
+static uint64_t random_state = 88172645463325252u;
+static uint64_t *latencies;
+static size_t answered, room;
+static char value[VALUE + 1];
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t draw(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void send_all(int fd, const char *bytes, size_t length) {
+    while (length > 0) {
+        ssize_t n = write(fd, bytes, length);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd waiting = {.fd = fd, .events = POLLOUT};
+            poll(&waiting, 1, 1000);
+            continue;
+        }
+        if (n <= 0)
+            fail("write");
+        bytes += n;
+        length -= (size_t)n;
+    }
+}
+
+static void ask(struct connection *c, uint64_t due, int set, unsigned key) {
+    char text[512];
+    int length = set ? snprintf(text, sizeof text, "set key%06u 0 0 %d\r\n%s\r\n", key, VALUE, value)
+                     : snprintf(text, sizeof text, "get key%06u\r\n", key);
+    c->due[c->head % UNDER_WAY] = due;
+    c->is_set[c->head++ % UNDER_WAY] = set;
+    send_all(c->fd, text, (size_t)length);
+}
+
+/* The length of the first answer among the bytes; 0 if it isn't whole. */
+static size_t answer_length(const struct connection *c) {
+    const char *end = c->is_set[c->tail % UNDER_WAY] ? "STORED\r\n" : "END\r\n";
+    const char *found = memmem(c->in, c->filled, end, strlen(end));
+    return found ? (size_t)(found - c->in) + strlen(end) : 0;
+}
+
+/* Takes in what has come; the number of answers. */
+static int receive(struct connection *c) {
+    ssize_t n = read(c->fd, c->in + c->filled, sizeof c->in - c->filled);
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    if (n <= 0)
+        fail("read");
+    c->filled += (size_t)n;
+    int count = 0;
+    for (size_t length; c->tail != c->head && (length = answer_length(c)) > 0; count++) {
+        memmove(c->in, c->in + length, c->filled -= length);
+        uint64_t due = c->due[c->tail++ % UNDER_WAY];
+        if (answered < room)
+            latencies[answered] = now() - due;
+        answered++;
+    }
+    return count;
+}
+
+static void open_all(int port, int count) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < count; i++) {
+        int one = 1;
+        int fd = connections[i].fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+            fail("connect");
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+}
+
+static int wait_for(int count, int milliseconds) {
+    static struct pollfd waiting[MAX_CONNECTIONS];
+    for (int i = 0; i < count; i++)
+        waiting[i] = (struct pollfd){.fd = connections[i].fd, .events = POLLIN};
+    poll(waiting, (nfds_t)count, milliseconds);
+    int answers = 0;
+    for (int i = 0; i < count; i++)
+        if (waiting[i].revents)
+            answers += receive(&connections[i]);
+    return answers;
+}
+
+static int ask_something(struct connection *c, uint64_t due, int sets) {
+    if (c->head - c->tail == UNDER_WAY)
+        return 0;
+    ask(c, due, (int)(draw() % 100) < sets, (unsigned)(draw() % KEYS));
+    return 1;
+}
+
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6) {
+        fputs("memload PORT CONNECTIONS SECONDS SETS RATE\n", stderr);
+        return 2;
+    }
+    int count = atoi(argv[2]), sets = atoi(argv[4]);
+    double seconds = atof(argv[3]), rate = atof(argv[5]);
+    if (count < 1 || count > MAX_CONNECTIONS)
+        return 2;
+    memset(value, 'v', VALUE);
+    room = 20000000;
+    latencies = malloc(room * sizeof *latencies);
+    open_all(atoi(argv[1]), count);
+    for (unsigned key = 0; key < KEYS; key++) {
+        ask(&connections[0], now(), 1, key);
+        while (connections[0].tail != connections[0].head)
+            wait_for(1, 1000);
+    }
+    answered = 0;
+    uint64_t began = now(), until = began + (uint64_t)(seconds * 1e9), due = began;
+    size_t skipped = 0;
+    int turn = 0;
+    if (rate == 0)
+        for (int i = 0; i < count; i++)
+            ask_something(&connections[i], now(), sets);
+    while (now() < until) {
+        if (rate == 0) {
+            wait_for(count, 100);
+            for (int i = 0; i < count; i++)
+                if (connections[i].head == connections[i].tail)
+                    ask_something(&connections[i], now(), sets);
+            continue;
+        }
+        while (due <= now()) {
+            skipped += !ask_something(&connections[turn++ % count], due, sets);
+            due += (uint64_t)(-log(1 - (double)(draw() >> 11) / 9007199254740992.0) / rate * 1e9);
+        }
+        wait_for(count, 0);
+    }
+    double length = (double)(now() - began) / 1e9;
+    size_t n = answered < room ? answered : room;
+    qsort(latencies, n, sizeof *latencies, compare);
+    if (n == 0)
+        return 1;
+    printf("%zu %.3f %llu %llu %llu %zu\n", answered, length, (unsigned long long)latencies[n / 2],
+           (unsigned long long)latencies[n * 99 / 100], (unsigned long long)latencies[n * 999 / 1000], skipped);
+    return 0;
+}

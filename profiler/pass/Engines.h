@@ -1,0 +1,22 @@
+// The engines' and the requests' instrumentation, one function each. What they leave in a program is described in
+// `rt/abi.h`, the other end of it.
+#pragma once
+
+#include "llvm/IR/Module.h"
+
+namespace leeward {
+
+/// `tick`: the clock is read on entry and on every exit; if it moved on, the run-time is told.
+void instrumentTick(llvm::Function &F);
+
+/// `scan`: an entry {function, generation} on the thread's shadow stack while the function runs.
+void instrumentScan(llvm::Function &F);
+
+/// Requests by name: calls of the run-time at the begin and the end of each function that was named.
+/// Returns whether anything changed.
+bool instrumentRequests(llvm::Module &M);
+
+/// Whether this code can only end up in the main program, so that its symbols are reached without the GOT.
+bool isOfMainProgram(const llvm::Module &M);
+
+} // namespace leeward

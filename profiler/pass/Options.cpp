@@ -1,0 +1,35 @@
+// The plugin's command line.
+#include "Options.h"
+
+using namespace llvm;
+
+namespace leeward {
+
+cl::opt<Engine> EngineOption(
+    "leeward-engine", cl::desc("How leeward takes a function's time"), cl::init(Engine::Tick),
+    cl::values(clEnumValN(Engine::None, "none", "not at all"),
+               clEnumValN(Engine::Tick, "tick", "a coarse clock, read on entry and on exit"),
+               clEnumValN(Engine::Scan, "scan", "a shadow stack, looked at by another thread")));
+
+cl::opt<unsigned> MinimumInstructions("leeward-min-instructions", cl::init(32),
+                                      cl::desc("Leave smaller functions without calls and loops alone"));
+
+cl::list<std::string> ExcludedFunctions("leeward-exclude", cl::CommaSeparated,
+                                        cl::desc("Function names (patterns) to leave alone"));
+
+cl::list<std::string> ExcludedFiles("leeward-exclude-file", cl::CommaSeparated,
+                                    cl::desc("Source files (patterns) to leave alone"));
+
+cl::list<std::string> ExclusionLists("leeward-exclude-list",
+                                     cl::desc("File with lines `fun:PATTERN` and `src:PATTERN` to leave alone"));
+
+cl::opt<bool> OnlyMarked("leeward-only-marked", cl::init(false),
+                         cl::desc("Only functions marked by -finstrument-functions-after-inlining"));
+
+cl::opt<bool> MeasureUnwinding("leeward-unwind", cl::init(true),
+                               cl::desc("Measure functions left by a C++ exception, too"));
+
+cl::list<std::string> RequestFunctions("leeward-request-fn", cl::CommaSeparated,
+                                       cl::desc("NAME or NAME:N: each call is a request, its id argument N"));
+
+} // namespace leeward

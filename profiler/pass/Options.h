@@ -1,0 +1,30 @@
+// What the plugin can be told on the command line (`-mllvm -leeward-…`), and what it is told. No decisions here.
+#pragma once
+
+#include "llvm/Support/CommandLine.h"
+
+#include <string>
+
+namespace leeward {
+
+/// How a function's time is taken.
+enum class Engine { None, Tick, Scan };
+
+extern llvm::cl::opt<Engine> EngineOption;
+/// Functions without calls and loops and with fewer instructions than this can't be slow, and aren't instrumented.
+extern llvm::cl::opt<unsigned> MinimumInstructions;
+/// Names (patterns) that are left alone.
+extern llvm::cl::list<std::string> ExcludedFunctions;
+/// Source files (patterns) that are left alone.
+extern llvm::cl::list<std::string> ExcludedFiles;
+/// Files in the format of sanitizers' special case lists: `fun:PATTERN`, `src:PATTERN`.
+extern llvm::cl::list<std::string> ExclusionLists;
+/// Only functions that the front end marked for -finstrument-functions-after-inlining, so that
+/// `__attribute__((no_instrument_function))` counts. The marks are taken away.
+extern llvm::cl::opt<bool> OnlyMarked;
+/// Functions left by a C++ exception are measured too.
+extern llvm::cl::opt<bool> MeasureUnwinding;
+/// `NAME` or `NAME:N`: each call of it is a request, whose id is argument N (from 0) or a counter.
+extern llvm::cl::list<std::string> RequestFunctions;
+
+} // namespace leeward

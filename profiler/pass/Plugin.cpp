@@ -1,0 +1,101 @@
+// The plugin's places in clang's pipeline: requests at its begin, engines at its end (so that a function that was inlined
+// costs nothing), and both by name for `opt`.
+#include "Engines.h"
+#include "Filter.h"
+#include "Options.h"
+
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Passes/PassPlugin.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/TargetParser/Triple.h"
+
+using namespace llvm;
+
+namespace leeward {
+
+bool isOfMainProgram(const Module &M) {
+  return M.getPICLevel() == PICLevel::NotPIC || M.getPIELevel() != PIELevel::Default;
+}
+
+namespace {
+
+class EnginePass : public PassInfoMixin<EnginePass> {
+public:
+  explicit EnginePass(Engine Which) : Which(Which) {}
+
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    if (Which == Engine::None)
+      return PreservedAnalyses::all();
+    if (!Triple(M.getTargetTriple()).isArch64Bit()) {
+      WithColor::warning() << "leeward: only 64-bit targets are instrumented\n";
+      return PreservedAnalyses::all();
+    }
+    Filter Wanted(M);
+    SmallVector<Function *, 64> Chosen;
+    for (Function &F : M)
+      if (Wanted.wants(F))
+        Chosen.push_back(&F);
+    for (Function *F : Chosen)
+      Which == Engine::Tick ? instrumentTick(*F) : instrumentScan(*F);
+    bool Unmarked = OnlyMarked && takeMarksAway(M);
+    return Chosen.empty() && !Unmarked ? PreservedAnalyses::all() : PreservedAnalyses::none();
+  }
+
+  /// At -O0 functions are `optnone`, and count as well.
+  static bool isRequired() { return true; }
+
+private:
+  /// Or code generation would turn them into calls of __cyg_profile_func_enter.
+  static bool takeMarksAway(Module &M) {
+    bool Any = false;
+    for (Function &F : M) {
+      Any |= F.hasFnAttribute("instrument-function-entry-inlined");
+      F.removeFnAttr("instrument-function-entry-inlined");
+      F.removeFnAttr("instrument-function-exit-inlined");
+    }
+    return Any;
+  }
+
+  Engine Which;
+};
+
+class RequestPass : public PassInfoMixin<RequestPass> {
+public:
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+    return instrumentRequests(M) ? PreservedAnalyses::none() : PreservedAnalyses::all();
+  }
+  static bool isRequired() { return true; }
+};
+
+void registerCallbacks(PassBuilder &Builder) {
+  Builder.registerPipelineStartEPCallback([](ModulePassManager &Passes, OptimizationLevel) {
+    if (!RequestFunctions.empty())
+      Passes.addPass(RequestPass());
+  });
+#if LLVM_VERSION_MAJOR >= 20
+  Builder.registerOptimizerLastEPCallback(
+      [](ModulePassManager &Passes, OptimizationLevel, ThinOrFullLTOPhase) { Passes.addPass(EnginePass(EngineOption)); });
+#else
+  Builder.registerOptimizerLastEPCallback(
+      [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(EnginePass(EngineOption)); });
+#endif
+  Builder.registerPipelineParsingCallback(
+      [](StringRef Name, ModulePassManager &Passes, ArrayRef<PassBuilder::PipelineElement>) {
+        if (Name == "leeward-tick")
+          Passes.addPass(EnginePass(Engine::Tick));
+        else if (Name == "leeward-scan")
+          Passes.addPass(EnginePass(Engine::Scan));
+        else if (Name == "leeward-requests")
+          Passes.addPass(RequestPass());
+        else
+          return false;
+        return true;
+      });
+}
+
+} // namespace
+} // namespace leeward
+
+extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "leeward", "1", leeward::registerCallbacks};
+}

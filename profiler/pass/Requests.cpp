@@ -1,0 +1,102 @@
+// Requests by function name: every call of a named function is a request, whose id is one of its integer arguments or a
+// counter of the run-time. Inserted before optimisation, while functions still have the arguments of their source.
+#include "Engines.h"
+#include "Filter.h"
+#include "Options.h"
+
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/Support/WithColor.h"
+#include "llvm/Transforms/Utils/EscapeEnumerator.h"
+
+using namespace llvm;
+
+namespace leeward {
+
+namespace {
+
+/// `NAME` or `NAME:N`.
+struct Named {
+  std::string Name;
+  std::optional<unsigned> Argument;
+};
+
+} // namespace
+
+/// A colon is part of C++ names, too: only digits after the last one are an argument's number.
+static Named parse(StringRef Text) {
+  size_t Colon = Text.rfind(':');
+  unsigned Argument;
+  if (Colon != StringRef::npos && Colon > 0 && !Text.substr(Colon + 1).getAsInteger(10, Argument))
+    return {Text.substr(0, Colon).str(), Argument};
+  return {Text.str(), std::nullopt};
+}
+
+/// A function of the run-time. None throws: else each call of it would be one more way out of the function.
+static FunctionCallee runtime(Module &M, StringRef Name, FunctionType *Type) {
+  FunctionCallee Callee = M.getOrInsertFunction(Name, Type);
+  if (auto *F = dyn_cast<Function>(Callee.getCallee()))
+    F->addFnAttr(Attribute::NoUnwind);
+  return Callee;
+}
+
+/// The id for a call of `F`: the argument as 64 bits, or what the run-time counts.
+static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
+  if (Which.Argument) {
+    // A structure that is returned through memory is an argument that the source doesn't have.
+    unsigned Index = *Which.Argument + (F.hasStructRetAttr() ? 1 : 0);
+    if (Index < F.arg_size()) {
+      Value *Argument = F.getArg(Index);
+      if (Argument->getType()->isIntegerTy())
+        return B.CreateZExtOrTrunc(Argument, B.getInt64Ty());
+      if (Argument->getType()->isPointerTy())
+        return B.CreatePtrToInt(Argument, B.getInt64Ty());
+    }
+    WithColor::warning() << "leeward: argument " << *Which.Argument << " of " << F.getName()
+                         << " is no integer or pointer; its requests are counted instead\n";
+  }
+  return B.CreateCall(runtime(*F.getParent(), "__leeward_next_request", FunctionType::get(B.getInt64Ty(), false)));
+}
+
+static void instrument(Function &F, const Named &Which) {
+  Module &M = *F.getParent();
+  BasicBlock &Entry = F.getEntryBlock();
+  BasicBlock::iterator First = Entry.getFirstInsertionPt();
+  while (isa<AllocaInst>(*First))
+    ++First;
+  IRBuilder<> B(&Entry, First);
+  // A call in code with debug information needs a place, should it ever be inlined.
+  if (DISubprogram *Where = F.getSubprogram())
+    B.SetCurrentDebugLocation(DILocation::get(M.getContext(), 0, 0, Where));
+  auto *StartType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty(), B.getPtrTy()}, false);
+  auto *EndType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty()}, false);
+  FunctionCallee End = runtime(M, "leeward_req_end", EndType);
+  Value *Id = requestId(B, F, Which);
+  B.CreateCall(runtime(M, "leeward_req_start", StartType), {Id, ConstantPointerNull::get(B.getPtrTy())});
+  bool Unwinding = !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
+  EscapeEnumerator Exits(F, "leeward.request", Unwinding);
+  while (IRBuilder<> *AtExit = Exits.Next())
+    AtExit->CreateCall(End, {Id});
+}
+
+bool instrumentRequests(Module &M) {
+  bool Changed = false;
+  for (const std::string &Text : RequestFunctions) {
+    Named Which = parse(Text);
+    Patterns Pattern(ArrayRef<std::string>(Which.Name));
+    for (Function &F : M) {
+      if (F.isDeclaration() || F.hasAvailableExternallyLinkage() || F.hasFnAttribute(Attribute::Naked) ||
+          !Pattern.matchAny(namesOf(F)))
+        continue;
+      if (F.isPresplitCoroutine()) {
+        WithColor::warning() << "leeward: " << F.getName() << " is a coroutine and can't be a request\n";
+        continue;
+      }
+      instrument(F, Which);
+      Changed = true;
+    }
+  }
+  return Changed;
+}
+
+} // namespace leeward

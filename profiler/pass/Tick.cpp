@@ -1,0 +1,76 @@
+// The `tick` engine: two loads of a coarse clock and a comparison per call.
+//
+//     start = clock                         // on entry
+//     …
+//     if (start != (end = clock))           // on each exit: return, musttail call, unwinding
+//         slow(start, end, this function, its return address)
+//
+// The clock's line is written once per tick by another thread and otherwise stays in every core's cache.
+#include "Engines.h"
+#include "Options.h"
+
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/MDBuilder.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
+#include "llvm/Transforms/Utils/EscapeEnumerator.h"
+
+using namespace llvm;
+
+namespace leeward {
+
+static GlobalVariable *clock(Module &M) {
+  if (GlobalVariable *Existing = M.getGlobalVariable("__leeward_clock"))
+    return Existing;
+  auto *Clock = new GlobalVariable(M, Type::getInt64Ty(M.getContext()), false, GlobalValue::ExternalLinkage, nullptr,
+                                   "__leeward_clock");
+  Clock->setDSOLocal(isOfMainProgram(M));
+  return Clock;
+}
+
+static FunctionCallee slowPath(Module &M) {
+  LLVMContext &C = M.getContext();
+  Type *Int64 = Type::getInt64Ty(C);
+  Type *Pointer = PointerType::getUnqual(C);
+  FunctionCallee Callee = M.getOrInsertFunction("__leeward_tick_slow", Type::getVoidTy(C), Int64, Int64, Pointer, Pointer);
+  auto *F = cast<Function>(Callee.getCallee());
+  // Callers keep what they have in general registers; only the rare call pays for saving.
+  F->setCallingConv(CallingConv::PreserveMost);
+  F->addFnAttr(Attribute::Cold);
+  F->addFnAttr(Attribute::NoUnwind);
+  // Lazy binding would not keep to the calling convention.
+  F->addFnAttr(Attribute::NonLazyBind);
+  F->setDSOLocal(isOfMainProgram(M));
+  return Callee;
+}
+
+/// Volatile, so that no later pass thinks that the clock still reads as it did on entry.
+static LoadInst *readClock(IRBuilder<> &B, Module &M, const char *Name) {
+  return B.CreateAlignedLoad(B.getInt64Ty(), clock(M), Align(8), /*isVolatile=*/true, Name);
+}
+
+void instrumentTick(Function &F) {
+  Module &M = *F.getParent();
+  BasicBlock &Entry = F.getEntryBlock();
+  BasicBlock::iterator First = Entry.getFirstInsertionPt();
+  while (isa<AllocaInst>(*First))
+    ++First;
+  IRBuilder<> AtEntry(&Entry, First);
+  Value *Start = readClock(AtEntry, M, "leeward.start");
+
+  // C++ code only: C has no personality routine that would have to be linked.
+  bool Unwinding = MeasureUnwinding && !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
+  EscapeEnumerator Exits(F, "leeward.unwind", Unwinding);
+  MDNode *Rare = MDBuilder(M.getContext()).createUnlikelyBranchWeights();
+  while (IRBuilder<> *AtExit = Exits.Next()) {
+    Value *End = readClock(*AtExit, M, "leeward.end");
+    Value *Moved = AtExit->CreateICmpNE(Start, End);
+    Instruction *Then = SplitBlockAndInsertIfThen(Moved, AtExit->GetInsertPoint(), /*Unreachable=*/false, Rare);
+    IRBuilder<> Slow(Then);
+    Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
+    CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});
+    Call->setCallingConv(CallingConv::PreserveMost);
+  }
+}
+
+} // namespace leeward

@@ -1,0 +1,52 @@
+/* What instrumented code and the run-time share. `pass/` makes the one end of it, this library the other; both change
+ * together. Nothing else of the run-time is visible to programs but this and leeward_profile.h.
+ *
+ * Functions are told apart by their addresses. The trace names the modules by build-id, so names and lines are looked up
+ * when it is read: a program carries no tables for us, and inlined frames come out as well. */
+#pragma once
+
+#include <stdint.h>
+
+#define LW_EXPORT __attribute__((visibility("default")))
+#define LW_CACHE_LINE 64
+
+/* ---- tick ------------------------------------------------------------------------------------------------------------
+ * `now` (the symbol `__leeward_clock` is its address) is nanoseconds of CLOCK_MONOTONIC, coarse: one thread writes it once
+ * per tick and everybody reads it. While nothing records it doesn't change, so instrumented functions find nothing to
+ * say. The rest of the line is for the slow path: what it needs first is already there. */
+struct lw_clock {
+    volatile uint64_t now;
+    /* Differences that are smaller aren't worth recording. */
+    uint64_t threshold;
+    /* When recording began; a function that was entered before was running already. */
+    uint64_t began;
+    /* Waits and holds of locks that are shorter aren't recorded. */
+    uint64_t lock_threshold;
+};
+extern struct lw_clock lw_clock __asm__("__leeward_clock");
+
+/* Called on a function's exit if the clock isn't what it was on entry. A convention that keeps nearly all registers: the
+ * instrumented function needs nothing but a compare and a branch that is never taken. */
+#define LW_PRESERVE __attribute__((preserve_most))
+LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller);
+
+/* ---- scan ------------------------------------------------------------------------------------------------------------
+ * Each thread has a stack of {function, generation}, which instrumented code pushes and pops, and another thread reads.
+ * Stores are in this order: slot, `generation`, `depth` on entry; `depth` on exit. Slot `d` is only written while `depth`
+ * is `d`, so a reader that finds the same generation and depth before and after reading the slots below that depth has
+ * read what was there: whoever pushed in between had to move the generation, whoever only popped moved the depth. */
+struct lw_slot {
+    uint64_t function;
+    uint64_t generation;
+};
+struct lw_shadow {
+    struct lw_slot *slots;
+    volatile uint64_t depth;
+    /* Slots that may be written: 0 while nothing records. Deeper calls are not recorded, but counted by `depth`. */
+    volatile uint64_t limit;
+    volatile uint64_t generation;
+};
+extern __thread struct lw_shadow lw_shadow __asm__("__leeward_shadow") __attribute__((tls_model("initial-exec")));
+
+/* ---- requests by function name -------------------------------------------------------------------------------------- */
+uint64_t __leeward_next_request(void);

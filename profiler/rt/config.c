@@ -1,0 +1,194 @@
+/* LEEWARD_PROFILE and the options of `start`: a comma-separated list, strictly read. docs/profile-build.md lists them. */
+#include "rt.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct lw_config lw_config;
+
+const char *lw_config_default(struct lw_config *config) {
+    *config = (struct lw_config){
+        .tick = 1000,
+        .threshold = 1000,
+        .lock_threshold = 1000,
+        .segment = 64u << 20,
+        .disk = 1u << 30,
+        .ring = 8192,
+        .cpu = -1,
+        .signal = SIGUSR2,
+        .locks = true,
+        .sched = true,
+        .follow = true,
+        .dir = "leeward-%p.trace",
+    };
+    return NULL;
+}
+
+/* `10us`, `1ms`, `500` (nanoseconds). False if it is none. */
+static bool read_span(const char *text, uint64_t *into) {
+    static const struct {
+        const char *unit;
+        uint64_t nanoseconds;
+    } units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    double number = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(end, units[i].unit) == 0 && number * (double)units[i].nanoseconds < 1e18) {
+            *into = (uint64_t)(number * (double)units[i].nanoseconds);
+            return true;
+        }
+    return false;
+}
+
+/* `64M`, `1G`, `65536`. */
+static bool read_size(const char *text, uint64_t *into) {
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long long number = strtoull(text, &end, 10);
+    unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+    if (shift)
+        end++;
+    if (*end != '\0' || number > (1ull << 50))
+        return false;
+    *into = (uint64_t)number << shift;
+    return true;
+}
+
+static bool read_switch(const char *text, bool *into) {
+    *into = strcmp(text, "on") == 0;
+    return *into || strcmp(text, "off") == 0;
+}
+
+static bool read_signal(const char *text, int *into) {
+    static const struct {
+        const char *name;
+        int number;
+    } names[] = {{"none", 0}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"PROF", SIGPROF}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i].name) == 0) {
+            *into = names[i].number;
+            return true;
+        }
+    char *end;
+    long number = strtol(text, &end, 10);
+    *into = (int)number;
+    return end != text && *end == '\0' && number > 0 && number < 64;
+}
+
+static bool read_engine(const char *text, enum lw_engine *into) {
+    static const char *const names[] = {"auto", "none", "tick", "scan"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *into = (enum lw_engine)i;
+            return true;
+        }
+    return false;
+}
+
+/* One option. False if the name is unknown (`*known`) or the value is wrong. */
+static bool read_option(struct lw_config *config, const char *name, const char *value, bool *known) {
+    *known = true;
+    if (strcmp(name, "tick") == 0) {
+        if (strcmp(value, "busy") == 0) {
+            config->tick = 0;
+            return true;
+        }
+        return read_span(value, &config->tick) && config->tick >= 100 && config->tick <= 1000000000;
+    }
+    if (strcmp(name, "threshold") == 0)
+        return read_span(value, &config->threshold);
+    if (strcmp(name, "lock-threshold") == 0)
+        return read_span(value, &config->lock_threshold);
+    if (strcmp(name, "segment") == 0)
+        return read_size(value, &config->segment) && config->segment >= (256u << 10);
+    if (strcmp(name, "disk") == 0)
+        return read_size(value, &config->disk) && config->disk >= (1u << 20);
+    if (strcmp(name, "ring") == 0) {
+        uint64_t bytes;
+        if (!read_size(value, &bytes) || bytes < 4096 || bytes > (256u << 20))
+            return false;
+        for (config->ring = 128; config->ring * 2 * sizeof(struct lw_event) <= bytes;)
+            config->ring *= 2;
+        return true;
+    }
+    if (strcmp(name, "cpu") == 0) {
+        char *end;
+        long number = strtol(value, &end, 10);
+        config->cpu = (int)number;
+        return end != value && *end == '\0' && number >= 0 && number < 1024;
+    }
+    if (strcmp(name, "signal") == 0)
+        return read_signal(value, &config->signal);
+    if (strcmp(name, "engine") == 0)
+        return read_engine(value, &config->engine);
+    if (strcmp(name, "locks") == 0)
+        return read_switch(value, &config->locks);
+    if (strcmp(name, "sched") == 0)
+        return read_switch(value, &config->sched);
+    if (strcmp(name, "follow") == 0)
+        return read_switch(value, &config->follow);
+    if (strcmp(name, "dir") == 0) {
+        size_t length = strlen(value);
+        if (length == 0 || length >= sizeof config->dir - 16)
+            return false;
+        memcpy(config->dir, value, length + 1);
+        return true;
+    }
+    *known = false;
+    return false;
+}
+
+const char *lw_config_parse(struct lw_config *config, const char *text, char *error, size_t room) {
+    char copy[8192];
+    if (strlen(text) >= sizeof copy) {
+        snprintf(error, room, "the options are longer than %zu bytes", sizeof copy);
+        return error;
+    }
+    strcpy(copy, text);
+    char *rest = copy;
+    for (char *word; (word = strsep(&rest, ",")) != NULL;) {
+        if (*word == '\0')
+            continue;
+        if (strcmp(word, "on") == 0 || strcmp(word, "1") == 0 || strcmp(word, "wait") == 0) {
+            config->on = strcmp(word, "wait") != 0;
+            continue;
+        }
+        char *value = strchr(word, '=');
+        if (value)
+            *value++ = '\0';
+        bool known = false;
+        if (value && read_option(config, word, value, &known))
+            continue;
+        if (known)
+            snprintf(error, room, "`%s` can't be %s", word, value);
+        else
+            snprintf(error, room, "`%s` is no option", word);
+        return error;
+    }
+    if (config->disk < 2 * config->segment)
+        config->segment = config->disk / 2;
+    return NULL;
+}
+
+void lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room) {
+    size_t length = 0;
+    bool named = false;
+    for (const char *at = config->dir; *at && length + 24 < room; at++) {
+        if (at[0] == '%' && at[1] == 'p') {
+            length += (size_t)snprintf(into + length, room - length, "%d", (int)getpid());
+            named = true;
+            at++;
+        } else {
+            into[length++] = *at;
+        }
+    }
+    into[length] = '\0';
+    if (child && !named)
+        snprintf(into + length, room - length, "-%d", (int)getpid());
+}

@@ -1,0 +1,298 @@
+/* The control thread: it starts and stops recording, listens to a signal and to a socket, and carries blocks to the disk.
+ * There is none unless LEEWARD_PROFILE is set. */
+#include "rt.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define LOOK_MS 5
+#define LINE_ROOM 8192
+
+__thread bool lw_making_helper LW_INITIAL_EXEC;
+
+static int wake_fd = -1, listen_fd = -1;
+static _Atomic bool toggle, finish_wanted, finished, ready, exists;
+static bool as_child;
+
+void lw_say(const char *format, ...) {
+    char line[1024];
+    int length = snprintf(line, sizeof line, "leeward: ");
+    va_list arguments;
+    va_start(arguments, format);
+    length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, arguments);
+    va_end(arguments);
+    if (length > (int)sizeof line - 2)
+        length = (int)sizeof line - 2;
+    line[length++] = '\n';
+    if (write(2, line, (size_t)length) < 0)
+        return;
+}
+
+void lw_sleep(uint64_t nanoseconds) {
+    struct timespec t = {.tv_sec = (time_t)(nanoseconds / 1000000000u), .tv_nsec = (long)(nanoseconds % 1000000000u)};
+    nanosleep(&t, NULL);
+}
+
+/* ---- threads of ours --------------------------------------------------------------------------------------------------- */
+
+struct birth {
+    const char *name;
+    void *(*run)(void *);
+    _Atomic bool taken;
+};
+
+static void *helper(void *argument) {
+    struct birth *birth = argument;
+    void *(*run)(void *) = birth->run;
+    lw_self = LW_NOBODY;
+    prctl(PR_SET_NAME, birth->name);
+    lw_sched_ignore_this_thread();
+    atomic_store(&birth->taken, true);
+    return run(NULL);
+}
+
+bool lw_helper_create(const char *name, void *(*run)(void *)) {
+    struct birth birth = {.name = name, .run = run};
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, 256u << 10);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    lw_making_helper = true;
+    int error = pthread_create(&thread, &attributes, helper, &birth);
+    lw_making_helper = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    while (error == 0 && !atomic_load(&birth.taken))
+        lw_sleep(20000);
+    return error == 0;
+}
+
+/* ---- signal and socket ---------------------------------------------------------------------------------------------------- */
+
+static void wake(void) {
+    uint64_t one = 1;
+    if (wake_fd >= 0 && write(wake_fd, &one, sizeof one) < 0)
+        return; /* full: it is awake anyway */
+}
+
+static void on_signal(int number) {
+    (void)number;
+    int before = errno;
+    atomic_store(&toggle, true);
+    wake();
+    errno = before;
+}
+
+/* Only where the program has no handler of its own. */
+static void listen_to_signal(void) {
+    struct sigaction now;
+    if (lw_config.signal == 0 || sigaction(lw_config.signal, NULL, &now) != 0)
+        return;
+    if (now.sa_handler != SIG_DFL || now.sa_flags & SA_SIGINFO)
+        return;
+    struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&ours.sa_mask);
+    sigaction(lw_config.signal, &ours, NULL);
+}
+
+/* An abstract address: no file to be left behind. */
+static void open_socket(void) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "leeward-profile-%d", (int)getpid());
+    listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (listen_fd < 0)
+        return;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+    if (bind(listen_fd, (struct sockaddr *)&address, size) != 0 || listen(listen_fd, 4) != 0) {
+        close(listen_fd);
+        listen_fd = -1;
+    }
+}
+
+static bool may_ask(int peer) {
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && (who.uid == geteuid() || who.uid == 0);
+}
+
+/* A line within a second, without its end. */
+static bool read_line(int peer, char *line, size_t room) {
+    size_t length = 0;
+    uint64_t deadline = lw_now() + 1000000000u;
+    while (length + 1 < room) {
+        struct pollfd waiting = {.fd = peer, .events = POLLIN};
+        uint64_t now = lw_now();
+        if (now >= deadline || poll(&waiting, 1, (int)((deadline - now) / 1000000) + 1) <= 0)
+            return false;
+        ssize_t n = read(peer, line + length, room - 1 - length);
+        if (n <= 0)
+            return false;
+        length += (size_t)n;
+        line[length] = '\0';
+        char *end = strchr(line, '\n');
+        if (end) {
+            *end = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+static void begin(char *answer, size_t room) {
+    char error[512];
+    const char *wrong = lw_session_start(as_child, error, sizeof error);
+    if (wrong)
+        snprintf(answer, room, "error %s", wrong);
+    else
+        snprintf(answer, room, "ok recording %s", lw_writer_folder());
+}
+
+static void start_with(const char *options, char *answer, size_t room) {
+    if (atomic_load(&lw_phase) == LW_ON) {
+        snprintf(answer, room, "error recording already, to %s", lw_writer_folder());
+        return;
+    }
+    static struct lw_config changed;
+    char error[512];
+    changed = lw_config;
+    if (lw_config_parse(&changed, options, error, sizeof error)) {
+        snprintf(answer, room, "error %s", error);
+        return;
+    }
+    if (changed.engine != lw_config.engine) {
+        snprintf(answer, room, "error the engine can't be changed any more");
+        return;
+    }
+    lw_config = changed;
+    begin(answer, room);
+}
+
+static void obey(const char *line, char *answer, size_t room) {
+    if (strncmp(line, "start", 5) == 0 && (line[5] == '\0' || line[5] == ' ')) {
+        start_with(line[5] ? line + 6 : "", answer, room);
+    } else if (strcmp(line, "stop") == 0) {
+        if (atomic_load(&lw_phase) != LW_ON) {
+            snprintf(answer, room, "error not recording");
+            return;
+        }
+        lw_session_stop(0);
+        snprintf(answer, room, "ok stopped %s", lw_writer_folder());
+    } else if (strcmp(line, "status") == 0) {
+        bool on = atomic_load(&lw_phase) == LW_ON;
+        snprintf(answer, room, on ? "ok recording %s lost %llu" : "ok waiting", lw_writer_folder(),
+                 (unsigned long long)atomic_load(&lw_lost_total));
+    } else {
+        snprintf(answer, room, "error no such command: start [OPTIONS], stop, status");
+    }
+}
+
+static void serve_one(void) {
+    static char line[LINE_ROOM], answer[LINE_ROOM];
+    int peer = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (peer < 0)
+        return;
+    if (!may_ask(peer))
+        snprintf(answer, sizeof answer - 1, "error not for you");
+    else if (read_line(peer, line, sizeof line))
+        obey(line, answer, sizeof answer - 1);
+    else
+        snprintf(answer, sizeof answer - 1, "error no whole line");
+    strcat(answer, "\n");
+    if (send(peer, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+        lw_say("whoever asked is gone");
+    close(peer);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------------------------------------- */
+
+static void toggle_recording(void) {
+    char answer[LINE_ROOM];
+    if (atomic_load(&lw_phase) == LW_ON)
+        lw_session_stop(0);
+    else
+        begin(answer, sizeof answer);
+    if (atomic_load(&lw_phase) != LW_ON && strncmp(answer, "error", 5) == 0)
+        lw_say("%s", answer);
+}
+
+static void *control(void *unused) {
+    (void)unused;
+    open_socket();
+    if (lw_config.on) {
+        char error[512];
+        if (lw_session_start(as_child, error, sizeof error))
+            lw_say("not recording: %s", error);
+    }
+    atomic_store(&ready, true);
+    while (!atomic_load(&finish_wanted)) {
+        bool on = atomic_load(&lw_phase) == LW_ON;
+        struct pollfd waiting[2] = {{.fd = wake_fd, .events = POLLIN}, {.fd = listen_fd, .events = POLLIN}};
+        poll(waiting, 2, on ? LOOK_MS : -1);
+        uint64_t woken;
+        if (waiting[0].revents & POLLIN && read(wake_fd, &woken, sizeof woken) < 0)
+            continue;
+        if (atomic_exchange(&toggle, false))
+            toggle_recording();
+        if (waiting[1].revents & POLLIN)
+            serve_one();
+        if (atomic_load(&lw_phase) == LW_ON) {
+            lw_sched_step(lw_now());
+            if (!lw_writer_step())
+                lw_session_stop(4);
+        }
+    }
+    lw_session_stop(1);
+    atomic_store(&finished, true);
+    return NULL;
+}
+
+bool lw_control_exists(void) { return atomic_load(&exists); }
+
+void lw_control_start(bool child) {
+    if (listen_fd >= 0)
+        close(listen_fd);
+    if (wake_fd >= 0)
+        close(wake_fd);
+    listen_fd = -1;
+    wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    as_child = child;
+    atomic_store(&toggle, false);
+    atomic_store(&finish_wanted, false);
+    atomic_store(&finished, false);
+    atomic_store(&ready, false);
+    listen_to_signal();
+    if (!lw_helper_create("leeward-control", control)) {
+        lw_say("not recording: no thread could be made");
+        return;
+    }
+    atomic_store(&exists, true);
+    uint64_t deadline = lw_now() + 2000000000u;
+    while (lw_config.on && !child && !atomic_load(&ready) && lw_now() < deadline)
+        lw_sleep(50000);
+}
+
+void lw_control_finish(void) {
+    if (!atomic_load(&exists))
+        return;
+    atomic_store(&finish_wanted, true);
+    wake();
+    uint64_t deadline = lw_now() + 2000000000u;
+    while (!atomic_load(&finished) && lw_now() < deadline)
+        lw_sleep(100000);
+    atomic_store(&exists, false);
+}

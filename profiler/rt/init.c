@@ -1,0 +1,80 @@
+/* The run-time's life in a process: begin before main, fork, end. Does nothing unless LEEWARD_PROFILE is set. */
+#include "rt.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The first copy of the run-time in the program wins: a preloaded one leaves it to the one that is linked. */
+LW_EXPORT char __leeward_first_copy;
+extern char own_copy __asm__("lw_own_copy");
+__asm__(".hidden lw_own_copy\n.set lw_own_copy, __leeward_first_copy");
+
+/* Defined by objects that were compiled for the scanner. */
+extern const char scan_wanted __asm__("__leeward_scan_wanted") __attribute__((weak));
+
+static pid_t process;
+
+static void decide_engine(void) {
+    lw_engine = lw_config.engine;
+    if (lw_engine == LW_ENGINE_AUTO)
+        lw_engine = &scan_wanted ? LW_ENGINE_SCAN : LW_ENGINE_TICK;
+}
+
+/* Threads of the parent don't exist here, its files are not ours. The child goes on in a trace of its own. */
+static void after_fork_in_child(void) {
+    if (process == 0)
+        return;
+    bool was_on = atomic_load(&lw_phase) != LW_OFF;
+    bool wanted = lw_control_exists() && lw_config.follow;
+    process = getpid();
+    atomic_store(&lw_recording, false);
+    atomic_store(&lw_locks_on, false);
+    atomic_store(&lw_phase, LW_OFF);
+    lw_threads_forget();
+    lw_blocks_reset();
+    lw_writer_abandon();
+    lw_sched_abandon();
+    if (!wanted)
+        return;
+    lw_config.on = was_on;
+    lw_thread_begin();
+    lw_control_start(true);
+}
+
+__attribute__((constructor(101))) static void begin(void) {
+    char *first = &__leeward_first_copy, *own = &own_copy;
+    /* Or the compiler "knows" that two names are two objects. */
+    __asm__("" : "+r"(first), "+r"(own));
+    if (first != own)
+        return;
+    const char *options = getenv("LEEWARD_PROFILE");
+    if (!options || *options == '\0' || strcmp(options, "off") == 0 || strcmp(options, "0") == 0)
+        return;
+    char error[512];
+    lw_config_default(&lw_config);
+    if (lw_config_parse(&lw_config, options, error, sizeof error)) {
+        lw_say("LEEWARD_PROFILE: %s; not recording", error);
+        return;
+    }
+    process = getpid();
+    decide_engine();
+    lw_thread_setup();
+    lw_thread_begin();
+    lw_control_start(false);
+}
+
+/* Later than other constructors, so that locks that they take around a fork (an allocator's) are free again when we go on in
+ * the child: its handlers run in the order in which they were made. */
+__attribute__((constructor)) static void listen_to_fork(void) {
+    if (process != 0)
+        pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+void lw_finish_process(void) {
+    if (process != 0 && process == getpid())
+        lw_control_finish();
+}
+
+__attribute__((destructor(101))) static void end(void) { lw_finish_process(); }

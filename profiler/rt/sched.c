@@ -1,0 +1,336 @@
+/* Scheduler events of the program's threads: switch records of perf_event_open, on the trace's clock. They need no rights
+ * for one's own process where perf_event_paranoid is at most 2; containers often forbid the call altogether. */
+#include "rt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MAX_CPUS 512
+#define MAX_EVENTS 4096
+#define PAGES 16u /* 64 KiB per CPU: some 1,500 switches between two looks */
+#define MAX_TIDS 8192u
+#define BATCH 4096u
+
+/* A CPU's buffer; the events of all threads on it write there. */
+struct source {
+    int fd;
+    struct perf_event_mmap_page *page;
+};
+
+static struct source sources[MAX_CPUS];
+static int source_count;
+static int descriptors[MAX_EVENTS];
+static int descriptor_count;
+static size_t page_size;
+static pid_t ignored[8];
+static int ignored_count;
+
+/* Threads that have written no event have no record; their numbers are kept here until they have. A word each, so that a
+ * thread can take its own away while we look: kernel's id << 32 | number + 1, 0 while empty. Open addressing; a place whose
+ * thread has gone keeps its id with number 0. */
+static _Atomic uint64_t known[MAX_TIDS];
+
+/* What was read in one look, to be sorted by thread. */
+static struct switched {
+    pid_t tid;
+    uint32_t order;
+    struct lw_event event;
+} batch[BATCH];
+static uint32_t batch_count;
+static struct lw_block block;
+
+static uint32_t number_of(pid_t tid) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        int life = atomic_load_explicit(&thread->life, memory_order_acquire);
+        if (life != LW_FREE && thread->tid == tid)
+            return thread->number;
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t place_of(pid_t tid, uint32_t probe) { return ((uint32_t)tid * 2654435761u + probe) % MAX_TIDS; }
+
+/* The number of a thread that has no record, given out once. */
+static uint32_t number_of_silent(pid_t tid, bool *fresh) {
+    *fresh = false;
+    for (uint32_t probe = 0; probe < 64; probe++) {
+        _Atomic uint64_t *place = &known[place_of(tid, probe)];
+        uint64_t word = atomic_load(place);
+        if (word >> 32 == (uint64_t)tid && (uint32_t)word != 0)
+            return (uint32_t)word - 1;
+        if (word == 0 || word >> 32 == (uint64_t)tid) {
+            uint32_t number = lw_thread_next_number();
+            atomic_store(place, (uint64_t)tid << 32 | (number + 1));
+            *fresh = true;
+            return number;
+        }
+    }
+    return UINT32_MAX;
+}
+
+bool lw_sched_number(pid_t tid, uint32_t *number) {
+    for (uint32_t probe = 0; probe < 64; probe++) {
+        _Atomic uint64_t *place = &known[place_of(tid, probe)];
+        uint64_t word = atomic_load(place);
+        if (word == 0)
+            return false;
+        if (word >> 32 == (uint64_t)tid) {
+            if ((uint32_t)word == 0)
+                return false;
+            *number = (uint32_t)word - 1;
+            atomic_store(place, (uint64_t)tid << 32);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare(const void *a, const void *b) {
+    const struct switched *one = a, *other = b;
+    if (one->tid != other->tid)
+        return one->tid < other->tid ? -1 : 1;
+    if (one->event.time != other->event.time)
+        return one->event.time < other->event.time ? -1 : 1;
+    return one->order < other->order ? -1 : one->order > other->order;
+}
+
+static void write_batch(uint64_t now) {
+    qsort(batch, batch_count, sizeof *batch, compare);
+    for (uint32_t i = 0; i < batch_count;) {
+        pid_t tid = batch[i].tid;
+        uint32_t number = number_of(tid);
+        if (number == UINT32_MAX) {
+            bool fresh;
+            number = number_of_silent(tid, &fresh);
+            if (fresh)
+                lw_writer_name_thread(number, tid);
+        }
+        lw_block_open(&block, number, now);
+        for (; i < batch_count && batch[i].tid == tid; i++) {
+            if (lw_block_is_full(&block)) {
+                lw_block_close(&block);
+                lw_writer_write_events(&block);
+                lw_block_open(&block, number, now);
+            }
+            lw_block_append(&block, &batch[i].event);
+        }
+        if (number == UINT32_MAX)
+            continue; /* more silent threads than we can number */
+        lw_block_close(&block);
+        lw_writer_write_events(&block);
+    }
+    batch_count = 0;
+}
+
+static bool is_ignored(pid_t tid) {
+    for (int i = 0; i < ignored_count; i++)
+        if (ignored[i] == tid)
+            return true;
+    return false;
+}
+
+void lw_sched_ignore_this_thread(void) {
+    if (ignored_count < (int)(sizeof ignored / sizeof *ignored))
+        ignored[ignored_count++] = (pid_t)syscall(SYS_gettid);
+}
+
+/* The bytes of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time, cpu as `sample_type` asks for them. */
+struct switch_record {
+    struct perf_event_header header;
+    uint32_t pid, tid;
+    uint64_t time;
+    uint32_t cpu, unused;
+};
+struct lost_record {
+    struct perf_event_header header;
+    uint64_t id, lost;
+    uint32_t pid, tid;
+    uint64_t time;
+    uint32_t cpu, unused;
+};
+
+static void add(pid_t tid, struct lw_event event, uint64_t now) {
+    if (batch_count == BATCH)
+        write_batch(now);
+    batch[batch_count] = (struct switched){.tid = tid, .order = batch_count, .event = event};
+    batch_count++;
+}
+
+static void read_record(const uint8_t *bytes, uint64_t now) {
+    struct perf_event_header header;
+    memcpy(&header, bytes, sizeof header);
+    if (header.type == PERF_RECORD_SWITCH && header.size >= sizeof(struct switch_record)) {
+        struct switch_record record;
+        memcpy(&record, bytes, sizeof record);
+        if (record.tid == 0 || (pid_t)record.pid != getpid() || is_ignored((pid_t)record.tid))
+            return;
+        bool out = header.misc & PERF_RECORD_MISC_SWITCH_OUT;
+        bool runnable = out && header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        struct lw_event event = {
+            .first = out ? LW_SWITCHED_OUT | (runnable ? LW_MARK_RUNNABLE : 0) : LW_SWITCHED_IN,
+            .extra = record.cpu,
+            .time = record.time,
+        };
+        add((pid_t)record.tid, event, now);
+    } else if (header.type == PERF_RECORD_LOST && header.size >= sizeof(struct lost_record)) {
+        struct lost_record record;
+        memcpy(&record, bytes, sizeof record);
+        struct lw_event event = {.first = LW_LOST, .second = LW_SCHED, .extra = record.lost, .time = record.time};
+        atomic_fetch_add(&lw_lost_total, record.lost);
+        add(getpid(), event, now);
+    }
+}
+
+static void read_source(struct source *source, uint64_t now) {
+    uint64_t size = PAGES * page_size;
+    const uint8_t *data = (const uint8_t *)source->page + page_size;
+    uint64_t head = __atomic_load_n(&source->page->data_head, __ATOMIC_ACQUIRE);
+    uint64_t tail = source->page->data_tail;
+    while (tail < head) {
+        uint8_t record[256];
+        struct perf_event_header header;
+        /* Records are aligned to 8 bytes, so a header never wraps; the rest may. */
+        memcpy(&header, data + tail % size, sizeof header);
+        if (header.size < sizeof header)
+            break;
+        uint64_t length = header.size < sizeof record ? header.size : sizeof record;
+        for (uint64_t i = 0; i < length; i++)
+            record[i] = data[(tail + i) % size];
+        read_record(record, now);
+        tail += header.size;
+    }
+    __atomic_store_n(&source->page->data_tail, tail, __ATOMIC_RELEASE);
+}
+
+void lw_sched_step(uint64_t now) {
+    for (int i = 0; i < source_count; i++)
+        if (sources[i].page)
+            read_source(&sources[i], now);
+    if (batch_count > 0)
+        write_batch(now);
+}
+
+static void close_all(void) {
+    for (int i = 0; i < source_count; i++)
+        if (sources[i].page)
+            munmap(sources[i].page, (PAGES + 1) * page_size);
+    for (int i = 0; i < descriptor_count; i++)
+        close(descriptors[i]);
+    source_count = descriptor_count = 0;
+}
+
+void lw_sched_end(void) {
+    lw_sched_step(lw_now());
+    close_all();
+}
+
+void lw_sched_abandon(void) {
+    close_all();
+    ignored_count = 0;
+    batch_count = 0;
+}
+
+static const char *explain(int error, char *reason, size_t room) {
+    char level[16] = "unknown";
+    int fd = open("/proc/sys/kernel/perf_event_paranoid", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, level, sizeof level - 1) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (length > 0)
+        level[level[length - 1] == '\n' ? length - 1 : length] = '\0';
+    snprintf(reason, room, "no scheduler events: %s (perf_event_paranoid is %s; containers often forbid perf_event_open)",
+             strerror(error), level);
+    return reason;
+}
+
+static int open_event(pid_t tid, int cpu) {
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof attr,
+        .config = PERF_COUNT_SW_DUMMY,
+        .sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU,
+        .sample_id_all = 1,
+        .context_switch = 1,
+        .inherit = 1,
+        .exclude_kernel = 1,
+        .exclude_hv = 1,
+        .use_clockid = 1,
+        .clockid = CLOCK_MONOTONIC,
+    };
+    return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* The switches of one thread (and of those that it will make) on one CPU. False with errno. */
+static bool open_source(pid_t tid, int cpu) {
+    struct source *source = &sources[cpu];
+    int fd = open_event(tid, cpu);
+    if (fd < 0)
+        return false;
+    descriptors[descriptor_count++] = fd;
+    if (source->page)
+        return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, source->fd) == 0;
+    void *page = mmap(NULL, (PAGES + 1) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED)
+        return false;
+    *source = (struct source){.fd = fd, .page = page};
+    return true;
+}
+
+/* The threads that are there already; later ones inherit. Without opendir, which allocates. */
+static int list_threads(pid_t *tids, int room) {
+    char buffer[4096];
+    int count = 0;
+    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    for (long n; (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
+        for (long at = 0; at < n;) {
+            uint16_t length; /* struct linux_dirent64: inode, offset, length, type, name */
+            memcpy(&length, buffer + at + 16, sizeof length);
+            int tid = atoi(buffer + at + 19);
+            if (tid > 0 && count < room)
+                tids[count++] = (pid_t)tid;
+            at += length;
+        }
+    }
+    close(fd);
+    return count;
+}
+
+const char *lw_sched_begin(char *reason, size_t room) {
+    static pid_t tids[MAX_EVENTS];
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+    for (uint32_t place = 0; place < MAX_TIDS; place++)
+        atomic_store_explicit(&known[place], 0, memory_order_relaxed);
+    memset(sources, 0, sizeof sources);
+    batch_count = 0;
+    long cpus = sysconf(_SC_NPROCESSORS_CONF);
+    source_count = (int)(cpus < MAX_CPUS ? cpus : MAX_CPUS);
+    int threads = list_threads(tids, MAX_EVENTS);
+    for (int t = 0; t < threads; t++)
+        for (int cpu = 0; cpu < source_count; cpu++) {
+            if (is_ignored(tids[t]))
+                continue;
+            if (descriptor_count == MAX_EVENTS) {
+                snprintf(reason, room, "scheduler events of some threads are missing: too many threads on too many CPUs");
+                return reason;
+            }
+            /* A thread that has ended meanwhile, or a CPU that is off. */
+            if (!open_source(tids[t], cpu) && errno != ESRCH && errno != ENODEV && errno != ENXIO) {
+                int error = errno;
+                close_all();
+                return explain(error, reason, room);
+            }
+        }
+    return NULL;
+}

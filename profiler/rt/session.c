@@ -1,0 +1,80 @@
+/* One recording: everything is started in order, and stopped in the opposite one. Only the control thread is here. */
+#include "rt.h"
+
+#include <stdio.h>
+
+_Atomic int lw_phase;
+_Atomic bool lw_locks_on;
+_Atomic uint32_t lw_session;
+enum lw_engine lw_engine;
+
+const char *lw_session_start(bool child, char *error, size_t room) {
+    if (atomic_load(&lw_phase) != LW_OFF) {
+        snprintf(error, room, "recording already, to %s", lw_writer_folder());
+        return error;
+    }
+    if (!lw_blocks_allocate()) {
+        snprintf(error, room, "no memory for the trace's buffers");
+        return error;
+    }
+    if (!lw_writer_begin(lw_engine, child, error, room))
+        return error;
+    atomic_fetch_add(&lw_session, 1);
+    atomic_store(&lw_scans_same, 0);
+    atomic_store(&lw_scans_full, 0);
+    atomic_store(&lw_scans_raced, 0);
+    char reason[256];
+    if (!lw_config.sched)
+        lw_writer_note(0, 1, "no scheduler events: switched off");
+    else if (lw_sched_begin(reason, sizeof reason))
+        lw_writer_note(1, 1, reason);
+    lw_threads_discard();
+    if (!lw_ticker_start(lw_engine)) {
+        lw_sched_end();
+        lw_writer_end(4);
+        snprintf(error, room, "no thread for the clock could be made");
+        return error;
+    }
+    lw_shadows_enable(lw_engine == LW_ENGINE_SCAN);
+    atomic_store(&lw_locks_on, lw_config.locks);
+    atomic_store(&lw_phase, LW_ON);
+    return NULL;
+}
+
+static void note_how_it_went(void) {
+    char text[256];
+    uint64_t gaps = atomic_load(&lw_clock_gaps);
+    if (gaps > 0) {
+        snprintf(text, sizeof text,
+                 "the clock stood still for more than ten ticks %llu times, at most for %llu us: times around are that much off",
+                 (unsigned long long)gaps, (unsigned long long)(atomic_load(&lw_clock_worst) / 1000));
+        lw_writer_note(1, 4, text);
+    }
+    uint64_t same = atomic_load(&lw_scans_same), full = atomic_load(&lw_scans_full), raced = atomic_load(&lw_scans_raced);
+    if (same + full > 0) {
+        double all = (double)(same + full + raced) / 100;
+        snprintf(text, sizeof text, "scans: %llu ns between two valid ones, %.0f %% found no change, %.0f %% read the stack, %.0f %% were discarded",
+                 (unsigned long long)((lw_now() - lw_clock.began) / (same + full)), (double)same / all, (double)full / all,
+                 (double)raced / all);
+        lw_writer_note(0, 4, text);
+    }
+    uint64_t refused = atomic_load(&lw_threads_refused);
+    if (refused > 0) {
+        snprintf(text, sizeof text, "%llu threads were not recorded: more than %u at a time, or no memory", (unsigned long long)refused,
+                 LW_MAX_THREADS);
+        lw_writer_note(1, 0, text);
+    }
+}
+
+void lw_session_stop(int reason) {
+    if (atomic_load(&lw_phase) != LW_ON)
+        return;
+    atomic_store(&lw_phase, LW_ENDING);
+    atomic_store(&lw_locks_on, false);
+    lw_shadows_enable(false);
+    lw_ticker_stop();
+    lw_sched_end();
+    note_how_it_went();
+    lw_writer_end(reason);
+    atomic_store(&lw_phase, LW_OFF);
+}

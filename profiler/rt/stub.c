@@ -1,0 +1,20 @@
+/* What shared libraries are linked with: the same symbols as the run-time's, weak, doing nothing. In a program with the
+ * run-time (linked or preloaded) its symbols come first and these are never used; in any other the library works as if it
+ * weren't instrumented. */
+#include "leeward_profile.h"
+
+#include "abi.h"
+
+#define STUB LW_EXPORT __attribute__((weak))
+
+STUB struct lw_clock lw_clock;
+STUB __thread struct lw_shadow lw_shadow;
+
+STUB LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
+    (void)start, (void)end, (void)function, (void)caller;
+}
+STUB void leeward_req_start(uint64_t id, const void *queue) { (void)id, (void)queue; }
+STUB void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
+STUB void leeward_req_end(uint64_t id) { (void)id; }
+STUB void leeward_req_end_all(void) {}
+STUB uint64_t __leeward_next_request(void) { return 0; }

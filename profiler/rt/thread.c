@@ -1,0 +1,173 @@
+/* Threads of the program and their rings: made with the first event, given back by the thread's end, used again. */
+#include "rt.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__thread struct lw_thread *lw_self LW_INITIAL_EXEC;
+LW_EXPORT __thread struct lw_shadow lw_shadow;
+
+struct lw_thread *_Atomic lw_threads[LW_MAX_THREADS];
+_Atomic uint32_t lw_thread_slots;
+_Atomic uint64_t lw_threads_refused;
+
+static _Atomic uint32_t numbers;
+static atomic_flag registry = ATOMIC_FLAG_INIT;
+static pthread_key_t at_exit;
+static bool have_key;
+
+struct lw_thread *lw_thread_at(uint32_t slot) { return atomic_load_explicit(&lw_threads[slot], memory_order_acquire); }
+
+uint32_t lw_thread_next_number(void) { return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed); }
+
+/* Runs in the thread that ends. Its later events (of other destructors) are nobody's. */
+static void on_thread_exit(void *value) {
+    struct lw_thread *thread = value;
+    lw_self = LW_NOBODY;
+    lw_shadow.limit = 0;
+    lw_lock(&thread->shadow_lock);
+    thread->shadow = NULL;
+    lw_unlock(&thread->shadow_lock);
+    char name[16] = "";
+    prctl(PR_GET_NAME, name);
+    memcpy(thread->name, name, sizeof name);
+    atomic_store_explicit(&thread->ended, lw_now(), memory_order_relaxed);
+    /* While nothing records there is no ticker that would see to the rest. */
+    bool idle = atomic_load(&lw_phase) == LW_OFF;
+    atomic_store_explicit(&thread->life, idle ? LW_FREE : LW_EXITED, memory_order_release);
+}
+
+void lw_threads_discard(void) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        atomic_store(&thread->tail, atomic_load(&thread->head));
+        if (atomic_load(&thread->life) == LW_EXITED)
+            atomic_store(&thread->life, LW_FREE);
+    }
+}
+
+void lw_thread_setup(void) { have_key = pthread_key_create(&at_exit, on_thread_exit) == 0; }
+
+static void *map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* A record that nobody uses, or a new one. With the registry's lock held. */
+static struct lw_thread *find_free(void) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_relaxed);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        if (atomic_load_explicit(&thread->life, memory_order_acquire) == LW_FREE &&
+            thread->ring_bytes == lw_config.ring * sizeof(struct lw_event))
+            return thread;
+    }
+    if (slots == LW_MAX_THREADS)
+        return NULL;
+    size_t ring_bytes = lw_config.ring * sizeof(struct lw_event);
+    struct lw_thread *thread = map(sizeof *thread);
+    struct lw_event *entries = map(ring_bytes);
+    if (!thread || !entries) {
+        if (thread)
+            munmap(thread, sizeof *thread);
+        if (entries)
+            munmap(entries, ring_bytes);
+        return NULL;
+    }
+    thread->entries = entries;
+    thread->mask = lw_config.ring - 1;
+    thread->ring_bytes = ring_bytes;
+    atomic_store_explicit(&lw_threads[slots], thread, memory_order_release);
+    atomic_store_explicit(&lw_thread_slots, slots + 1, memory_order_release);
+    return thread;
+}
+
+/* The free record becomes this thread's. With the registry's lock held. */
+static void take(struct lw_thread *thread) {
+    /* The ring goes on where its last thread left it: the ticker may be looking. */
+    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    thread->busy = false;
+    for (int topic = 0; topic < LW_TOPICS; topic++) {
+        atomic_store_explicit(&thread->lost[topic], 0, memory_order_relaxed);
+        thread->lost_told[topic] = 0;
+    }
+    thread->tid = (pid_t)syscall(SYS_gettid);
+    /* The scheduler's events may have come first. */
+    if (!lw_sched_number(thread->tid, &thread->number))
+        thread->number = lw_thread_next_number();
+    thread->started = lw_now();
+    atomic_store_explicit(&thread->ended, 0, memory_order_relaxed);
+    thread->name[0] = '\0';
+    thread->announced = 0;
+    thread->shadow = NULL;
+    lw_unlock(&thread->shadow_lock);
+    atomic_store_explicit(&thread->life, LW_LIVE, memory_order_release);
+}
+
+struct lw_thread *lw_thread_make(void) {
+    if (!have_key)
+        return NULL;
+    /* Against a signal handler that comes here, too, while we hold the lock. */
+    lw_self = LW_NOBODY;
+    lw_lock(&registry);
+    struct lw_thread *thread = find_free();
+    if (thread)
+        take(thread);
+    lw_unlock(&registry);
+    if (!thread) {
+        atomic_fetch_add_explicit(&lw_threads_refused, 1, memory_order_relaxed);
+        return NULL;
+    }
+    pthread_setspecific(at_exit, thread);
+    lw_self = thread;
+    return thread;
+}
+
+void lw_thread_begin(void) {
+    struct lw_thread *self = lw_thread_self();
+    if (!self || lw_engine != LW_ENGINE_SCAN || self->shadow || !lw_scan_prepare(self))
+        return;
+    lw_lock(&self->shadow_lock);
+    self->shadow = &lw_shadow;
+    lw_unlock(&self->shadow_lock);
+    if (atomic_load(&lw_recording))
+        lw_shadow.limit = LW_SHADOW_SLOTS;
+}
+
+void lw_shadows_enable(bool enable) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        lw_lock(&thread->shadow_lock);
+        if (thread->shadow) {
+            if (enable)
+                lw_scan_reset(thread, thread->shadow);
+            thread->shadow->limit = enable ? LW_SHADOW_SLOTS : 0;
+        }
+        lw_unlock(&thread->shadow_lock);
+    }
+}
+
+void lw_threads_forget(void) {
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_relaxed);
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct lw_thread *thread = lw_thread_at(slot);
+        thread->block = NULL;
+        thread->shadow = NULL;
+        atomic_store(&thread->tail, atomic_load(&thread->head));
+        lw_unlock(&thread->shadow_lock);
+        atomic_store_explicit(&thread->life, LW_FREE, memory_order_relaxed);
+    }
+    atomic_store_explicit(&numbers, 0, memory_order_relaxed);
+    lw_unlock(&registry);
+    if (lw_self != LW_NOBODY)
+        lw_self = NULL;
+    lw_shadow.limit = 0;
+    if (have_key)
+        pthread_setspecific(at_exit, NULL);
+}

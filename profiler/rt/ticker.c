@@ -1,0 +1,262 @@
+/* The thread that makes the clock tick. Between two ticks it empties the threads' rings into blocks, a few events at a time,
+ * so that the clock isn't kept waiting; with the `scan` engine it also looks at the shadow stacks. It never touches the
+ * disk. */
+#include "rt.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+
+/* Looking at a ring takes its first line away from the thread that writes it: not too often. */
+#define SWEEP_PAUSE 50000u
+/* Events that are emptied between two looks at the clock: about a quarter of a microsecond. */
+#define AT_ONCE 4
+/* Ticks at least this long apart are slept through. */
+#define SLEEPS_FROM 20000u
+/* A block with anything in it is handed in after this time. */
+#define BLOCK_AGE 100000000u
+
+_Alignas(128) LW_EXPORT struct lw_clock lw_clock = {.threshold = UINT64_MAX, .lock_threshold = UINT64_MAX};
+
+_Atomic uint64_t lw_clock_worst, lw_clock_gaps;
+_Atomic uint64_t lw_lost_total;
+_Atomic bool lw_recording;
+
+static _Atomic bool stop, running;
+static enum lw_engine engine;
+
+/* ---- the slow path of instrumented functions ------------------------------------------------------------------------- */
+
+LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
+    if (end - start < lw_clock.threshold)
+        return;
+    struct lw_thread *self = lw_thread_self();
+    if (LW_UNLIKELY(!self))
+        return;
+    unsigned kind = LW_CALL;
+    if (LW_UNLIKELY(start < lw_clock.began)) {
+        start = lw_clock.began;
+        kind |= LW_MARK_EARLY;
+    }
+    lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
+}
+
+/* ---- emptying the rings ------------------------------------------------------------------------------------------------ */
+
+static void hand_in(struct lw_thread *thread) {
+    struct lw_block *block = thread->block;
+    thread->block = NULL;
+    lw_block_close(block);
+    lw_block_hand_in(block);
+}
+
+static struct lw_block *block_of(struct lw_thread *thread, uint64_t now) {
+    if (!thread->block && (thread->block = lw_block_take())) {
+        lw_block_open(thread->block, thread->number, now);
+        thread->block->thread = thread;
+    }
+    return thread->block;
+}
+
+void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_event *event, uint64_t now) {
+    struct lw_block *block = block_of(thread, now);
+    if (!block) {
+        atomic_fetch_add_explicit(&thread->lost[topic], 1, memory_order_relaxed);
+        return;
+    }
+    lw_block_append(block, event);
+    if (lw_block_is_full(block))
+        hand_in(thread);
+}
+
+/* Events that found no room since this was last said. */
+static void tell_lost(struct lw_thread *thread, uint64_t now) {
+    for (int topic = 0; topic < LW_TOPICS; topic++) {
+        uint64_t lost = atomic_load_explicit(&thread->lost[topic], memory_order_relaxed);
+        struct lw_block *block;
+        if (lost == thread->lost_told[topic] || !(block = block_of(thread, now)))
+            continue;
+        struct lw_event event = {.first = LW_LOST, .second = (uint64_t)topic, .extra = lost - thread->lost_told[topic], .time = now};
+        lw_block_append(block, &event);
+        atomic_fetch_add_explicit(&lw_lost_total, lost - thread->lost_told[topic], memory_order_relaxed);
+        thread->lost_told[topic] = lost;
+        if (lw_block_is_full(block))
+            hand_in(thread);
+    }
+}
+
+/* The thread has ended and its ring is empty: its last block says so. False if there was no block to be had. */
+static bool bury(struct lw_thread *thread, uint64_t now) {
+    lw_scan_forget(thread, now);
+    tell_lost(thread, now);
+    struct lw_block *block = block_of(thread, now);
+    if (!block)
+        return false;
+    block->last = true;
+    atomic_store_explicit(&thread->life, LW_DRAINED, memory_order_relaxed);
+    hand_in(thread);
+    return true;
+}
+
+/* Where the sweep over all threads has come to. */
+struct sweep {
+    uint32_t slot;
+    bool under_way;
+    uint64_t next;
+};
+
+/* Empties at most AT_ONCE entries. Whether there is more to do in this sweep. */
+static bool sweep_step(struct sweep *sweep, uint64_t now) {
+    if (!sweep->under_way) {
+        if (now < sweep->next)
+            return false;
+        sweep->under_way = true;
+        sweep->slot = 0;
+    }
+    uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+    if (sweep->slot >= slots) {
+        sweep->under_way = false;
+        sweep->next = now + SWEEP_PAUSE;
+        return false;
+    }
+    struct lw_thread *thread = lw_thread_at(sweep->slot);
+    int life = atomic_load_explicit(&thread->life, memory_order_acquire);
+    if (life == LW_FREE || life == LW_DRAINED) {
+        sweep->slot++;
+        return true;
+    }
+    uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
+    for (int n = 0; tail != head && n < AT_ONCE; n++, tail++) {
+        struct lw_block *block = block_of(thread, now);
+        if (!block)
+            break; /* the disk is slow: what is in the ring waits there */
+        lw_block_append(block, &thread->entries[tail & thread->mask]);
+        if (lw_block_is_full(block))
+            hand_in(thread);
+    }
+    uint64_t before = atomic_load_explicit(&thread->tail, memory_order_relaxed);
+    atomic_store_explicit(&thread->tail, tail, memory_order_release);
+    if (tail != head && tail != before)
+        return true;
+    if (tail == head) {
+        tell_lost(thread, now);
+        if (life == LW_EXITED)
+            bury(thread, now);
+        else if (thread->block && now - thread->block->opened > BLOCK_AGE)
+            hand_in(thread);
+    }
+    sweep->slot++;
+    return true;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------------------------- */
+
+static void publish(uint64_t now, uint64_t before, uint64_t tick) {
+    lw_clock.now = now;
+    uint64_t gap = now - before;
+    if (gap > atomic_load_explicit(&lw_clock_worst, memory_order_relaxed))
+        atomic_store_explicit(&lw_clock_worst, gap, memory_order_relaxed);
+    if (gap > 50000 && gap > 10 * tick)
+        atomic_fetch_add_explicit(&lw_clock_gaps, 1, memory_order_relaxed);
+}
+
+/* Everything that is in the rings goes out, as far as blocks can be had within a second. */
+static void finish(void) {
+    uint64_t deadline = lw_now() + 1000000000u;
+    lw_scan_finish(lw_now());
+    for (int quiet = 0; quiet < 2 && lw_now() < deadline;) {
+        struct sweep sweep = {0};
+        bool left = false;
+        while (sweep_step(&sweep, lw_now()))
+            ;
+        uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
+        for (uint32_t slot = 0; slot < slots; slot++) {
+            struct lw_thread *thread = lw_thread_at(slot);
+            int life = atomic_load_explicit(&thread->life, memory_order_acquire);
+            if (life == LW_FREE || life == LW_DRAINED)
+                continue;
+            if (atomic_load(&thread->head) != atomic_load(&thread->tail))
+                left = true;
+            else if (thread->block)
+                hand_in(thread);
+        }
+        quiet = left ? 0 : quiet + 1;
+        if (left)
+            lw_sleep(100000);
+    }
+}
+
+static void *ticker(void *unused) {
+    (void)unused;
+    if (lw_config.cpu >= 0) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET((unsigned)lw_config.cpu, &cpus);
+        if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
+            lw_writer_note(1, 0, "the ticking thread could not be put on the CPU that was asked for");
+    }
+    prctl(PR_SET_TIMERSLACK, 1);
+    uint64_t tick = lw_config.tick;
+    bool scans = engine == LW_ENGINE_SCAN;
+    struct sweep sweep = {0};
+    uint64_t last = lw_now(), next = last;
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+        uint64_t now = lw_now();
+        if (now >= next) {
+            publish(now, last, tick);
+            last = now;
+            if (scans)
+                lw_scan_all(now);
+            next += tick;
+            if (next < now)
+                next = now + tick;
+            if (tick >= SLEEPS_FROM) {
+                while (sweep_step(&sweep, now))
+                    ;
+                now = lw_now();
+                if (now < next)
+                    lw_sleep(next - now);
+            } else if (tick == 0) {
+                sweep_step(&sweep, now);
+            }
+        } else if (!sweep_step(&sweep, now)) {
+            lw_relax();
+        }
+    }
+    finish();
+    atomic_store(&running, false);
+    return NULL;
+}
+
+bool lw_ticker_start(enum lw_engine which) {
+    engine = which;
+    atomic_store(&stop, false);
+    atomic_store(&lw_clock_worst, 0);
+    atomic_store(&lw_clock_gaps, 0);
+    uint64_t now = lw_now();
+    /* Differences of the clock are whole ticks, give or take how late a tick is. */
+    uint64_t slack = lw_config.tick / 2;
+    lw_clock.began = now;
+    lw_clock.now = now;
+    lw_clock.threshold = lw_config.threshold > slack ? lw_config.threshold - slack : 0;
+    lw_clock.lock_threshold = lw_config.lock_threshold;
+    atomic_store(&running, true);
+    atomic_store(&lw_recording, true);
+    if (lw_helper_create("leeward-clock", ticker))
+        return true;
+    atomic_store(&running, false);
+    atomic_store(&lw_recording, false);
+    return false;
+}
+
+void lw_ticker_stop(void) {
+    atomic_store(&lw_recording, false);
+    atomic_store(&stop, true);
+    /* It needs blocks to come to an end, and we are who gives them back. */
+    while (atomic_load(&running)) {
+        lw_writer_step();
+        lw_sleep(200000);
+    }
+    lw_writer_step();
+}

@@ -1,0 +1,104 @@
+; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
+; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
+; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
+; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-list=%S/exclude.list -S %s | FileCheck %s --check-prefix=LIST
+
+source_filename = "/src/made.c"
+target triple = "x86_64-pc-linux-gnu"
+
+; The clock is read first, on the exit again, and only a difference leads to the run-time.
+; CHECK: @__leeward_clock = external dso_local global i64
+; CHECK-LABEL: define i32 @leaf(i32 %x)
+; CHECK-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock, align 8
+; CHECK-NEXT: %y = add i32 %x, 1
+; CHECK-NEXT: %leeward.end = load volatile i64, ptr @__leeward_clock, align 8
+; CHECK-NEXT: %[[MOVED:.*]] = icmp ne i64 %leeward.start, %leeward.end
+; CHECK-NEXT: br i1 %[[MOVED]], label %[[SLOW:.*]], label %[[OUT:.*]], !prof
+; CHECK: [[SLOW]]:
+; CHECK-NEXT: %[[CALLER:.*]] = call ptr @llvm.returnaddress(i32 0)
+; CHECK-NEXT: call preserve_mostcc void @__leeward_tick_slow(i64 %leeward.start, i64 %leeward.end, ptr @leaf, ptr %[[CALLER]])
+; CHECK: [[OUT]]:
+; CHECK-NEXT: ret i32 %y
+; FILTER-LABEL: define i32 @leaf(
+; FILTER-NOT: __leeward
+; FILTER: ret i32
+; FILE-NOT: __leeward
+define i32 @leaf(i32 %x) {
+  %y = add i32 %x, 1
+  ret i32 %y
+}
+
+; A loop or a call may last.
+; FILTER-LABEL: define i32 @loop(
+; FILTER: load volatile i64, ptr @__leeward_clock
+define i32 @loop(i32 %n) {
+entry:
+  br label %again
+again:
+  %i = phi i32 [ 0, %entry ], [ %next, %again ]
+  %next = add i32 %i, 1
+  %done = icmp eq i32 %next, %n
+  br i1 %done, label %out, label %again
+out:
+  ret i32 %next
+}
+
+; The check comes before a call that must stay a tail call.
+; CHECK-LABEL: define i32 @tail(
+; CHECK: icmp ne i64 %leeward.start
+; CHECK: call preserve_mostcc
+; CHECK: musttail call i32 @outside(i32 %x)
+; CHECK-NEXT: ret i32
+; FILTER-LABEL: define i32 @tail(
+; FILTER: load volatile i64, ptr @__leeward_clock
+define i32 @tail(i32 %x) {
+  %y = musttail call i32 @outside(i32 %x)
+  ret i32 %y
+}
+
+; EXCLUDE-LABEL: define void @excluded(
+; EXCLUDE-NOT: __leeward
+; EXCLUDE-LABEL: define void @call_1(
+; EXCLUDE-NOT: __leeward
+; EXCLUDE-LABEL: define void @call_10(
+; EXCLUDE: __leeward
+; LIST-LABEL: define void @excluded(
+; LIST-NOT: __leeward
+; LIST-LABEL: define void @call_1(
+; LIST: __leeward
+define void @excluded() {
+  call i32 @outside(i32 0)
+  ret void
+}
+define void @call_1() {
+  call i32 @outside(i32 1)
+  ret void
+}
+define void @call_10() {
+  call i32 @outside(i32 10)
+  ret void
+}
+
+; Nothing may be inserted here.
+; CHECK-LABEL: define void @bare(
+; CHECK-NOT: __leeward
+; CHECK-LABEL: define void @never(
+define void @bare() naked {
+  call void asm sideeffect "ret", ""()
+  unreachable
+}
+; CHECK: ret void
+define void @never() noprofile {
+  ret void
+}
+; CHECK-LABEL: define ptr @resolver(
+; CHECK-NEXT: ret ptr @leaf
+@chosen = ifunc i32 (i32), ptr @resolver
+define ptr @resolver() {
+  ret ptr @leaf
+}
+
+declare i32 @outside(i32)
+; CHECK: declare dso_local preserve_mostcc void @__leeward_tick_slow(i64, i64, ptr, ptr) #[[SLOWLY:[0-9]+]]
+; CHECK: attributes #[[SLOWLY]] = { cold nounwind nonlazybind }
