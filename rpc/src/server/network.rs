@@ -340,8 +340,10 @@ impl<H: Execute> CoreNetwork<H> {
             arrived: Time(now.0.saturating_sub(waited.0)),
         };
         match verdict {
-            Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), now),
-            Verdict::Admit if self.stopping_since.is_some() => self.drop_call(&ticket, DropReason::ShuttingDown, now),
+            Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), "", now),
+            Verdict::Admit if self.stopping_since.is_some() => {
+                self.drop_call(&ticket, DropReason::ShuttingDown, "", now)
+            }
             Verdict::Admit => {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);

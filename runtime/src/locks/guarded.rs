@@ -19,8 +19,6 @@ pub(super) struct Guarded<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `Alone` gives `&mut T` to one thread at a time, which needs `T: Send`.
-unsafe impl<T: ?Sized + Send> Send for Guarded<T> {}
 // SAFETY: through `&Guarded` threads get `&mut T` one after the other (`T: Send`). `&T` for several at once comes only from
 // `Guarded::share`, which asks for `T: Sync` by itself.
 unsafe impl<T: ?Sized + Send> Sync for Guarded<T> {}

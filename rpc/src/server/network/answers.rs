@@ -29,8 +29,7 @@ impl<H: Execute> CoreNetwork<H> {
             feedback,
             sojourn: Nanos32::saturating(waited),
         };
-        let retry_after = Nanos32::default();
-        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
+        self.say(slot, &dropped(answer, DropReason::NoCredit, ""), now);
     }
 
     pub(super) fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
@@ -68,19 +67,19 @@ impl<H: Execute> CoreNetwork<H> {
         })
     }
 
-    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
+    /// `words` say what exactly, if the reason does not.
+    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, words: &str, now: Time) {
         if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
-            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
-            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
+            self.say(ticket.connection.slot, &dropped(answer, reason, words), now);
         }
     }
 
     pub(super) fn answer(&mut self, executed: Executed, now: Time) {
         let Executed { ticket, dropped, outcome, reply, spare } = executed;
         if let Some(reason) = dropped {
-            self.drop_call(&ticket, reason, now);
-        } else if let Err(Failed::Congested(_)) = &outcome {
-            self.drop_call(&ticket, DropReason::Lock, now);
+            self.drop_call(&ticket, reason, "", now);
+        } else if let Err(Failed::Congested(congested)) = &outcome {
+            self.drop_call(&ticket, DropReason::Lock, congested.lock, now);
         } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
@@ -123,6 +122,10 @@ impl<H: Execute> CoreNetwork<H> {
             self.spares.push(buffer);
         }
     }
+}
+
+fn dropped(answer: Answer, reason: DropReason, words: &str) -> Frame<'_> {
+    Frame::Drop(Dropped { answer, reason, message: Text::new(words), retry_after: Nanos32::default() })
 }
 
 fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {
