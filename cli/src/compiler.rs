@@ -23,15 +23,8 @@ pub(crate) struct Options {
 }
 
 /// Names of our options that the plugin takes as they are.
-const PLUGIN_OPTIONS: [&str; 7] = [
-    "engine",
-    "exclude",
-    "exclude-file",
-    "exclude-list",
-    "min-instructions",
-    "request-fn",
-    "unwind",
-];
+const PLUGIN_OPTIONS: [&str; 7] =
+    ["engine", "exclude", "exclude-file", "exclude-list", "min-instructions", "request-fn", "unwind"];
 
 /// Takes our options out of `words`; the rest is the compiler's. An error names the word that is wrong.
 pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<(Options, Vec<OsString>), String> {
@@ -71,14 +64,49 @@ enum Product {
 
 /// Options whose value is the next word, which is no input then.
 const WITH_VALUE: [&str; 38] = [
-    "-o", "-I", "-D", "-U", "-L", "-l", "-x", "-T", "-u", "-e", "-z", "-h", "-include", "-imacros", "-isystem", "-iquote",
-    "-idirafter", "-iprefix", "-iwithprefix", "-iwithprefixbefore", "-isysroot", "-MF", "-MT", "-MQ", "-Xclang",
-    "-Xlinker", "-Xassembler", "-Xpreprocessor", "-mllvm", "-target", "--param", "-arch", "-aux-info", "-A", "-B",
-    "-rpath", "-soname", "-F",
+    "-o",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-x",
+    "-T",
+    "-u",
+    "-e",
+    "-z",
+    "-h",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-iwithprefix",
+    "-iwithprefixbefore",
+    "-isysroot",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-Xclang",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-mllvm",
+    "-target",
+    "--param",
+    "-arch",
+    "-aux-info",
+    "-A",
+    "-B",
+    "-rpath",
+    "-soname",
+    "-F",
 ];
 
 /// Options that leave us out: code for which our run-time isn't there.
-const LEAVE_ALONE: [&str; 7] = ["-ffreestanding", "-nostdlib", "-nostartfiles", "-nodefaultlibs", "-m32", "-mx32", "-r"];
+const LEAVE_ALONE: [&str; 7] =
+    ["-ffreestanding", "-nostdlib", "-nostartfiles", "-nodefaultlibs", "-m32", "-mx32", "-r"];
 
 fn product(arguments: &[OsString]) -> Product {
     let mut inputs = false;
@@ -87,7 +115,9 @@ fn product(arguments: &[OsString]) -> Product {
     while let Some(word) = words.next() {
         let word = word.as_ref();
         match word {
-            "-c" | "-S" | "-E" | "-M" | "-MM" | "-fsyntax-only" | "--analyze" | "-emit-ast" => product = Product::Object,
+            "-c" | "-S" | "-E" | "-M" | "-MM" | "-fsyntax-only" | "--analyze" | "-emit-ast" => {
+                product = Product::Object
+            }
             "-shared" | "--shared" if product != Product::Object => product = Product::Library,
             "-static" | "--static" | "-static-pie" if product == (Product::Program { fixed: false }) => {
                 product = Product::Program { fixed: true };

@@ -54,7 +54,9 @@ fn folder() -> anyhow::Result<PathBuf> {
         .map(|place| beside.join(place))
         .find(|folder| is_it(folder))
         .map(|folder| folder.canonicalize().unwrap_or(folder))
-        .with_context(|| format!("the profiler's plugin is not built: `make profiler` builds it (or {FOLDER} says where it is)"))
+        .with_context(|| {
+            format!("the profiler's plugin is not built: `make profiler` builds it (or {FOLDER} says where it is)")
+        })
 }
 
 /// The clang that the plugin was built for: its Makefile wrote the version down.

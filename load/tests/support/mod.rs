@@ -167,7 +167,7 @@ fn answer(state: &State, call: &Call<'_>, feedback: Feedback) -> Option<Frame<'s
     let turn = state.answers.fetch_add(1, Ordering::SeqCst) + 1;
     let is_due = |every: u64| every > 0 && turn.is_multiple_of(every);
     Some(if is_due(behaviour.drop_every) {
-        Frame::Drop(Dropped { answer, reason: DropReason::Delay, retry_after: Nanos32(0) })
+        Frame::Drop(Dropped { answer, reason: DropReason::Delay, message: Message::default(), retry_after: Nanos32(0) })
     } else if is_due(behaviour.fail_every) {
         Frame::Failure(Failure { answer, code: FailureCode::Failed, message: Message::new("as asked") })
     } else {

@@ -8,6 +8,7 @@ use super::receive::IoUring;
 use super::recording::Recording;
 use super::shared::{Common, Counts, Job};
 use crate::wire::PayloadLimit;
+use leeward_control::budget::Budget;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::recording::Header;
 use leeward_control::registry::{Algorithm, Environment, Registry};
@@ -81,6 +82,7 @@ impl Server {
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
                 io_uring: IoUring::Auto,
+                budget: Budget::UNLIMITED,
             },
             recording: None,
         }
@@ -201,6 +203,15 @@ impl Builder {
     #[must_use]
     pub fn io_uring(mut self, io_uring: IoUring) -> Self {
         self.limits.io_uring = io_uring;
+        self
+    }
+
+    /// What a request may spend on queues if its header sets no limit: [`Budget::of_target`] of the target delay. Unlimited
+    /// unless set. What it has waited since its packet came is taken off before its handler begins; what it waits for cores
+    /// and locks from then on ([`leeward_runtime::locks`]) is taken off as it goes.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.limits.budget = budget;
         self
     }
 
