@@ -4,6 +4,7 @@
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 
+pub use leeward_workload::application::MOST_STEPS;
 pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
 
 /// One run.

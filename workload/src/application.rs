@@ -35,7 +35,7 @@ pub enum Step {
 }
 
 /// The most locks, paths, and steps of one path: the plants keep the locks that a request holds in one word.
-pub const MOST: usize = 64;
+pub const MOST_STEPS: usize = 64;
 
 /// Shares are written by people: this far from one is rounding.
 const TOLERANCE: f64 = 1e-6;
@@ -84,8 +84,8 @@ impl Application {
         if self.is_plain() {
             return if self.locks.is_empty() { Ok(()) } else { Err("locks that no path takes".into()) };
         }
-        if self.locks.len() > MOST || self.paths.len() > MOST {
-            return Err(format!("an application has {MOST} locks and {MOST} paths at most"));
+        if self.locks.len() > MOST_STEPS || self.paths.len() > MOST_STEPS {
+            return Err(format!("an application has {MOST_STEPS} locks and {MOST_STEPS} paths at most"));
         }
         let twice = (1..self.locks.len()).find(|index| self.locks[..*index].contains(&self.locks[*index]));
         if let Some(index) = twice {
@@ -102,8 +102,8 @@ impl Application {
     }
 
     fn check_steps(&self, steps: &[Step]) -> Result<(), String> {
-        if steps.is_empty() || steps.len() > MOST {
-            return Err(format!("a path has 1 to {MOST} steps"));
+        if steps.is_empty() || steps.len() > MOST_STEPS {
+            return Err(format!("a path has 1 to {MOST_STEPS} steps"));
         }
         let mut held: Vec<usize> = Vec::new();
         let mut work = 0.0;

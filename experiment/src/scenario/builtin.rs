@@ -32,6 +32,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-sensitivity",
         "bw-today",
         "bw-today-shift",
+        "lk-one-mutex",
         "real-overall",
         "real-spike",
     ]
