@@ -1,13 +1,13 @@
-//! Every run that a scenario asks for, in the order in which results are reported: variant, service, clients, round
-//! trip, demand, seed.
+//! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
+//! clients, round trip, demand, seed.
 
 use crate::run::RunError;
-use crate::scenario::{DemandPlan, Scenario, ServiceSpec, Variant};
+use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
 use leeward_sim::SimConfig;
-use leeward_sim::config::{NetworkModel, Segment, Workload};
+use leeward_sim::config::{Application, LockModel, NetworkModel, Segment, Workload};
 
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
@@ -23,6 +23,8 @@ pub struct PlannedRun<'a> {
     pub params: Vec<(String, Raw)>,
     /// The service.
     pub service: &'a ServiceSpec,
+    /// The application, with its `p` and `r`.
+    pub application: Instance,
     /// Clients.
     pub clients: u32,
     /// Capacity of the server without control.
@@ -35,9 +37,15 @@ impl PlannedRun<'_> {
     /// For messages.
     pub fn name(&self) -> String {
         let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
+        let named = |name, value: Option<f64>| value.map_or(String::new(), |value| format!(", {name}={value}"));
         format!(
-            "{} at {first:.0}/s, {} clients, {}, seed {}",
-            self.variant.label, self.clients, self.service.text, self.config.seed
+            "{} at {first:.0}/s, {} clients, {}{}{}, seed {}",
+            self.variant.label,
+            self.clients,
+            self.service.text,
+            named("p", self.application.p),
+            named("r", self.application.r),
+            self.config.seed
         )
     }
 
@@ -76,10 +84,13 @@ pub fn plan<'a>(
     base_seed: u64,
 ) -> Result<Vec<PlannedRun<'a>>, RunError> {
     let mut runs = Vec::new();
+    let instances = scenario.workload.instances();
     for variant in &scenario.controllers {
         let algorithm = registry.find(&variant.controller)?;
         for service in &scenario.workload.services {
-            for clients in &scenario.workload.clients {
+            let clients = &scenario.workload.clients;
+            for (application, clients) in instances.iter().flat_map(|one| clients.iter().map(move |count| (one, count)))
+            {
                 let params = variant.params_for(&service.text, *clients);
                 let demands = demands(scenario, service);
                 let points = scenario.rtts.iter().flat_map(|rtt| demands.iter().map(move |demand| (*rtt, demand)));
@@ -92,9 +103,12 @@ pub fn plan<'a>(
                             algorithm,
                             params: params.clone(),
                             service,
+                            application: application.clone(),
                             clients: *clients,
                             capacity: scenario.server.capacity(service.service.mean()),
                             config: SimConfig {
+                                application: application.application.clone(),
+                                locks: variant.locks,
                                 server: scenario.server_for(variant),
                                 network: NetworkModel { rtt, ..scenario.network },
                                 slo: scenario.slo_at(&service.service, rtt),
@@ -133,6 +147,8 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
             demand: demand.to_vec(),
             service: service.service.clone(),
         },
+        application: Application::default(),
+        locks: LockModel::default(),
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,

@@ -160,6 +160,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.order != usual.order, "server.order", order)?;
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
+    let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
+    refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant does not grant and park cores yet";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
@@ -301,6 +303,7 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
         mean_in_server: 0.0,
         mean_sojourn_ns: load.server_sojourn.mean_ns,
         violations: Vec::new(),
+        locks: Vec::new(),
         windows: windows(load, &report.samples, run.config.window.unwrap_or(WINDOW), to),
         fine: load
             .fine

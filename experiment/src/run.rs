@@ -142,13 +142,15 @@ pub fn run(
     let planned = plan(scenario, registry, options.seed)?;
     let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
         let report = simulate_one(run)?;
-        Ok((measure::point(run, &report), measure::windows(run, &report), shifts(run, &report)))
+        let rows = (measure::windows(run, &report), shifts(run, &report), measure::locks(run, &report));
+        Ok((measure::point(run, &report), rows))
     })?;
     let mut results = blank(scenario, options);
-    for (point, windows, shifts) in outcomes {
+    for (point, (windows, shifts, locks)) in outcomes {
         results.points.push(point);
         results.windows.extend(windows);
         results.shifts.extend(shifts);
+        results.locks.extend(locks);
     }
     results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
     Ok(results)

@@ -6,6 +6,13 @@ use leeward_control::units::{CreditId, Nanos, Priority, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId(u32);
 
+impl RequestId {
+    /// Its slot: small numbers, reused.
+    pub(crate) fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What is known about a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {

@@ -21,6 +21,8 @@ pub enum Purpose {
     Stalls,
     /// To which core a message goes, and where a core begins to look for work.
     Balancing,
+    /// Which path they take through an application with locks.
+    Paths,
 }
 
 /// A stream of random numbers.

@@ -1,5 +1,6 @@
 //! `[[controller]]`: which algorithms run, with which parameters, and the grids that `vary` spans.
 
+use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
@@ -16,7 +17,8 @@ type Pair = (String, Raw);
 /// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
     let mut variants: Vec<(Variant, Item<'a>)> = Vec::new();
-    for table in item.tables(MOST_VARIANTS, &["name", "label", "params", "vary", "tuned", "allocator", "balancing"])? {
+    let keys = ["name", "label", "params", "vary", "tuned", "allocator", "balancing", "lock", "acquire"];
+    for table in item.tables(MOST_VARIANTS, &keys)? {
         let name = table.require("name", "the name of a controller")?;
         let algorithm = registry.find(name.text()?).map_err(|error| name.error(error.to_string()))?;
         for variant in expand(&table, algorithm)? {
@@ -44,6 +46,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         controller: algorithm.name.into(),
         label: label.clone(),
         base_label: label,
+        locks: lock_model(table)?,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),

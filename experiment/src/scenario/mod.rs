@@ -3,10 +3,11 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `scheduling`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `application`, `scheduling`, `controllers`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
+mod application;
 pub mod builtin;
 mod controllers;
 mod document;
@@ -20,6 +21,7 @@ mod scheduling;
 pub mod settings;
 mod workload;
 
+pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
 
 use crate::claims::Expression;
@@ -27,7 +29,7 @@ use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Arrivals, Balancing, NetworkModel, Scheduling, ServerModel, Shares};
+use leeward_sim::config::{Arrivals, Balancing, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -77,8 +79,17 @@ pub struct Workload {
     pub shares: Shares,
     /// Total demand.
     pub demand: DemandPlan,
+    /// The application, if its requests take locks.
+    pub application: Option<ApplicationSpec>,
     /// The objective; `None` for 10 × (mean service + round trip).
     pub slo: Option<Nanos>,
+}
+
+impl Workload {
+    /// Every application that the scenario runs: one without locks, or one per value of `p` and `r`.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.application.as_ref().map_or_else(|| vec![Instance::default()], ApplicationSpec::instances)
+    }
 }
 
 /// A distribution of service times and how it was written.
@@ -155,6 +166,8 @@ pub struct Variant {
     pub label: String,
     /// The label of the `[[controller]]` entry this came from: differs from `label` for the variants of a `vary` grid.
     pub base_label: String,
+    /// How the application's locks are made and taken, if it has any.
+    pub locks: LockModel,
     /// Parameters, before any retuning per workload.
     pub params: Vec<(String, Raw)>,
     /// Retuning per workload; of those that match, later ones win.

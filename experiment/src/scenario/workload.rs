@@ -1,5 +1,6 @@
 //! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
 
+use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
@@ -71,7 +72,8 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
 }
 
 pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
-    let table = item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo"])?;
+    let table =
+        item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo", "locks", "path", "p", "r"])?;
     let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
     let services = each_once(&services, |item| service(item, folder))?;
     let clients = table.require("clients", "a number of clients, or a list")?;
@@ -86,12 +88,13 @@ pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Resul
         arrivals,
         shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
         demand: demand_plan(&table, duration)?,
+        application: application(&table)?,
         slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
     })
 }
 
 /// The entries of a list, which must differ: one written twice would count twice in every mean.
-fn each_once<T: PartialEq>(
+pub(super) fn each_once<T: PartialEq>(
     list: &Item<'_>,
     read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
 ) -> Result<Vec<T>, ScenarioError> {
