@@ -30,8 +30,9 @@ pub(super) struct Iteration {
 pub(super) enum End {
     /// With a sample that means something.
     Counted(Iteration),
-    /// With next to nothing received and next to nothing in the server, and nobody dropped or late. Throughput tells nothing
-    /// then, but neither is anything overloaded: credits that clients hold and don't use must not be all there are.
+    /// With next to nothing received and next to nothing in the server. Throughput tells nothing then, but neither is
+    /// anything overloaded: credits that clients hold and don't use must not be all there are. Drops don't matter here. They
+    /// are of a moment ago, and an iteration that waited for more requests because of them might wait for ever.
     Lull,
 }
 
@@ -55,9 +56,8 @@ pub(super) struct Iterations {
 struct Begun {
     at: Time,
     samples: Totals,
-    /// Requests received and dropped, from the beginning.
+    /// Requests received, from the beginning.
     received: u64,
-    drops: u64,
     counting: Option<Counting>,
 }
 
@@ -88,10 +88,9 @@ impl Iterations {
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<End> {
         let now = signals.now;
         let totals = self.samples.totals();
-        let fresh = Begun { at: now, samples: totals, received: 0, drops: 0, counting: None };
+        let fresh = Begun { at: now, samples: totals, received: 0, counting: None };
         let begun = self.begun.get_or_insert(fresh);
         begun.received = begun.received.saturating_add(signals.arrivals);
-        begun.drops = begun.drops.saturating_add(signals.drops);
         // The iteration's own samples decide how long it is: after a time of long waits it does not go on at their pace.
         let so_far = totals.since(&begun.samples);
         let lasted = now.since(begun.at);
@@ -99,8 +98,8 @@ impl Iterations {
         self.transit = so_far.transit(self.network).unwrap_or(self.transit);
         self.round_trip = so_far.round_trip(self.network, issued, lasted).unwrap_or(self.round_trip);
         // How long clients hold their credits is no matter here: they have not used them.
-        let quiet = begun.received < self.least && begun.drops == 0 && so_far.late == 0;
-        if quiet && lasted >= self.transit * self.round_trips && totals.in_server() < self.least {
+        let quiet = begun.received < self.least && totals.in_server() < self.least;
+        if quiet && lasted >= self.transit * self.round_trips {
             self.begun = Some(fresh);
             return Some(End::Lull);
         }
