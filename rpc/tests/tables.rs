@@ -18,7 +18,9 @@ fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
 #[test]
 fn every_kind_has_an_example_and_comes_back() {
     let examples = examples();
-    let kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
+    let mut kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
+    // Some have more than one.
+    kinds.dedup();
     assert_eq!(kinds, Kind::ALL);
     for (name, frame) in examples {
         let bytes = encoded(&frame);

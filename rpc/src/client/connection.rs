@@ -389,7 +389,8 @@ impl<T> Link<T> {
                 let (token, round_trip) = self.answered(now, kind, &dropped.answer)?;
                 let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
                 if let Some(token) = token {
-                    events(Event::Dropped { token, reason: dropped.reason, retry_after, round_trip, sojourn });
+                    let (reason, message) = (dropped.reason, dropped.message);
+                    events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
                 }
                 self.reply(now, Outcome::Dropped, round_trip, &dropped.answer, shell, events);
                 Ok(())

@@ -277,7 +277,7 @@ fn every_end_reaches_the_application() {
     assert_eq!(world.ends[&3], "ended Overflow");
     world.carry(usize::MAX);
     let answer = world.answer(0, 1);
-    let dropped = Dropped { answer, reason: DropReason::Delay, retry_after: Nanos32(0) };
+    let dropped = Dropped { answer, reason: DropReason::Delay, message: Default::default(), retry_after: Nanos32(0) };
     world.say(&Frame::Drop(dropped)).unwrap();
     assert_eq!(world.ends[&1], "dropped Delay");
     let answer = world.answer(0, 0);
@@ -514,7 +514,8 @@ impl World {
             }
             Step::Drop(place, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
                 let answer = self.answer(place % self.calls.len(), *window);
-                let dropped = Dropped { answer, reason: DropReason::Other, retry_after: Nanos32(0) };
+                let dropped =
+                    Dropped { answer, reason: DropReason::Other, message: Default::default(), retry_after: Nanos32(0) };
                 let _ = self.say(&Frame::Drop(dropped));
             }
             Step::Credit(window) if self.connection.welcome().is_some() => {

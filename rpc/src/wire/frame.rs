@@ -21,7 +21,7 @@ pub enum Frame<'a> {
     /// Server to client: its result.
     Response(Response<'a>),
     /// Server to client: it was rejected.
-    Drop(Dropped),
+    Drop(Dropped<'a>),
     /// Server to client: it was admitted and has no result.
     Failure(Failure<'a>),
     /// Server to client: a window that nothing else could carry.
@@ -108,11 +108,13 @@ pub struct Response<'a> {
 
 /// A rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct Dropped<'a> {
     /// What every answer says.
     pub answer: Answer,
     /// Why.
     pub reason: DropReason,
+    /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+    pub message: Message<'a>,
     /// A hint not to send anything for so long; zero is no hint.
     pub retry_after: Nanos32,
 }
@@ -191,6 +193,7 @@ impl<'a> Frame<'a> {
         match self {
             Frame::Call(call) => call.payload,
             Frame::Response(response) => response.payload,
+            Frame::Drop(dropped) => dropped.message.as_str().as_bytes(),
             Frame::Failure(failure) => failure.message.as_str().as_bytes(),
             Frame::Error(fatal) => fatal.message.as_str().as_bytes(),
             _ => &[],
@@ -273,6 +276,7 @@ impl<'a> Frame<'a> {
                 answer: reader.answer()?,
                 retry_after: Nanos32(words.value_u32(Field::RetryAfter)),
                 reason: reader.code(DropReason::from_number)?,
+                message: reader.message(payload)?,
             }),
             Kind::Failure => Frame::Failure(Failure {
                 answer: reader.answer()?,
@@ -296,7 +300,7 @@ impl<'a> Frame<'a> {
 pub(super) const fn payload_max(kind: Kind, limit: PayloadLimit) -> u32 {
     match kind {
         Kind::Call | Kind::Response => limit.bytes(),
-        Kind::Failure | Kind::Error => MESSAGE_MAX as u32,
+        Kind::Drop | Kind::Failure | Kind::Error => MESSAGE_MAX as u32,
         _ => 0,
     }
 }

@@ -118,7 +118,8 @@ impl Peer {
     }
 
     pub(crate) fn reject(&mut self, call: &Called, window: u32, reason: DropReason, retry_after: u32) {
-        let dropped = Dropped { answer: answer(call, window), reason, retry_after: Nanos32(retry_after) };
+        let message = Message::default();
+        let dropped = Dropped { answer: answer(call, window), reason, message, retry_after: Nanos32(retry_after) };
         self.say(&Frame::Drop(dropped));
     }
 

@@ -68,7 +68,17 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
                     ..answer()
                 },
                 reason: DropReason::Delay,
+                message: Message::default(),
                 retry_after: Nanos32(500_000),
+            }),
+        ),
+        (
+            "drop-lock",
+            Frame::Drop(Dropped {
+                answer: answer(),
+                reason: DropReason::Lock,
+                message: Message::new("accounts"),
+                retry_after: Nanos32(0),
             }),
         ),
         (
@@ -245,8 +255,8 @@ fn from_server() -> impl Strategy<Value = Frame<'static>> {
             })
         ),
         3 => answers().prop_map(|answer| Frame::Response(Response { answer, payload: b"" })),
-        1 => (answers(), prop::sample::select(DropReason::ALL), edgy_u32()).prop_map(|(answer, reason, retry_after)| {
-            Frame::Drop(Dropped { answer, reason, retry_after: Nanos32(retry_after) })
+        1 => (answers(), prop::sample::select(DropReason::ALL), edgy_u32()).prop_map(move |(answer, reason, retry_after)| {
+            Frame::Drop(Dropped { answer, reason, message, retry_after: Nanos32(retry_after) })
         }),
         1 => (answers(), prop::sample::select(FailureCode::ALL))
             .prop_map(move |(answer, code)| Frame::Failure(Failure { answer, code, message })),

@@ -22,8 +22,7 @@ impl<H: Execute> CoreNetwork<H> {
         add(&counters.without_credit, 1);
         let answer =
             Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32::saturating(waited) };
-        let retry_after = Nanos32::default();
-        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
+        self.say(slot, &dropped(answer, DropReason::NoCredit, ""), now);
     }
 
     pub(super) fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
@@ -62,26 +61,30 @@ impl<H: Execute> CoreNetwork<H> {
         })
     }
 
-    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
+    /// `words` say what exactly, if the reason does not.
+    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, words: &str, now: Time) {
         if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
             if reason == DropReason::Lock {
                 add(&self.common.counters[self.index].refused_lock, 1);
             }
-            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
-            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
+            self.say(ticket.connection.slot, &dropped(answer, reason, words), now);
         }
     }
 
     pub(super) fn answer(&mut self, executed: Executed, now: Time) {
         let Executed { ticket, dropped, outcome, reply, spare } = executed;
         if let Some(reason) = dropped {
-            self.drop_call(&ticket, reason, now);
+            self.drop_call(&ticket, reason, "", now);
+        } else if let Err(Failed::Congested(congested)) = &outcome {
+            self.drop_call(&ticket, DropReason::Lock, congested.lock, now);
         } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
                 Ok(()) => Frame::Response(Response { answer, payload: &reply }),
                 Err(Failed::UnknownMethod) => failure(answer, FailureCode::UnknownMethod, "no such method"),
                 Err(Failed::Because(words)) => failure(answer, FailureCode::Failed, words),
+                // Dropped above.
+                Err(Failed::Congested(congested)) => failure(answer, FailureCode::Failed, congested.lock),
             };
             if let Some(connection) = &mut self.connections[slot as usize] {
                 if connection.append(&response).is_err() {
@@ -116,6 +119,10 @@ impl<H: Execute> CoreNetwork<H> {
             self.spares.push(buffer);
         }
     }
+}
+
+fn dropped(answer: Answer, reason: DropReason, words: &str) -> Frame<'_> {
+    Frame::Drop(Dropped { answer, reason, message: Text::new(words), retry_after: Nanos32::default() })
 }
 
 fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {
