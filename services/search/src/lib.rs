@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod corpus;
 mod decoded;
 mod index;
 mod locks;
