@@ -74,7 +74,7 @@ pub struct Found {
 #[non_exhaustive]
 pub enum AddError {
     /// It would have had to wait for too long.
-    #[error("congested: {}", .0.lock)]
+    #[error("{0}")]
     Refused(Refused),
     /// There are as many as there may be.
     #[error("the index is full: {DOCUMENTS_MAX} documents")]
@@ -132,7 +132,7 @@ struct Writer {
 /// let document = |title: &str, text: &str| Document { title: title.into(), text: text.into() };
 /// let index = Index::build([document("tea", "A drink of leaves"), document("sail", "It drives a boat")], Layout::default());
 /// let query = Query::parse("drink tea", Matching::Any, 10)?;
-/// let found = pollster::block_on(index.search(&query)).map_err(|refused| refused.lock)?;
+/// let found = pollster::block_on(index.search(&query))?;
 /// assert_eq!(&*found.hits[0].title, "tea");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

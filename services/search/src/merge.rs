@@ -3,10 +3,9 @@
 use super::index::{Layout, Segment};
 use super::postings::{Posting, PostingList};
 use super::segment::SegmentData;
+use leeward_runtime::tasks::yield_now;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// Terms that are read under a segment's lock at once.
 const PIECE: usize = 256;
@@ -63,23 +62,11 @@ pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
         }
         terms.push((term, merged));
         if terms.len().is_multiple_of(PIECE) {
-            others_first().await;
+            // Whatever else waits for this core has its turn.
+            yield_now().await;
         }
     }
     Segment::new(first, SegmentData::assemble(terms, norms))
-}
-
-/// Lets whatever else waits for this core have its turn.
-async fn others_first() {
-    let mut waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The RPC handler: bytes to queries, an index asked, its answers to bytes.
 
 use super::index::{AddError, Index};
-use super::locks::Refused;
 use super::wire::{self, ADD, SEARCH, SIZE, VOCABULARY};
 use leeward_rpc::server::{AsyncHandler, Failed, OwnedRequest};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ impl AsyncHandler for Search {
         match method {
             SEARCH => {
                 let query = wire::read_query(&payload).map_err(because)?;
-                let found = self.index.search(&query).await.map_err(refused)?;
+                let found = self.index.search(&query).await?;
                 wire::write_found(&found, &mut reply);
             }
             VOCABULARY => {
@@ -37,7 +36,7 @@ impl AsyncHandler for Search {
             ADD => {
                 let document = wire::read_document(&payload).map_err(because)?;
                 let number = self.index.add(&document).await.map_err(|error| match error {
-                    AddError::Refused(lock) => refused(lock),
+                    AddError::Refused(congested) => Failed::Congested(congested),
                     error => because(error),
                 })?;
                 reply.extend_from_slice(&number.to_le_bytes());
@@ -51,8 +50,4 @@ impl AsyncHandler for Search {
 
 fn because(error: impl std::fmt::Display) -> Failed {
     Failed::Because(error.to_string())
-}
-
-fn refused(refused: Refused) -> Failed {
-    Failed::Because(format!("congested: {}", refused.lock))
 }
