@@ -16,7 +16,15 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
         "real",
-        &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-services", "leeward-search", "leeward-load"],
+        &[
+            "leeward-control",
+            "leeward-workload",
+            "leeward-runtime",
+            "leeward-rpc",
+            "leeward-services",
+            "leeward-search",
+            "leeward-load",
+        ],
     ),
     ("experiment", &["leeward-control", "leeward-sim", "leeward-real", "leeward-load"]),
     ("report", &["leeward-experiment"]),

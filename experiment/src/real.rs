@@ -11,13 +11,14 @@ use crate::results::{Machine, Point, Results, Shift};
 use crate::run::{Options, Progress, RunError, blank, simulate_one};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
+use leeward_control::budget::Budget;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Time};
 use leeward_load::report as load;
 use leeward_real::machine::STEPS;
 use leeward_real::run::Sample;
-use leeward_real::{Placement, RealError, RunReport, RunSpec, Snapshot};
+use leeward_real::{Placement, RealError, RunReport, RunSpec, Served, Snapshot};
 use leeward_sim::SimReport;
 use leeward_sim::config::{Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::report as sim;
@@ -104,8 +105,15 @@ pub fn run_all(
                 Some(measured) => measured,
                 None => {
                     let step = |step: &str| watch(&Stage::Measuring { step });
-                    let measured = leeward_real::Machine::measure(&placement, &service.service, clients, cancel, step)
-                        .map_err(while_measuring)?;
+                    let measured = leeward_real::Machine::measure(
+                        &placement,
+                        &Served::Synthetic,
+                        &service.service,
+                        clients,
+                        cancel,
+                        step,
+                    )
+                    .map_err(while_measuring)?;
                     known.push((key, measured));
                     (0..STEPS).for_each(|_| advance());
                     measured
@@ -242,6 +250,8 @@ fn one(
     let config = &run.config;
     let spec = RunSpec {
         placement,
+        served: &Served::Synthetic,
+        budget: Budget::UNLIMITED,
         algorithm: run.algorithm,
         params: &params,
         rtt: config.network.rtt,

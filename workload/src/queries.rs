@@ -154,9 +154,21 @@ mod tests {
             assert_eq!(QueryMix::parse(&mix.to_string()), Ok(mix));
         }
         for text in [
-            "", "find", "searching", "search:", "search:words", "search:words=0", "search:words=4-2", "search:words=17",
-            "search:words=+1", "search:common=0", "search:common=1.5", "search:match=some", "search:results=101",
-            "search:results=", "search:words=1-4,",
+            "",
+            "find",
+            "searching",
+            "search:",
+            "search:words",
+            "search:words=0",
+            "search:words=4-2",
+            "search:words=17",
+            "search:words=+1",
+            "search:common=0",
+            "search:common=1.5",
+            "search:match=some",
+            "search:results=101",
+            "search:results=",
+            "search:words=1-4,",
         ] {
             assert!(QueryMix::parse(text).is_err(), "{text}");
         }

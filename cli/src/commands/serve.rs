@@ -1,14 +1,16 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 
 use anyhow::{Context, anyhow};
+use leeward_control::budget::Budget;
 use leeward_control::units::parse_duration;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_runtime::Idle;
+use leeward_search::Search;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::record;
+use super::{record, search};
 use crate::args::{ServeArgs, Service};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -28,6 +30,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cpus(args.cpus.clone())
         .idle(idle(&args.idle)?)
         .connection_limit(args.connections as usize);
+    if let Some(budget) = &args.budget {
+        builder = builder.budget(Budget::of(admission::span("--budget", budget)?));
+    }
     if args.print_config {
         return stdout::print(&serve_config::text(args)?);
     }
@@ -81,6 +86,7 @@ fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
     let started = match args.service {
         Service::Synthetic => builder.start(&args.listen, Synthetic::new()),
         Service::Echo => builder.start(&args.listen, Echo),
+        Service::Search => builder.start_async(&args.listen, Search::new(search::index(args)?)),
     };
     started.map_err(|error| match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
