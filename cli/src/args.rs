@@ -395,7 +395,7 @@ Examples:
   leeward load 127.0.0.1:7117 --service search --demand 500 --slo 10ms";
 
 /// What `leeward serve` can serve.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Service {
     /// Keeps a core busy for as long as the request says.
     Synthetic,

@@ -9,11 +9,13 @@ use leeward_rpc::wire::Method;
 use leeward_search::corpus::{self, CorpusError};
 use leeward_search::wire::{self, SEARCH, VOCABULARY};
 use leeward_search::{Document, Entry, Matching};
+use leeward_workload::Queries;
 use leeward_workload::queries::Word;
 use leeward_workload::rng::{Purpose, Rng};
-use leeward_workload::{Queries, QueryMix};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+pub use leeward_workload::QueryMix;
 
 /// Asks for documents: a query per request, drawn from the request's bits.
 #[derive(Clone, Debug)]

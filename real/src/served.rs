@@ -3,8 +3,9 @@
 use crate::search::{Corpus, Searches};
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
+pub use leeward_search::Layout;
 use leeward_search::corpus::CorpusError;
-use leeward_search::{Index, Layout, Search};
+use leeward_search::{Index, Search};
 use leeward_services::synthetic::Synthetic;
 use leeward_workload::QueryMix;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub enum Served {
         index: Arc<Index>,
         /// With these queries.
         searches: Arc<Searches>,
+        /// Where they are from.
+        from: String,
     },
 }
 
@@ -50,10 +53,22 @@ impl Served {
     /// # Errors
     /// See [`UnservedError`].
     pub fn search(corpus: Corpus, layout: Layout, mix: QueryMix) -> Result<Self, UnservedError> {
+        let from = match corpus.file {
+            Some(_) => "from a file",
+            None => "that come along (`leeward corpus` makes more)",
+        };
         let index = Index::build(corpus.documents, layout);
         let searches = Searches::new(mix, index.vocabulary(), index.size().documents as u32);
         let searches = searches.ok_or(UnservedError::NoWords(mix))?;
-        Ok(Served::Search { index: Arc::new(index), searches: Arc::new(searches) })
+        Ok(Served::Search { index: Arc::new(index), searches: Arc::new(searches), from: from.into() })
+    }
+
+    /// What it serves, in a sentence, if its name does not say.
+    pub fn words(&self) -> Option<String> {
+        let Served::Search { index, from, .. } = self else { return None };
+        let size = index.size();
+        let (documents, words, segments) = (size.documents, size.words, size.segments - 1);
+        Some(format!("Searched here: {documents} documents {from}, {words} words, in {segments} segment(s)."))
     }
 
     /// Whether requests wait for more than CPUs. Then the server may have all of them: what the clients take is little.

@@ -23,6 +23,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    if args.service != Service::Search && (args.corpus.is_some() || args.segments != 1) {
+        return Err(Failure::Input(anyhow!(
+            "--corpus and --segments are of --service search, and this is {}",
+            args.service
+        )));
+    }
     let mut builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)

@@ -33,6 +33,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-today",
         "bw-today-shift",
         "lk-one-mutex",
+        "lk-search",
         "real-overall",
         "real-spike",
     ]
