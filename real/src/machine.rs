@@ -118,9 +118,12 @@ impl Machine {
         if capacity.0 <= 0.0 || rtt == Nanos::ZERO {
             return Err(RealError::Silent);
         }
-        let stalls = Stalls::of(&missed);
+        // What a measured service takes has its share of stalls in it, and what it may do is the locks' affair: its machine is
+        // one that costs so much per request besides the service that it can do what was measured.
+        let stalls = Stalls::of(&missed).filter(|_| alone.is_none());
         let available = stalls.map_or(1.0, |stalls| stalls.available());
         let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / capacity.0);
+        let alone = alone.map(|alone| Alone { mean: alone.mean.min(busy), ..alone });
         let mean = alone.map_or(service.mean(), |alone| alone.mean);
         let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(mean));
         Ok(Machine { capacity, rtt, costs, stalls, alone })

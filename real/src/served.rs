@@ -58,7 +58,7 @@ impl Served {
             None => "that come along (`leeward corpus` makes more)",
         };
         let index = Index::build(corpus.documents, layout);
-        let searches = Searches::new(mix, index.vocabulary(), index.size().documents as u32);
+        let searches = Searches::new(mix, index.vocabulary(), index.built_with());
         let searches = searches.ok_or(UnservedError::NoWords(mix))?;
         Ok(Served::Search { index: Arc::new(index), searches: Arc::new(searches), from: from.into() })
     }

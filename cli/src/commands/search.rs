@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::target;
 use crate::args::{CorpusArgs, ServeArgs};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::progress::Steps;
 use crate::stdout;
 
@@ -40,6 +41,8 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<(), Failure> {
     if args.out.is_some() {
         target::check_file("--out", &out)?;
     }
+    // apt-get hears Ctrl-C too; what it leaves behind is ours to tidy up.
+    let interrupt = Interrupt::listen()?;
     let documents = {
         let steps = Steps::new("corpus");
         let mut tell = |step: Step<'_>| match step {
@@ -49,6 +52,9 @@ pub(crate) fn make(args: &CorpusArgs) -> Result<(), Failure> {
         };
         debian::fetch(&out, &mut tell)
     };
+    if interrupt.asked() {
+        return Err(Failure::Interrupted);
+    }
     let documents = documents.map_err(|error| match error {
         // Nothing that trying again would change.
         FetchError::Program { .. } | FetchError::NoDescriptions => Failure::Input(anyhow!(error)),

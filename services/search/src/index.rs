@@ -19,6 +19,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The most documents of an index.
 pub const DOCUMENTS_MAX: usize = 4_000_000;
+/// The most words of all documents together, and the most different ones: what keeps an index that anybody may add to within
+/// some gigabytes.
+const WORDS_MAX: u64 = 400_000_000;
+const TERMS_MAX: usize = 4_000_000;
 /// The longest title in bytes; longer ones are cut.
 pub const TITLE_MAX: usize = 256;
 
@@ -76,8 +80,8 @@ pub enum AddError {
     /// It would have had to wait for too long.
     #[error("{0}")]
     Refused(Refused),
-    /// There are as many as there may be.
-    #[error("the index is full: {DOCUMENTS_MAX} documents")]
+    /// There are as many documents, words or different words as there may be.
+    #[error("the index is full: it takes {DOCUMENTS_MAX} documents, {WORDS_MAX} words, {TERMS_MAX} different ones")]
     Full,
 }
 
@@ -146,6 +150,8 @@ pub struct Index {
     collection: RwLock<Collection>,
     writer: Lock<Writer>,
     vocabulary: Arc<[Entry]>,
+    /// Documents that the vocabulary is of.
+    built_with: u32,
 }
 
 impl Index {
@@ -191,6 +197,7 @@ impl Index {
         let terms = vocabulary.iter().map(|entry| (entry.term.clone(), entry.documents.into(), entry.occurrences));
         Index {
             layout,
+            built_with: titles.len() as u32,
             segments: RwLock::new(writer.visible()),
             terms: Terms::of(terms),
             titles: RwLock::new(titles),
@@ -217,9 +224,10 @@ impl Index {
         }
         let mut best = Best::new(query.results());
         if !words.is_empty() {
-            let mut fitting = Fitting::default();
             let segments = Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner));
             for segment in segments.iter() {
+                // Not kept for the next segment: thousands of requests may wait for that one's lock.
+                let mut fitting = Fitting::default();
                 segment.data.lock_unless_congested().await?.search(&words, query.matching(), &mut fitting);
                 best.take(segment.first, &fitting);
             }
@@ -243,6 +251,10 @@ impl Index {
         let mut writer = self.writer.lock_unless_congested().await.map_err(AddError::Refused)?;
         // Whose turn it is must not be sent away: what it holds would have been held for nothing.
         let mut open = writer.open.data.lock().await;
+        let words = self.collection.read().unwrap_or_else(PoisonError::into_inner).words + u64::from(counted.length);
+        if words > WORDS_MAX || self.terms.len() + counted.words.len() > TERMS_MAX {
+            return Err(AddError::Full);
+        }
         // No wait from here until the document is complete.
         let number = {
             let mut titles = self.titles.write().unwrap_or_else(PoisonError::into_inner);
@@ -307,6 +319,11 @@ impl Index {
     /// The terms of the documents that it was built with, the most frequent first.
     pub fn vocabulary(&self) -> &[Entry] {
         &self.vocabulary
+    }
+
+    /// How many documents it was built with.
+    pub fn built_with(&self) -> u32 {
+        self.built_with
     }
 
     /// How large it is.

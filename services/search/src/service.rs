@@ -30,8 +30,7 @@ impl AsyncHandler for Search {
             }
             VOCABULARY => {
                 let rank = wire::read_rank(&payload).map_err(because)?;
-                let documents = self.index.size().documents as u32;
-                wire::write_page(self.index.vocabulary(), documents, rank, &mut reply);
+                wire::write_page(self.index.vocabulary(), self.index.built_with(), rank, &mut reply);
             }
             ADD => {
                 let document = wire::read_document(&payload).map_err(because)?;
