@@ -15,6 +15,9 @@ use crate::failure::Failure;
 /// Every flag of `serve` that a file may set, by its name.
 const KEYS: &[&str] = &[
     "service",
+    "corpus",
+    "segments",
+    "budget",
     "admission",
     "slo",
     "rtt",
@@ -29,7 +32,7 @@ const KEYS: &[&str] = &[
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-const SERVICES: [Service; 2] = [Service::Synthetic, Service::Echo];
+const SERVICES: [Service; 3] = [Service::Synthetic, Service::Echo, Service::Search];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -54,6 +57,9 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let names = SERVICES.map(|service| service.to_string());
     let service = settings.choice("service", &names.each_ref().map(String::as_str))?;
     put(&mut args.service, free("service"), service.map(|index| SERVICES[index]));
+    put(&mut args.corpus, free("corpus"), settings.line("corpus")?.map(|path| Some(path.into())));
+    put(&mut args.segments, free("segments"), settings.count("segments", 1..=1_000)?);
+    put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
         Registry::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
@@ -134,6 +140,15 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     text += &format!("idle = {}\nio-uring = {}\n", quoted(&args.idle), quoted(args.io_uring.name()));
     text += &format!("connections = {}\n", args.connections);
+    if let Some(path) = &args.corpus {
+        text += &format!("corpus = {}\n", quoted(&path.display().to_string()));
+    }
+    if args.segments != 1 {
+        text += &format!("segments = {}\n", args.segments);
+    }
+    if let Some(budget) = &args.budget {
+        text += &format!("budget = {}\n", quoted(budget));
+    }
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));
     }

@@ -74,6 +74,9 @@ pub enum RunError {
         /// Why not.
         why: &'static str,
     },
+    /// The scenario asks for a service that the simulator doesn't have.
+    #[error("`{0}` is measured, not simulated: run it with --plant real")]
+    NotSimulated(String),
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
@@ -139,6 +142,7 @@ pub fn run(
         "real" => return real::run(scenario, registry, options, progress, &|_| {}, cancel),
         _ => return Err(unknown_plant(options)),
     }
+    check_services(scenario)?;
     let planned = plan(scenario, registry, options.seed)?;
     let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
         let report = simulate_one(run)?;
@@ -180,6 +184,18 @@ pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
         "real" => Err(RunError::OnlySimulated),
         _ => Err(unknown_plant(options)),
     }
+}
+
+/// Refuses what can't be simulated.
+pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
+    let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
+    if let Some(service) = scenario.workload.services.iter().find(|service| service.queries.is_some()) {
+        return refuse(&service.text);
+    }
+    if scenario.controllers.iter().any(|variant| variant.derived_budget) {
+        return refuse("acquire = unless-congested, without a budget,");
+    }
+    Ok(())
 }
 
 fn unknown_plant(options: &Options) -> RunError {

@@ -3,6 +3,7 @@
 //!
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
+//! - [`served`]: which services there are; [`search`]: one of them and its clients.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-experiment`), sockets (`leeward-rpc`, `leeward-load`).
@@ -13,9 +14,12 @@ pub mod error;
 pub mod machine;
 pub mod placement;
 pub mod run;
+pub mod search;
+pub mod served;
 mod stalls;
 
 pub use error::RealError;
 pub use machine::Machine;
 pub use placement::Placement;
 pub use run::{RunReport, RunSpec, Snapshot};
+pub use served::Served;

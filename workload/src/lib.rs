@@ -5,6 +5,7 @@
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
+//! - [`queries`]: what is searched for, for a service that searches.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
 //! Never here: what becomes of a request.
@@ -14,10 +15,12 @@
 pub mod application;
 pub mod arrivals;
 pub mod demand;
+pub mod queries;
 pub mod rng;
 pub mod service;
 
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
+pub use queries::{Queries, QueryMix};
 pub use service::Service;

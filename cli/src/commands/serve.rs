@@ -1,14 +1,16 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 
 use anyhow::{Context, anyhow};
+use leeward_control::budget::Budget;
 use leeward_control::units::parse_duration;
 use leeward_rpc::server::{Builder, IoUring, Server, ServerError};
 use leeward_runtime::Idle;
+use leeward_search::Search;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::record;
+use super::{record, search};
 use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -21,6 +23,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    if args.service != Service::Search && (args.corpus.is_some() || args.segments != 1) {
+        return Err(Failure::Input(anyhow!(
+            "--corpus and --segments are of --service search, and this is {}",
+            args.service
+        )));
+    }
     let mut builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)
@@ -29,6 +37,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .idle(idle(&args.idle)?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
         .connection_limit(args.connections as usize);
+    if let Some(budget) = &args.budget {
+        builder = builder.budget(Budget::of(admission::span("--budget", budget)?));
+    }
     if args.print_config {
         return stdout::print(&serve_config::text(args)?);
     }
@@ -82,6 +93,7 @@ fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
     let started = match args.service {
         Service::Synthetic => builder.start(&args.listen, Synthetic::new()),
         Service::Echo => builder.start(&args.listen, Echo),
+        Service::Search => builder.start_async(&args.listen, Search::new(search::index(args)?)),
     };
     started.map_err(|error| match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),

@@ -27,9 +27,11 @@ pub(crate) fn points(points: &[Point]) -> String {
         row.extend(ps.then(|| percent(first.p)));
         row.extend(rs.then(|| percent(first.r)));
         row.extend(clients.then(|| first.clients.to_string()));
-        row.push(format!("{:.0}", first.demand_rps / 1e3));
+        // A service of milliseconds does a few thousand.
+        let slow = first.capacity_rps < 20e3;
+        row.push(format!("{:.*}", if slow { 2 } else { 0 }, first.demand_rps / 1e3));
         row.push(format!("{:.2}", first.demand_ratio));
-        row.push(format!("{:.1}", median(&group, |point| point.goodput_rps) / 1e3));
+        row.push(format!("{:.*}", if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps) / 1e3));
         row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);

@@ -203,19 +203,22 @@ fn percent(item: &Item<'_>) -> Result<f64, ScenarioError> {
         .ok_or_else(|| item.unexpected("a share from 0% to 100%, such as \"20%\""))
 }
 
-/// `lock` and `acquire` of a `[[controller]]`.
-pub(super) fn lock_model(controller: &Reader<'_>) -> Result<LockModel, ScenarioError> {
+/// `lock` and `acquire` of a `[[controller]]`, and whether the budget is to be derived from what is measured.
+pub(super) fn lock_model(controller: &Reader<'_>) -> Result<(LockModel, bool), ScenarioError> {
     let kind = match controller.find("lock").map(|item| item.choice(&["mutex", "spinlock"])).transpose()? {
         Some(1) => LockKind::Spinlock,
         _ => LockKind::Mutex,
     };
-    let acquire = controller.find("acquire").map_or(Ok(Acquire::Plain), |item| acquire(&item))?;
-    Ok(LockModel { kind, acquire })
+    let item = controller.find("acquire");
+    if item.as_ref().is_some_and(|item| matches!(item.text(), Ok("unless-congested"))) {
+        return Ok((LockModel { kind, acquire: Acquire::Plain }, true));
+    }
+    let acquire = item.map_or(Ok(Acquire::Plain), |item| acquire(&item))?;
+    Ok((LockModel { kind, acquire }, false))
 }
 
 fn acquire(item: &Item<'_>) -> Result<Acquire, ScenarioError> {
-    const EXPECTED: &str =
-        "\"plain\", \"unless-congested:134us\" (the budget), \"try\" or \"timed:1ms\" (the longest wait)";
+    const EXPECTED: &str = "\"plain\", \"unless-congested:134us\" (the budget; without one on the real plant: what the objective leaves), \"try\" or \"timed:1ms\" (the longest wait)";
     let text = item.text()?;
     let span = |text: &str| parse_duration(text).ok().filter(|span| *span <= LONGEST_WAIT);
     let read = match text.split_once(':') {

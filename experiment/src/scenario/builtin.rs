@@ -36,6 +36,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "ca-collapse",
         "ca-policies",
         "lk-one-mutex",
+        "lk-search",
         "real-overall",
         "real-spike",
     ]

@@ -6,6 +6,7 @@ use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
+use leeward_real::search::QueryMix;
 use leeward_sim::service::Service;
 
 /// The most variants of a scenario.
@@ -42,11 +43,13 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         None => algorithm.name.to_string(),
         Some(item) => label(&item)?,
     };
+    let (locks, derived_budget) = lock_model(table)?;
     let mut base = Variant {
         controller: algorithm.name.into(),
         label: label.clone(),
         base_label: label,
-        locks: lock_model(table)?,
+        locks,
+        derived_budget,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),
@@ -151,7 +154,7 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
 
 fn service(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    if !text.starts_with("file:") {
+    if !text.starts_with("file:") && QueryMix::parse(text).is_err() {
         Service::parse(text).map_err(|error| item.error(error.to_string()))?;
     }
     Ok(text.into())

@@ -29,6 +29,7 @@ use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
+use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, Balancing, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
 use std::path::Path;
@@ -97,8 +98,10 @@ impl Workload {
 pub struct ServiceSpec {
     /// As written, such as `exp:10us`.
     pub text: String,
-    /// What it means.
+    /// What it means; for a service that is not synthetic, a stand-in until it is measured.
     pub service: Service,
+    /// What is searched for, if it is the search service: on the real plant only.
+    pub queries: Option<QueryMix>,
 }
 
 /// Demand, over time or as a list of steady points.
@@ -168,6 +171,8 @@ pub struct Variant {
     pub base_label: String,
     /// How the application's locks are made and taken, if it has any.
     pub locks: LockModel,
+    /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
+    pub derived_budget: bool,
     /// Parameters, before any retuning per workload.
     pub params: Vec<(String, Raw)>,
     /// Retuning per workload; of those that match, later ones win.
