@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::commands::profile::ProfileArgs;
 use crate::failure::Failure;
 use crate::stdout;
 
@@ -39,6 +40,7 @@ pub(crate) enum Command {
     Calibrate(CalibrateArgs),
     Record(RecordArgs),
     Replay(ReplayArgs),
+    Profile(ProfileArgs),
 }
 
 impl Args {

@@ -4,6 +4,7 @@ mod calibrate;
 mod demo;
 mod list;
 mod load;
+pub(crate) mod profile;
 mod record;
 mod replay;
 mod report;
@@ -29,5 +30,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Record(args) => record::record(args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Profile(args) => profile::profile(&args),
     }
 }
