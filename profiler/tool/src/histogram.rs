@@ -38,15 +38,21 @@ fn bucket(value: u64) -> usize {
     (shift * PER_OCTAVE + (value >> shift)) as usize
 }
 
+/// The least value of a bucket.
+fn lowest(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = shift(bucket);
+    (bucket - shift * PER_OCTAVE) << shift
+}
+
 /// The middle of a bucket.
 fn middle(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < 2 * PER_OCTAVE {
-        return bucket;
-    }
-    let shift = bucket / PER_OCTAVE - 1;
-    let low = (bucket - shift * PER_OCTAVE) << shift;
-    low + ((1 << shift) >> 1)
+    lowest(bucket) + ((1 << shift(bucket as u64)) >> 1)
+}
+
+/// How many bits a bucket does not tell apart.
+fn shift(bucket: u64) -> u64 {
+    (bucket / PER_OCTAVE).saturating_sub(1)
 }
 
 impl Histogram {
@@ -118,6 +124,23 @@ impl Histogram {
         if rank >= self.count { self.max } else { found }
     }
 
+    /// The limit above or at which about this share of all lies, from 0 to 1: at least one value. Equal values stay together,
+    /// so it may be more or fewer: whichever is nearer as a ratio.
+    pub fn limit_of_largest(&self, share: f64) -> u64 {
+        let wanted = (self.count as f64 * share.clamp(0.0, 1.0)).max(1.0);
+        let mut buckets = Vec::new();
+        self.each(|bucket, count| buckets.push((bucket, count)));
+        let (mut above, mut best) = (0, (f64::INFINITY, 0));
+        for (bucket, count) in buckets.into_iter().rev() {
+            above += count;
+            let off = (above as f64 / wanted).ln().abs();
+            if off < best.0 {
+                best = (off, lowest(bucket));
+            }
+        }
+        best.1
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.count
@@ -161,5 +184,20 @@ mod tests {
             prop_assert_eq!(all.count(), values.len() as u64);
             prop_assert_eq!(all.max(), values[values.len() - 1]);
         }
+    }
+
+    #[test]
+    fn equal_values_stay_together() {
+        let limit = |values: &[(u64, u64)]| {
+            let mut all = Histogram::default();
+            values.iter().for_each(|(value, times)| all.record_many(*value, *times));
+            all.limit_of_largest(0.01)
+        };
+        // Six of a thousand are nearer to ten than the three hundred that share the next value.
+        assert!((10_001..=500_000).contains(&limit(&[(9_000, 694), (10_000, 300), (500_000, 6)])));
+        // All alike: all of them.
+        assert!(limit(&[(5_000, 1000)]) <= 5_000);
+        assert_eq!(limit(&[]), 0);
+        assert_eq!(limit(&[(1, 990), (60, 10)]), 60);
     }
 }

@@ -74,8 +74,8 @@ pub(crate) struct RecordArgs {
     /// Only listen: recording starts with `leeward profile attach`
     #[arg(long)]
     pub(crate) wait: bool,
-    /// The run-time library for programs that were not built with `leeward cc`; by default what $LEEWARD_RT names, or the
-    /// one that is installed beside this program
+    /// The run-time library for programs that were not built with `leeward cc`; by default the one
+    /// in $LEEWARD_PROFILER_DIR or beside this program
     #[arg(long, value_name = "FILE")]
     pub(crate) runtime: Option<PathBuf>,
     /// The program and its arguments

@@ -38,7 +38,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         let mut watch = reading.watch("following requests");
         let found =
             slowest(&reading.trace, &mut reading.symbols, &options.selection, 1, &mut watch).map_err(failure)?;
-        options.slower_than = found.latencies.percentile(100.0 - share);
+        options.slower_than = found.latencies.limit_of_largest(share / 100.0);
     }
     let mut watch = reading.watch("exporting");
     let mut write = |out: &mut dyn Write| {

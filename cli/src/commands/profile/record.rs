@@ -17,6 +17,10 @@ use crate::stdout;
 
 /// The run-time's library.
 const LIBRARY: &str = "libleeward_rt.so";
+/// Names the folder of the profiler's files.
+const FOLDER: &str = "LEEWARD_PROFILER_DIR";
+/// Where they are, seen from the program: installed, and in the build folder.
+const PLACES: [&str; 3] = ["../lib/leeward", "../profiler", "profiler"];
 /// Traces that are described one by one.
 const DESCRIBED: usize = 5;
 
@@ -76,13 +80,14 @@ pub(super) fn summarize(path: &Path) -> Result<(), Failure> {
 /// Lets the program load the run-time if there is one to load; one that has it already does not mind.
 fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> {
     let installed = || {
-        let own = std::env::current_exe().ok()?;
-        let folder = own.parent()?;
-        let places = [folder.join(LIBRARY), folder.join("../lib/leeward").join(LIBRARY)];
-        places.into_iter().find(|path| path.is_file())
+        let named = std::env::var_os(FOLDER).map(PathBuf::from);
+        let own = std::env::current_exe().ok();
+        let beside = own.as_deref().and_then(Path::parent);
+        // Where `leeward cc` looks for its files, too.
+        let places = beside.into_iter().flat_map(|folder| PLACES.map(|place| folder.join(place)));
+        named.into_iter().chain(places).map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
     };
-    let named = std::env::var_os("LEEWARD_RT").map(PathBuf::from);
-    let asked = wanted.map(Path::to_path_buf).or(named);
+    let asked = wanted.map(Path::to_path_buf);
     if let Some(path) = asked.as_ref().filter(|path| !path.is_file()) {
         return Err(Failure::Input(anyhow!("{}: the run-time is not there", path.display())));
     }

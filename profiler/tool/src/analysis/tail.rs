@@ -158,14 +158,13 @@ pub fn tail(
                 selector.event(event, symbols, |request| latencies.record(request.latency()));
             },
         )?;
-        latencies.percentile(100.0 - share.clamp(0.0, 1.0) * 100.0)
+        latencies.limit_of_largest(share)
     };
     let (mut slow, mut rest) = (Group::default(), Group::default());
     let mut blames: HashMap<Cause, Blame> = HashMap::new();
     let mut take = |request: &Request, memory: &Memory| {
         let breakdown = memory.breakdown(request);
-        // A histogram knows latencies to within 1.6 %: the slowest of one value stay together.
-        if request.latency() as f64 >= threshold as f64 * 0.984 {
+        if request.latency() >= threshold {
             slow.add(request, &breakdown.causes);
             slow.incomplete += u64::from(breakdown.incomplete);
             for wait in &breakdown.waits {
