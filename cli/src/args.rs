@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::commands::profile::ProfileArgs;
 use crate::failure::Failure;
 use crate::stdout;
 
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Cc(CompilerArgs),
     #[command(name = "c++")]
     Cxx(CompilerArgs),
+    Profile(ProfileArgs),
 }
 
 impl Args {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
@@ -29,6 +29,8 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ),
     ("experiment", &["leeward-control", "leeward-sim", "leeward-real", "leeward-load"]),
     ("report", &["leeward-experiment"]),
+    // Reads traces of any program: it knows nothing of servers and controllers.
+    ("profiler/tool", &[]),
     (
         "cli",
         &[
@@ -37,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "leeward-load",
             "leeward-sim",
             "leeward-experiment",
+            "leeward-profile",
             "leeward-real",
             "leeward-report",
             "leeward-rpc",

@@ -5,6 +5,7 @@ mod compile;
 mod demo;
 mod list;
 mod load;
+pub(crate) mod profile;
 mod record;
 mod replay;
 mod report;
@@ -35,5 +36,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::replay(&args),
         Command::Cc(args) => compile::compile(Language::C, args.arguments),
         Command::Cxx(args) => compile::compile(Language::Cxx, args.arguments),
+        Command::Profile(args) => profile::profile(&args),
     }
 }

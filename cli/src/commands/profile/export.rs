@@ -1,0 +1,67 @@
+//! `leeward profile export`: a trace for other tools.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::slowest::slowest;
+use leeward_profile::export::{self, ExportError, Format, Options};
+use leeward_profile::trace::TraceError;
+
+use super::args::ExportArgs;
+use super::read::{Reading, failure};
+use crate::failure::Failure;
+use crate::stdout;
+
+const PARQUET: &str = "there is no Parquet writer in here (it would be larger than the rest of the profiler): export \
+    --format csv, then for instance: duckdb -c \"copy 'trace.csv' to 'trace.parquet'\"";
+
+/// The command.
+pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
+    let format = match args.format.as_str() {
+        "perfetto" => Format::Perfetto,
+        "chrome" => Format::Chrome,
+        "csv" => Format::Csv,
+        "folded" => Format::Folded,
+        _ => return Err(Failure::Input(anyhow!(PARQUET))),
+    };
+    let mut reading = Reading::open(&args.trace, &args.symbols)?;
+    let selection = match format {
+        Format::Folded => reading.selection(&args.what)?,
+        // Without requests there is still all the rest to show.
+        _ => args.what.request_fn.clone().map_or(Selection::Marked, Selection::CallsOf),
+    };
+    let mut options = Options { selection, slower_than: 0 };
+    if let (Format::Folded, Some(share)) = (format, args.slowest) {
+        let mut watch = reading.watch("following requests");
+        let found =
+            slowest(&reading.trace, &mut reading.symbols, &options.selection, 1, &mut watch).map_err(failure)?;
+        options.slower_than = found.latencies.limit_of_largest(share / 100.0);
+    }
+    let mut watch = reading.watch("exporting");
+    let mut write = |out: &mut dyn Write| {
+        let written = export::export(&reading.trace, &mut reading.symbols, format, &options, out, &mut watch);
+        written.and_then(|()| Ok(out.flush()?))
+    };
+    if args.out == Path::new("-") {
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        return match write(&mut out) {
+            Err(ExportError::Write(error)) => stdout::forgive(error),
+            other => other.map_err(|error| failed(error, &args.out)),
+        };
+    }
+    let file = File::create(&args.out).with_context(|| args.out.display().to_string()).map_err(Failure::Runtime)?;
+    write(&mut BufWriter::new(file)).map_err(|error| failed(error, &args.out))?;
+    reading.missing_symbols();
+    stdout::print(&format!("wrote {}", args.out.display()))
+}
+
+fn failed(error: ExportError, path: &Path) -> Failure {
+    match error {
+        ExportError::Trace(TraceError::Interrupted) => Failure::Interrupted,
+        ExportError::Trace(error) => failure(error),
+        other => Failure::Runtime(anyhow!(other).context(path.display().to_string())),
+    }
+}

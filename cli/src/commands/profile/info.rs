@@ -1,0 +1,97 @@
+//! `leeward profile info`: what a trace holds.
+
+use leeward_profile::format::Event;
+use leeward_profile::span::show;
+use leeward_profile::trace::Trace;
+use serde_json::json;
+
+use super::args::InfoArgs;
+use super::read::{Reading, plain};
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Threads and modules that are listed.
+const LISTED: usize = 20;
+
+/// The command.
+pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
+    let mut reading = Reading::open_with(&args.source.trace, &args.source.symbols, |_: &Event| {})?;
+    let survey = reading.symbols.survey();
+    let trace = &reading.trace;
+    if !args.source.json {
+        let mut text = summary(trace);
+        text += "\nmodules\n";
+        for (path, found) in survey.iter().take(LISTED) {
+            let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| plain(why));
+            text += &format!("  {}: {found}\n", plain(path));
+        }
+        if survey.len() > LISTED {
+            text += &format!("  and {} more\n", survey.len() - LISTED);
+        }
+        return stdout::print(&text);
+    }
+    let header = trace.header();
+    let (files, bytes) = trace.size();
+    let threads = trace.threads().map(|thread| json!({"tid": thread.tid, "name": thread.name}));
+    let modules = survey.iter().map(|(path, found)| json!({"path": path, "missing": found.as_ref().err()}));
+    let value = json!({
+        "command": header.command, "pid": header.pid, "writer": header.writer, "engine": header.engine,
+        "call_threshold_ns": header.call_threshold, "lock_threshold_ns": header.lock_threshold,
+        "resolution_ns": header.resolution, "architecture": header.architecture,
+        "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
+        "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
+        "clock_drift_ns": trace.drift(), "notes": trace.notes(),
+        "end": trace.end().map(|end| end.words()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
+        "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
+    });
+    stdout::print(&value.to_string())
+}
+
+fn per_event(trace: &Trace) -> f64 {
+    trace.counts().event_bytes as f64 / trace.counts().events.max(1) as f64
+}
+
+/// A trace in a few lines.
+pub(super) fn summary(trace: &Trace) -> String {
+    let (header, counts) = (trace.header(), trace.counts());
+    let (files, bytes) = trace.size();
+    let mut text = format!("{}: {} (process {})\n", trace.path().display(), plain(&header.command), header.pid);
+    text += &format!(
+        "  {} of recording, {:.1} MB in {files} file{}, written by {}\n",
+        show(counts.span()),
+        bytes as f64 / 1e6,
+        if files == 1 { "" } else { "s" },
+        plain(&header.writer)
+    );
+    text += &format!(
+        "  calls: engine {}, from {} on, resolution {}; locks from {} on\n",
+        header.engine.words(),
+        show(header.call_threshold),
+        if header.resolution == 0 { "exact".into() } else { show(header.resolution) },
+        show(header.lock_threshold)
+    );
+    text += &format!(
+        "  {} events of {:.1} bytes: {} calls, {} locks, {} waits, {} of requests, {} of the scheduler; {} lost\n",
+        counts.events,
+        per_event(trace),
+        counts.calls,
+        counts.locks,
+        counts.waits,
+        counts.requests,
+        counts.scheduler,
+        counts.lost
+    );
+    if header.resolution > 0 && header.engine == leeward_profile::format::meta::Engine::Tick {
+        text += "  a call shorter than a tick is there if a tick fell into it, and shows as one tick\n";
+    }
+    text += &format!("  it ended: {}\n", trace.end().map_or("its end is missing", |end| end.words()));
+    for note in trace.notes().iter().filter(|note| note.level == 0) {
+        text += &format!("  note: {}\n", plain(&note.text));
+    }
+    let threads: Vec<String> =
+        trace.threads().take(LISTED).map(|thread| plain(&trace.thread_name(thread.number))).collect();
+    let more = trace.threads().count().saturating_sub(LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    text += &format!("  threads: {}{more}\n", threads.join(", "));
+    text
+}

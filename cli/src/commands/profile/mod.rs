@@ -1,0 +1,32 @@
+//! `leeward profile`: record, and read traces of the profiler. One file per subcommand.
+
+mod args;
+mod control;
+mod export;
+mod info;
+mod read;
+mod record;
+mod requests;
+mod stats;
+mod tail;
+mod timeline;
+
+pub(crate) use args::ProfileArgs;
+use args::ProfileCommand;
+
+use crate::failure::Failure;
+
+/// The command.
+pub(crate) fn profile(args: &ProfileArgs) -> Result<(), Failure> {
+    match &args.command {
+        ProfileCommand::Record(args) => record::record(args),
+        ProfileCommand::Attach(args) => control::attach(args),
+        ProfileCommand::Stop(args) => control::stop(args),
+        ProfileCommand::Info(args) => info::info(args),
+        ProfileCommand::Stats(args) => stats::stats(args),
+        ProfileCommand::Requests(args) => requests::requests(args),
+        ProfileCommand::Timeline(args) => timeline::timeline(args),
+        ProfileCommand::Tail(args) => tail::tail(args),
+        ProfileCommand::Export(args) => export::export(args),
+    }
+}

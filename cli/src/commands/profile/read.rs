@@ -1,0 +1,114 @@
+//! What all subcommands that read share: opening a trace with a progress bar, its symbols, and saying what is wrong.
+
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Error, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use leeward_profile::analysis::Selection;
+use leeward_profile::format::Event;
+use leeward_profile::symbols::{Options, Symbols};
+use leeward_profile::trace::{Progress, Trace, TraceError};
+
+use super::args::What;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// A trace that is being read.
+pub(super) struct Reading {
+    pub(super) trace: Trace,
+    pub(super) symbols: Symbols,
+    interrupt: Interrupt,
+}
+
+impl Reading {
+    /// Opens a trace, and says on stderr what is wrong with it.
+    pub(super) fn open(path: &Path, folders: &[PathBuf]) -> Result<Reading, Failure> {
+        Reading::open_with(path, folders, |_| {})
+    }
+
+    /// Like [`Reading::open`], with each event on the way.
+    pub(super) fn open_with(path: &Path, folders: &[PathBuf], each: impl FnMut(&Event)) -> Result<Reading, Failure> {
+        let interrupt = Interrupt::listen()?;
+        let trace = {
+            let mut watch = watch(&interrupt, "reading");
+            Trace::open_with(path, &mut watch, each).map_err(failure)?
+        };
+        let mut err = std::io::stderr();
+        for line in trace.damage().to_string().lines() {
+            let _ = writeln!(err, "warning: {line}");
+        }
+        for note in trace.notes().iter().filter(|note| note.level > 0) {
+            let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
+        }
+        if trace.counts().lost > 0 {
+            let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);
+        }
+        let symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
+        Ok(Reading { trace, symbols, interrupt })
+    }
+
+    /// Somebody to tell how far reading has come.
+    pub(super) fn watch(&self, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
+        watch(&self.interrupt, title)
+    }
+
+    /// Says on stderr which symbols are missing.
+    pub(super) fn missing_symbols(&self) {
+        for (module, why) in self.symbols.missing() {
+            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", plain(&module), plain(&why));
+        }
+    }
+
+    /// The selection that was asked for; an error if there is nothing to select.
+    pub(super) fn selection(&self, what: &What) -> Result<Selection, Failure> {
+        match &what.request_fn {
+            Some(name) if self.trace.counts().calls == 0 => Err(Failure::Input(anyhow!(
+                "no call of `{name}`: the trace has no calls of functions; the program must be built with `leeward cc`"
+            ))),
+            Some(name) => Ok(Selection::CallsOf(name.clone())),
+            None if self.trace.counts().requests == 0 => Err(Failure::Input(anyhow!(
+                "the program marks no requests: name the function whose calls are requests with --request-fn NAME, or see docs/profile.md"
+            ))),
+            None => Ok(Selection::Marked),
+        }
+    }
+}
+
+/// An error of reading as the program's failure.
+pub(super) fn failure(error: TraceError) -> Failure {
+    match error {
+        TraceError::Interrupted => Failure::Interrupted,
+        TraceError::Io { .. } => Failure::Runtime(Error::new(error)),
+        _ => Failure::Input(Error::new(error)),
+    }
+}
+
+/// Text from a file without what would move a terminal's cursor.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}
+
+fn watch(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {
+    let interrupt = interrupt.clone();
+    let bar = Cleared(if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() });
+    if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {bytes} of {total_bytes}, {eta} left") {
+        bar.0.set_style(style);
+    }
+    bar.0.set_message(title.to_string());
+    move |progress| {
+        bar.0.set_length(progress.total);
+        bar.0.set_position(progress.done);
+        if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// A bar that goes away when it is dropped.
+struct Cleared(ProgressBar);
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

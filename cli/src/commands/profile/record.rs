@@ -1,0 +1,109 @@
+//! `leeward profile record`: runs a program with the profiler's run-time, and says where its traces are.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, anyhow};
+use leeward_profile::trace::{Trace, ignore};
+
+use super::args::RecordArgs;
+use super::control::options;
+use super::info::summary;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::stdout;
+
+/// The run-time's library.
+const LIBRARY: &str = "libleeward_rt.so";
+/// Names the folder of the profiler's files.
+const FOLDER: &str = "LEEWARD_PROFILER_DIR";
+/// Where they are, seen from the program: installed, and in the build folder.
+const PLACES: [&str; 3] = ["../lib/leeward", "../profiler", "profiler"];
+/// Traces that are described one by one.
+const DESCRIBED: usize = 5;
+
+/// The command.
+pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
+    let options = options(&args.recording)?;
+    let out = &args.recording.out;
+    let here = || format!("the folder for traces, {}", out.display());
+    std::fs::create_dir_all(out).with_context(here).map_err(Failure::Input)?;
+    let before = traces(out);
+    let Some((program, arguments)) = args.command.split_first() else {
+        return Err(Failure::Input(anyhow!("no program to record")));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let begin = if args.wait { "wait" } else { "on" };
+    command.env("LEEWARD_PROFILE", format!("{begin},{options}"));
+    preload(&mut command, args.runtime.as_deref())?;
+    // The program gets Ctrl-C, too, and ends by itself; this one waits for it.
+    let interrupt = Interrupt::listen()?;
+    let name = || program.to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(name).map_err(Failure::Input)?;
+    if args.wait {
+        let _ = writeln!(std::io::stderr(), "process {0} waits: leeward profile attach {0}", child.id());
+    }
+    let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
+    let fresh: Vec<PathBuf> = traces(out).into_iter().filter(|path| !before.contains(path)).collect();
+    for path in fresh.iter().take(DESCRIBED) {
+        summarize(path)?;
+    }
+    if fresh.len() > DESCRIBED {
+        stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED, out.display()))?;
+    }
+    if fresh.is_empty() && !args.wait {
+        return Err(Failure::Runtime(anyhow!(
+            "no trace was written: was {} built with `leeward cc`, or is {LIBRARY} missing (--runtime)?",
+            name()
+        )));
+    }
+    if status.success() || interrupt.asked() {
+        return Ok(());
+    }
+    Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
+}
+
+/// Says what a trace holds.
+pub(super) fn summarize(path: &Path) -> Result<(), Failure> {
+    match Trace::open(path, &mut ignore) {
+        Ok(trace) => stdout::print(&format!("{}{}", summary(&trace), trace.damage())),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "warning: {error}");
+            Ok(())
+        }
+    }
+}
+
+/// Lets the program load the run-time if there is one to load; one that has it already does not mind.
+fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> {
+    let installed = || {
+        let named = std::env::var_os(FOLDER).map(PathBuf::from);
+        let own = std::env::current_exe().ok();
+        let beside = own.as_deref().and_then(Path::parent);
+        // Where `leeward cc` looks for its files, too.
+        let places = beside.into_iter().flat_map(|folder| PLACES.map(|place| folder.join(place)));
+        named.into_iter().chain(places).map(|folder| folder.join(LIBRARY)).find(|path| path.is_file())
+    };
+    let asked = wanted.map(Path::to_path_buf);
+    if let Some(path) = asked.as_ref().filter(|path| !path.is_file()) {
+        return Err(Failure::Input(anyhow!("{}: the run-time is not there", path.display())));
+    }
+    let Some(path) = asked.or_else(installed) else { return Ok(()) };
+    let path = std::path::absolute(&path).context("the run-time").map_err(Failure::Input)?;
+    let mut list = path.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    command.env("LD_PRELOAD", list);
+    Ok(())
+}
+
+/// The folders in `out`.
+fn traces(out: &Path) -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}

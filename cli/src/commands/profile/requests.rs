@@ -1,0 +1,54 @@
+//! `leeward profile requests`: the slowest requests.
+
+use leeward_profile::analysis::slowest::slowest;
+use leeward_profile::span::{percent, show};
+use serde_json::json;
+
+use super::args::RequestsArgs;
+use super::read::{Reading, failure, plain};
+use crate::failure::Failure;
+use crate::stdout;
+
+/// The command.
+pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
+    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
+    let selection = reading.selection(&args.what)?;
+    let mut watch = reading.watch("following requests");
+    let most = usize::from(args.limit);
+    let found = slowest(&reading.trace, &mut reading.symbols, &selection, most, &mut watch).map_err(failure)?;
+    reading.missing_symbols();
+    let latencies = &found.latencies;
+    let at = |percent| latencies.percentile(percent);
+    if args.source.json {
+        let value = json!({
+            "requests": latencies.count(), "unfinished": found.unfinished, "mean_ns": latencies.mean(),
+            "p50_ns": at(50.0), "p99_ns": at(99.0), "p99.9_ns": at(99.9), "p99.99_ns": at(99.99), "max_ns": latencies.max(),
+            "slowest": found.slowest,
+        });
+        return stdout::print(&value.to_string());
+    }
+    let mut out = format!(
+        "{} requests: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
+        latencies.count(),
+        show(at(50.0)),
+        show(at(99.0)),
+        show(at(99.9)),
+        show(at(99.99)),
+        show(latencies.max())
+    );
+    if found.unfinished > 0 {
+        out += &format!("; {} have no end", found.unfinished);
+    }
+    out.push('\n');
+    for slow in &found.slowest {
+        let threads = plain(&slow.threads.join(", "));
+        out += &format!("\n{}  request {}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
+        for (cause, nanos) in slow.causes.iter().take(4) {
+            out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), plain(cause));
+        }
+        if slow.incomplete {
+            out += "  what it did at first had been forgotten: `timeline` shows all\n";
+        }
+    }
+    stdout::print(&out)
+}

@@ -1,0 +1,119 @@
+//! `leeward profile stats`: functions, waits and holds, ranked by a percentile.
+
+use leeward_profile::span::show;
+use leeward_profile::stats::{self, Collector, Options, Row, Sort};
+use serde_json::json;
+
+use anyhow::anyhow;
+
+use super::args::StatsArgs;
+use super::read::{Reading, failure, plain};
+use crate::failure::Failure;
+use crate::stdout;
+use crate::table::{Align, Table};
+
+/// Characters of a name.
+const NAME: usize = 70;
+
+/// The command.
+pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
+    let mut options =
+        Options { percentile: args.percentile, by_caller: args.by_caller, filter: args.filter.clone(), thread: None };
+    let source = &args.source;
+    let (reading, rows, requests) = if args.per_request {
+        let mut reading = Reading::open(&source.trace, &source.symbols)?;
+        let selection = reading.selection(&args.what)?;
+        let mut watch = reading.watch("following requests");
+        let counted = stats::per_request(&reading.trace, &mut reading.symbols, &selection, &options, &mut watch);
+        let (rows, requests) = counted.map_err(failure)?;
+        (reading, rows, Some(requests))
+    } else {
+        // Which number the writer gave a thread is known only after reading; a second pass is cheap.
+        let mut collector = Collector::new(&options);
+        let mut reading = if args.thread.is_some() {
+            Reading::open(&source.trace, &source.symbols)?
+        } else {
+            Reading::open_with(&source.trace, &source.symbols, |event| collector.event(event))?
+        };
+        if let Some(tid) = args.thread {
+            let known = reading.trace.threads().find(|thread| thread.tid == tid).map(|thread| thread.number);
+            options.thread = Some(known.ok_or_else(|| Failure::Input(anyhow!("no thread {tid} in the trace")))?);
+            collector = Collector::new(&options);
+            let mut watch = reading.watch("counting");
+            reading.trace.overlapping(0, u64::MAX, &mut watch, |event| collector.event(event)).map_err(failure)?;
+        }
+        let resolution = reading.trace.header().resolution;
+        let rows = collector.rows(&mut reading.symbols, &options, resolution);
+        (reading, rows, None)
+    };
+    reading.missing_symbols();
+    if source.json {
+        let header = reading.trace.header();
+        let value = json!({
+            "percentile": args.percentile, "requests": requests, "rows": rows.iter().take(args.limit).collect::<Vec<_>>(),
+            "call_threshold_ns": header.call_threshold, "resolution_ns": header.resolution, "engine": header.engine,
+        });
+        return stdout::print(&value.to_string());
+    }
+    stdout::print(&text(&reading, &rows, args, requests))
+}
+
+fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>) -> String {
+    let header = reading.trace.header();
+    let wanted = format!("p{}", args.percentile);
+    let mut out = String::new();
+    let sorts = [(Sort::Call, "function"), (Sort::Wait, "waited for"), (Sort::Hold, "held")];
+    for (sort, heading) in sorts {
+        let of: Vec<&Row> = rows.iter().filter(|row| row.sort == sort && !row.unresolved).take(args.limit).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let mut columns = vec![
+            (heading, Align::Left),
+            ("count", Align::Right),
+            ("total", Align::Right),
+            ("p50", Align::Right),
+            ("p99", Align::Right),
+        ];
+        columns.extend([(wanted.as_str(), Align::Right), ("max", Align::Right)]);
+        let mut table = Table::new(&columns);
+        for row in of {
+            let small = |nanos: u64| if nanos == 0 { "–".into() } else { show(nanos) };
+            table.row(vec![
+                cut(&row.name),
+                row.count.to_string(),
+                show(row.total),
+                small(row.p50),
+                small(row.p99),
+                small(row.wanted),
+                show(row.max),
+            ]);
+            if let Some(caller) = &row.caller {
+                let empty = || String::new();
+                table.row(vec![cut(&format!("  from {caller}")), empty(), empty(), empty(), empty(), empty(), empty()]);
+            }
+        }
+        out += &format!("{table}\n");
+    }
+    match requests {
+        Some(requests) => {
+            out += &format!("Time per request with all that a function calls, over {requests} requests.\n")
+        }
+        None => {
+            out += &format!("Of recorded calls: those shorter than {} are not counted.\n", show(header.call_threshold))
+        }
+    }
+    let unresolved = rows.iter().filter(|row| row.unresolved).count();
+    if unresolved > 0 {
+        let tick = show(header.resolution);
+        out += &format!(
+            "{unresolved} more have a {wanted} of at most one tick ({tick}), which tells nothing about them.\n"
+        );
+    }
+    out
+}
+
+fn cut(name: &str) -> String {
+    let name = plain(name);
+    if name.chars().count() <= NAME { name } else { name.chars().take(NAME - 1).chain(['…']).collect() }
+}

@@ -1,0 +1,34 @@
+//! `leeward profile timeline`: one request across threads.
+
+use anyhow::{Context, anyhow};
+use leeward_profile::analysis::timeline::{self, Which};
+use leeward_profile::render;
+
+use super::args::TimelineArgs;
+use super::read::{Reading, failure, plain};
+use crate::failure::Failure;
+use crate::stdout;
+
+/// The command.
+pub(super) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
+    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
+    let selection = reading.selection(&args.what)?;
+    let which = args.id.map_or(Which::Slowest, Which::Id);
+    let mut watch = reading.watch("looking for the request");
+    let found = timeline::timeline(&reading.trace, &mut reading.symbols, &selection, which, &mut watch);
+    let none = || match args.id {
+        Some(id) => anyhow!("no request {id} that ended is in the trace"),
+        None => anyhow!("no request that ended is in the trace"),
+    };
+    let timeline = found.map_err(failure)?.ok_or_else(none).map_err(Failure::Input)?;
+    reading.missing_symbols();
+    if let Some(path) = &args.html {
+        let page = render::page(&timeline, &reading.trace.header().command);
+        std::fs::write(path, page).with_context(|| path.display().to_string()).map_err(Failure::Runtime)?;
+    }
+    if args.source.json {
+        return stdout::print(&serde_json::to_string(&timeline).map_err(|error| Failure::Runtime(error.into()))?);
+    }
+    let text: Vec<String> = render::timeline(&timeline).lines().map(plain).collect();
+    stdout::print(&text.join("\n"))
+}

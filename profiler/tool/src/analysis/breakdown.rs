@@ -1,0 +1,151 @@
+//! Where a request's time went: each nanosecond of each thread that worked on it has one cause.
+
+use std::collections::HashMap;
+
+use super::activity::{Activity, Interval, sweep};
+use super::requests::Request;
+use crate::format::ObjectKind;
+use crate::format::event::OffCpu;
+use crate::symbols::Symbols;
+
+/// What time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// In a function itself, not in recorded calls from it. On a CPU, where the trace has scheduler events.
+    In {
+        /// An address in the function.
+        function: u64,
+    },
+    /// In no recorded call.
+    Unrecorded,
+    /// Waiting for a lock or the like.
+    Wait {
+        /// What kind.
+        object: ObjectKind,
+        /// Where it waited.
+        site: u64,
+        /// The object's address.
+        lock: u64,
+    },
+    /// Off the CPU, blocked in the kernel: input, output, sleep.
+    Blocked {
+        /// Within which function; 0 in none that was recorded.
+        function: u64,
+    },
+    /// Off the CPU although it could run.
+    Descheduled,
+    /// In a queue, with no thread working on it.
+    Queued {
+        /// Which queue; 0 unknown.
+        queue: u64,
+    },
+}
+
+impl Cause {
+    /// The cause of time with this stack.
+    pub fn of(stack: &[Activity]) -> Cause {
+        let call = |activity: &Activity| match activity {
+            Activity::Call { function, .. } => Some(*function),
+            _ => None,
+        };
+        match stack.last() {
+            None => Cause::Unrecorded,
+            Some(Activity::Call { function, .. }) => Cause::In { function: *function },
+            Some(Activity::Wait { object, lock, site }) => Cause::Wait { object: *object, site: *site, lock: *lock },
+            Some(Activity::Off(OffCpu::Runnable)) => Cause::Descheduled,
+            Some(Activity::Off(OffCpu::Blocked)) => {
+                Cause::Blocked { function: stack.iter().rev().find_map(call).unwrap_or(0) }
+            }
+        }
+    }
+
+    /// In words that begin a line.
+    pub fn words(&self, symbols: &mut Symbols, time: u64) -> String {
+        match *self {
+            Cause::In { function } => format!("in {}", symbols.place(function, time).words()),
+            Cause::Unrecorded => "outside recorded calls".into(),
+            Cause::Wait { object, site, .. } if site != 0 => {
+                format!("waiting for a {}, {}", object.words(), symbols.site(site, time).words())
+            }
+            Cause::Wait { object, lock, .. } => format!("waiting for the {} at {lock:#x}", object.words()),
+            Cause::Blocked { function: 0 } => "off the CPU, blocked".into(),
+            Cause::Blocked { function } => {
+                format!("off the CPU, blocked in {}", symbols.place(function, time).function())
+            }
+            Cause::Descheduled => "off the CPU, though it could run".into(),
+            Cause::Queued { queue: 0 } => "in a queue".into(),
+            Cause::Queued { queue } => format!("in the queue at {queue:#x}"),
+        }
+    }
+}
+
+/// A wait for something that others can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// Who waited.
+    pub thread: u32,
+    /// From when.
+    pub start: u64,
+    /// Until when.
+    pub end: u64,
+    /// What for.
+    pub object: ObjectKind,
+    /// Its address.
+    pub lock: u64,
+    /// Where.
+    pub site: u64,
+}
+
+/// Where a request's time went.
+#[derive(Clone, Debug, Default)]
+pub struct Breakdown {
+    /// Nanoseconds per cause. The sum is the latency, unless several threads worked at a time.
+    pub causes: HashMap<Cause, u64>,
+    /// Nanoseconds in each function with all that it called; a function that calls itself counts once.
+    pub inclusive: HashMap<u64, u64>,
+    /// The waits for locks.
+    pub waits: Vec<LockWait>,
+    /// Whether something of it was forgotten.
+    pub incomplete: bool,
+}
+
+/// Waits of one request that are looked at one by one.
+const WAITS: usize = 1000;
+
+/// Where the time of a request went, from what its threads did.
+pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Breakdown {
+    let mut breakdown = Breakdown::default();
+    for work in &request.work {
+        let mut intervals = between(work.thread, work.start, work.end);
+        for interval in &intervals {
+            if let Activity::Wait { object, lock, site } = interval.activity
+                && breakdown.waits.len() < WAITS
+            {
+                let (start, end) = (interval.start.max(work.start), interval.end.min(work.end));
+                breakdown.waits.push(LockWait { thread: work.thread, start, end, object, lock, site });
+            }
+        }
+        sweep(&mut intervals, work.start, work.end, |stack, from, to| {
+            *breakdown.causes.entry(Cause::of(stack)).or_default() += to - from;
+            for (depth, activity) in stack.iter().enumerate() {
+                if let Activity::Call { function, .. } = *activity {
+                    let same = |outer: &Activity| matches!(outer, Activity::Call { function: other, .. } if *other == function);
+                    if !stack[..depth].iter().any(same) {
+                        *breakdown.inclusive.entry(function).or_default() += to - from;
+                    }
+                }
+            }
+        });
+    }
+    for (queue, from, to) in &request.queued {
+        *breakdown.causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
+    }
+    breakdown
+}
+
+/// Adds up what a thread was doing between two times.
+pub fn doing(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut HashMap<Cause, u64>) {
+    sweep(&mut intervals, from, to, |stack, from, to| {
+        *causes.entry(Cause::of(stack)).or_default() += to - from;
+    });
+}

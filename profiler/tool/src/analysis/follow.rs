@@ -1,0 +1,185 @@
+//! Follows a whole trace in the order of time: remembers what each thread did lately and who held which lock, and hands
+//! out each request a moment after its end, when all that belongs to it has been seen.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::activity::{Activity, Interval};
+use super::breakdown::{self, Breakdown};
+use super::locks::{Hold, Holds};
+use super::requests::Request;
+use super::select::{Selection, Selector};
+use crate::format::event::OffCpu;
+use crate::format::{Event, What};
+use crate::symbols::Symbols;
+
+/// How long after its end a request is looked at: the calls around it end a moment later.
+const AFTER: u64 = 50_000;
+/// Intervals that are remembered in all: 40 MB.
+const MOST: usize = 1 << 20;
+/// Intervals that are remembered of a thread, however many threads there are.
+const LEAST: usize = 64;
+
+/// What a thread did lately.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Past {
+    /// In the order of being written down.
+    pub(crate) intervals: VecDeque<Interval>,
+    off: Option<(u64, OffCpu)>,
+}
+
+impl Past {
+    /// Turns an event into what the thread did, if it tells.
+    pub(crate) fn take(&mut self, event: &Event) {
+        let now = event.time;
+        match event.what {
+            What::Call { function, caller, duration, .. } => {
+                self.push(now.saturating_sub(duration), now, now, Activity::Call { function, caller });
+            }
+            What::Held { object, lock, site, wait, hold } if wait > 0 => {
+                let taken = now.saturating_sub(hold);
+                self.push(taken.saturating_sub(wait), taken, now, Activity::Wait { object, lock, site });
+            }
+            What::Waited { object, lock, site, wait } | What::Acquired { object, lock, site, wait } if wait > 0 => {
+                self.push(now.saturating_sub(wait), now, now, Activity::Wait { object, lock, site });
+            }
+            What::SwitchedOut { why, .. } => self.off = Some((now, why)),
+            What::Woken { .. } => {
+                if let Some((since, OffCpu::Blocked)) = self.off {
+                    self.push(since, now, now, Activity::Off(OffCpu::Blocked));
+                    self.off = Some((now, OffCpu::Runnable));
+                }
+            }
+            What::SwitchedIn { .. } => {
+                if let Some((since, why)) = self.off.take() {
+                    self.push(since, now, now, Activity::Off(why));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Since when it is off the CPU, and why.
+    pub(crate) fn off(&self) -> Option<(u64, OffCpu)> {
+        self.off
+    }
+
+    fn push(&mut self, start: u64, end: u64, seen: u64, activity: Activity) {
+        if end > start {
+            self.intervals.push_back(Interval { start, end, seen, activity });
+        }
+    }
+
+    /// What it did between two times.
+    fn between(&self, from: u64, to: u64) -> Vec<Interval> {
+        let first = self.intervals.partition_point(|interval| interval.seen <= from);
+        let later = self.intervals.range(first..);
+        later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
+    }
+}
+
+/// The past of all threads, and of all locks.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    threads: HashMap<u32, Past>,
+    holds: Holds,
+    count: usize,
+    /// Intervals seen before this time may have been forgotten.
+    forgotten: u64,
+}
+
+impl Memory {
+    fn take(&mut self, event: &Event) {
+        match event.what {
+            What::Held { lock, site, hold, .. } => {
+                let start = event.time.saturating_sub(hold);
+                self.holds.held(lock, Hold { thread: event.thread, site, start, end: event.time });
+            }
+            What::Acquired { lock, site, .. } => self.holds.acquired(lock, event.thread, site, event.time),
+            What::Released { lock, .. } => self.holds.released(lock, event.thread, event.time),
+            _ => {}
+        }
+        let past = self.threads.entry(event.thread).or_default();
+        let before = past.intervals.len();
+        past.take(event);
+        self.count += past.intervals.len() - before;
+        if self.count >= MOST {
+            self.forget();
+        }
+    }
+
+    /// Forgets the older half.
+    fn forget(&mut self) {
+        let keep = (MOST / 2 / self.threads.len().max(1)).max(LEAST);
+        self.count = 0;
+        for past in self.threads.values_mut() {
+            let surplus = past.intervals.len().saturating_sub(keep);
+            if let Some(last) = past.intervals.drain(..surplus).next_back() {
+                self.forgotten = self.forgotten.max(last.seen);
+            }
+            self.count += past.intervals.len();
+        }
+        // Threads of which nothing is left have probably ended.
+        self.threads.retain(|_, past| !past.intervals.is_empty() || past.off.is_some());
+    }
+
+    /// What a thread did between two times, in the order of being written down.
+    pub fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
+        let Some(past) = self.threads.get(&thread) else { return Vec::new() };
+        let mut intervals = past.between(from, to);
+        if let Some((since, why)) = past.off.filter(|(since, _)| *since < to) {
+            intervals.push(Interval { start: since, end: to, seen: to, activity: Activity::Off(why) });
+        }
+        intervals
+    }
+
+    /// Who held a lock meanwhile, other than the waiter.
+    pub fn holders(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
+        self.holds.between(lock, waiter, from, to)
+    }
+
+    /// Where a request's time went.
+    pub fn breakdown(&self, request: &Request) -> Breakdown {
+        let mut breakdown = breakdown::of(request, |thread, from, to| self.between(thread, from, to));
+        breakdown.incomplete = request.cut || (self.forgotten > 0 && request.start < self.forgotten);
+        breakdown
+    }
+}
+
+/// Follows a trace.
+#[derive(Debug)]
+pub struct Follower {
+    selector: Selector,
+    memory: Memory,
+    ended: VecDeque<(u64, Request)>,
+}
+
+impl Follower {
+    /// A follower that looks for these requests.
+    pub fn new(selection: &Selection) -> Follower {
+        Follower { selector: Selector::new(selection), memory: Memory::default(), ended: VecDeque::new() }
+    }
+
+    /// Takes the next event in the order of time; hands out requests that ended a moment ago.
+    pub fn event(
+        &mut self,
+        event: &Event,
+        symbols: &mut Symbols,
+        mut done: impl FnMut(&Request, &Memory, &mut Symbols),
+    ) {
+        while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
+            let Some((_, request)) = self.ended.pop_front() else { break };
+            done(&request, &self.memory, symbols);
+        }
+        self.memory.take(event);
+        let ended = &mut self.ended;
+        self.selector.event(event, symbols, |request| ended.push_back((event.time.saturating_add(AFTER), request)));
+    }
+
+    /// Hands out the rest; how many requests have not ended.
+    pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &Memory, &mut Symbols)) -> u64 {
+        for (_, request) in std::mem::take(&mut self.ended) {
+            done(&request, &self.memory, symbols);
+        }
+        self.selector.unfinished()
+    }
+}

@@ -1,0 +1,87 @@
+//! Who held which lock lately: a bounded memory of holds, and which of them stood in the way of a wait.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Holds of one lock that are remembered.
+const PER_LOCK: usize = 256;
+/// Holds in all that are remembered.
+const MOST: usize = 1 << 19;
+
+/// A thread held a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Which thread.
+    pub thread: u32,
+    /// Where it took the lock.
+    pub site: u64,
+    /// From when.
+    pub start: u64,
+    /// Until when.
+    pub end: u64,
+}
+
+/// Holds of all locks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holds {
+    past: HashMap<u64, VecDeque<Hold>>,
+    count: usize,
+    /// Locks that are held now and whose release comes as an event of its own.
+    present: BTreeMap<(u64, u32), (u64, u64)>,
+}
+
+impl Holds {
+    pub(super) fn acquired(&mut self, lock: u64, thread: u32, site: u64, at: u64) {
+        if self.present.len() < MOST {
+            self.present.insert((lock, thread), (site, at));
+        }
+    }
+
+    pub(super) fn released(&mut self, lock: u64, thread: u32, at: u64) {
+        let whose = if self.present.contains_key(&(lock, thread)) {
+            Some(thread)
+        } else {
+            // Another thread may give it back: a semaphore, or a lock that was handed over.
+            self.present.range((lock, 0)..=(lock, u32::MAX)).next().map(|((_, thread), _)| *thread)
+        };
+        if let Some(thread) = whose
+            && let Some((site, start)) = self.present.remove(&(lock, thread))
+        {
+            self.held(lock, Hold { thread, site, start, end: at });
+        }
+    }
+
+    pub(super) fn held(&mut self, lock: u64, hold: Hold) {
+        if self.count >= MOST {
+            self.forget_half();
+        }
+        let holds = self.past.entry(lock).or_default();
+        if holds.len() >= PER_LOCK {
+            holds.pop_front();
+            self.count -= 1;
+        }
+        holds.push_back(hold);
+        self.count += 1;
+    }
+
+    fn forget_half(&mut self) {
+        let mut ends: Vec<u64> = self.past.values().flatten().map(|hold| hold.end).collect();
+        let middle = ends.len() / 2;
+        let (_, median, _) = ends.select_nth_unstable(middle);
+        let median = *median;
+        self.past.retain(|_, holds| {
+            holds.retain(|hold| hold.end > median);
+            !holds.is_empty()
+        });
+        self.count = self.past.values().map(VecDeque::len).sum();
+    }
+
+    /// The holds of a lock by others between two times, cut to them.
+    pub(super) fn between(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
+        let past = self.past.get(&lock).into_iter().flatten().copied();
+        let present = self.present.range((lock, 0)..=(lock, u32::MAX));
+        let present =
+            present.map(|((_, thread), (site, start))| Hold { thread: *thread, site: *site, start: *start, end: to });
+        let others = past.chain(present).filter(|hold| hold.thread != waiter && hold.start < to && hold.end > from);
+        others.map(|hold| Hold { start: hold.start.max(from), end: hold.end.min(to), ..hold }).collect()
+    }
+}

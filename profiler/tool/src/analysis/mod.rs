@@ -1,0 +1,17 @@
+//! What events mean together: what threads did when, who held which lock, which requests there were and what made them
+//! slow. Everything works on events in the order of time, with bounded memory.
+
+pub mod activity;
+pub mod breakdown;
+pub mod follow;
+mod locks;
+pub mod requests;
+pub mod select;
+pub mod slowest;
+pub mod tail;
+pub mod timeline;
+
+pub use activity::{Activity, Interval};
+pub use breakdown::{Breakdown, Cause};
+pub use requests::Request;
+pub use select::Selection;

@@ -1,0 +1,234 @@
+//! Requests: from their starts, blocks and ends to when they began, where they were worked on and where they waited.
+
+use std::collections::HashMap;
+
+use crate::format::{Event, What};
+
+/// Requests that are open at a time; of more, those that began first are given up: their ends are missing.
+const OPEN: usize = 1 << 17;
+/// Stretches of work and of waiting of one request that are remembered.
+const PIECES: usize = 4096;
+
+/// A thread worked on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Which thread.
+    pub thread: u32,
+    /// From when.
+    pub start: u64,
+    /// Until when.
+    pub end: u64,
+}
+
+/// A request that is over. Times in nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its id.
+    pub id: u64,
+    /// When it began.
+    pub start: u64,
+    /// When it was over.
+    pub end: u64,
+    /// Which threads worked on it, and when.
+    pub work: Vec<Work>,
+    /// Queues it waited in: address (0 unknown), from, until.
+    pub queued: Vec<(u64, u64, u64)>,
+    /// Whether some stretches were left out, because there were too many.
+    pub cut: bool,
+}
+
+impl Request {
+    /// How long it took.
+    pub fn latency(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    request: Request,
+    /// Threads that work on it now, and since when.
+    running: Vec<(u32, u64)>,
+    waits: Option<(u64, u64)>,
+}
+
+/// Follows requests through events in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Tracker {
+    open: HashMap<u64, Open>,
+    /// What each thread works on.
+    threads: HashMap<u32, Vec<u64>>,
+    /// Requests that were given up.
+    given_up: u64,
+}
+
+impl Tracker {
+    /// Whether an event is about requests.
+    pub fn concerns(event: &Event) -> bool {
+        matches!(
+            event.what,
+            What::RequestStart { .. } | What::RequestBlock { .. } | What::RequestEnd { .. } | What::RequestEndAll
+        )
+    }
+
+    /// Takes an event; hands requests that it ends to `done`.
+    pub fn event(&mut self, event: &Event, mut done: impl FnMut(Request)) {
+        let (thread, now) = (event.thread, event.time);
+        match event.what {
+            What::RequestStart { id, .. } => self.start(id, thread, now),
+            What::RequestBlock { id, queue } => self.block(id, thread, now, queue.unwrap_or(0)),
+            What::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
+            What::RequestEndAll => {
+                for id in self.threads.remove(&thread).unwrap_or_default() {
+                    self.end(id, now).into_iter().for_each(&mut done);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How many have begun and not ended, and how many were given up.
+    pub fn unfinished(&self) -> u64 {
+        self.open.len() as u64 + self.given_up
+    }
+
+    fn start(&mut self, id: u64, thread: u32, now: u64) {
+        if self.open.len() >= OPEN && !self.open.contains_key(&id) {
+            self.give_up_half();
+        }
+        let open = self.open.entry(id).or_insert_with(|| Open {
+            request: Request { id, start: now, end: now, work: Vec::new(), queued: Vec::new(), cut: false },
+            running: Vec::new(),
+            waits: None,
+        });
+        if let Some((queue, since)) = open.waits.take() {
+            if open.request.queued.len() < PIECES {
+                open.request.queued.push((queue, since, now));
+            } else {
+                open.request.cut = true;
+            }
+        }
+        if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < PIECES {
+            open.running.push((thread, now));
+            self.threads.entry(thread).or_default().push(id);
+        }
+    }
+
+    fn block(&mut self, id: u64, thread: u32, now: u64, queue: u64) {
+        let Some(open) = self.open.get_mut(&id) else { return };
+        stop(open, now, |working| working == thread);
+        if open.running.is_empty() {
+            open.waits = Some((queue, now));
+        }
+        leave(&mut self.threads, thread, id);
+    }
+
+    fn end(&mut self, id: u64, now: u64) -> Option<Request> {
+        let mut open = self.open.remove(&id)?;
+        for (thread, _) in &open.running {
+            leave(&mut self.threads, *thread, id);
+        }
+        stop(&mut open, now, |_| true);
+        let mut request = open.request;
+        if let Some((queue, since)) = open.waits {
+            request.queued.push((queue, since, now));
+        }
+        request.end = now;
+        Some(request)
+    }
+
+    fn give_up_half(&mut self) {
+        let mut starts: Vec<u64> = self.open.values().map(|open| open.request.start).collect();
+        let middle = starts.len() / 2;
+        let (_, median, _) = starts.select_nth_unstable(middle);
+        let median = *median;
+        let before = self.open.len();
+        self.open.retain(|_, open| open.request.start > median);
+        self.given_up += (before - self.open.len()) as u64;
+        let open = &self.open;
+        self.threads.retain(|_, ids| {
+            ids.retain(|id| open.contains_key(id));
+            !ids.is_empty()
+        });
+    }
+}
+
+fn stop(open: &mut Open, now: u64, which: impl Fn(u32) -> bool) {
+    let request = &mut open.request;
+    open.running.retain(|(thread, since)| {
+        if !which(*thread) {
+            return true;
+        }
+        if request.work.len() < PIECES {
+            request.work.push(Work { thread: *thread, start: *since, end: now });
+        } else {
+            request.cut = true;
+        }
+        false
+    });
+}
+
+fn leave(threads: &mut HashMap<u32, Vec<u64>>, thread: u32, id: u64) {
+    if let Some(ids) = threads.get_mut(&thread) {
+        ids.retain(|other| *other != id);
+        if ids.is_empty() {
+            threads.remove(&thread);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(events: &[(u32, u64, What)]) -> (Vec<Request>, u64) {
+        let (mut tracker, mut requests) = (Tracker::default(), Vec::new());
+        for (thread, time, what) in events {
+            tracker.event(&Event { time: *time, thread: *thread, what: *what }, |request| requests.push(request));
+        }
+        (requests, tracker.unfinished())
+    }
+
+    #[test]
+    fn a_request_moves_between_threads() {
+        let (requests, unfinished) = all(&[
+            (1, 10, What::RequestStart { id: 7, queue: None }),
+            (1, 20, What::RequestBlock { id: 7, queue: Some(9) }),
+            (2, 50, What::RequestStart { id: 7, queue: Some(9) }),
+            (2, 60, What::RequestEnd { id: 7 }),
+        ]);
+        let work = vec![Work { thread: 1, start: 10, end: 20 }, Work { thread: 2, start: 50, end: 60 }];
+        assert_eq!(requests, [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false }]);
+        assert_eq!(unfinished, 0);
+    }
+
+    #[test]
+    fn a_batch_ends_at_once_and_ids_are_used_again() {
+        let start = |id| What::RequestStart { id, queue: None };
+        let (requests, unfinished) = all(&[
+            (1, 1, start(1)),
+            (1, 2, start(2)),
+            (1, 3, What::RequestEndAll),
+            (1, 4, start(1)),
+            (1, 5, What::RequestEnd { id: 1 }),
+            (2, 6, start(3)),
+        ]);
+        assert_eq!(
+            requests.iter().map(|one| (one.id, one.start, one.end)).collect::<Vec<_>>(),
+            [(1, 1, 3), (2, 2, 3), (1, 4, 5)]
+        );
+        assert_eq!(unfinished, 1);
+    }
+
+    #[test]
+    fn ends_without_a_beginning_are_nothing() {
+        assert_eq!(
+            all(&[
+                (1, 1, What::RequestEnd { id: 1 }),
+                (1, 2, What::RequestEndAll),
+                (1, 3, What::RequestBlock { id: 4, queue: None })
+            ]),
+            (vec![], 0)
+        );
+    }
+}

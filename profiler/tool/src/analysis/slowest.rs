@@ -1,0 +1,97 @@
+//! The slowest requests, each with where its time went.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::breakdown::Breakdown;
+use super::follow::Follower;
+use super::requests::Request;
+use super::select::Selection;
+use crate::histogram::Histogram;
+use crate::symbols::Symbols;
+use crate::trace::{Trace, TraceError, Watch};
+
+/// One of the slowest requests. Spans in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Slow {
+    /// Its id.
+    pub id: u64,
+    /// When it began, since the beginning of the trace.
+    pub start: u64,
+    /// How long it took.
+    pub latency: u64,
+    /// The threads that worked on it.
+    pub threads: Vec<String>,
+    /// Where the time went, the largest first.
+    pub causes: Vec<(String, u64)>,
+    /// Whether something of it had been forgotten.
+    pub incomplete: bool,
+}
+
+/// All requests in numbers, and the slowest.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// Latencies of all.
+    pub latencies: Histogram,
+    /// The slowest first.
+    pub slowest: Vec<Slow>,
+    /// Begun and not ended.
+    pub unfinished: u64,
+}
+
+/// The `most` slowest requests.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn slowest(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    most: usize,
+    watch: &mut Watch<'_>,
+) -> Result<Requests, TraceError> {
+    let mut latencies = Histogram::default();
+    let mut kept: BTreeMap<(u64, Reverse<u64>, u64), (Request, Breakdown)> = BTreeMap::new();
+    let mut take = |request: &Request, memory: &super::follow::Memory| {
+        latencies.record(request.latency());
+        let key = (request.latency(), Reverse(request.start), request.id);
+        if kept.len() < most || kept.first_key_value().is_some_and(|(least, _)| *least < key) {
+            kept.insert(key, (request.clone(), memory.breakdown(request)));
+            if kept.len() > most {
+                kept.pop_first();
+            }
+        }
+    };
+    let mut follower = Follower::new(selection);
+    trace.in_order(
+        watch,
+        |_| true,
+        |event| {
+            follower.event(event, symbols, |request, memory, _| take(request, memory));
+        },
+    )?;
+    let unfinished = follower.finish(symbols, |request, memory, _| take(request, memory));
+    let mut slowest = Vec::new();
+    for (request, breakdown) in kept.into_values().rev() {
+        let mut causes: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, nanos) in breakdown.causes {
+            *causes.entry(cause.words(symbols, request.end)).or_default() += nanos;
+        }
+        let mut causes: Vec<(String, u64)> = causes.into_iter().collect();
+        causes.sort_by_key(|(_, nanos)| Reverse(*nanos));
+        let mut threads: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        slowest.push(Slow {
+            id: request.id,
+            start: request.start.saturating_sub(trace.counts().first),
+            latency: request.latency(),
+            threads: threads.into_iter().map(|thread| trace.thread_name(thread)).collect(),
+            causes,
+            incomplete: breakdown.incomplete,
+        });
+    }
+    Ok(Requests { latencies, slowest, unfinished })
+}

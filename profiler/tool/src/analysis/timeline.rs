@@ -1,0 +1,432 @@
+//! The timeline of one request across threads: what its threads did, what they waited for, who held it and what the
+//! holder did meanwhile, and when anybody was off the CPU.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::activity::{Activity, Interval, nest};
+use super::breakdown::{Cause, doing};
+use super::follow::Past;
+use super::locks::{Hold, Holds};
+use super::requests::Request;
+use super::select::{Selection, Selector};
+use crate::format::event::OffCpu;
+use crate::format::{Event, ObjectKind, What};
+use crate::symbols::Symbols;
+use crate::trace::{Trace, TraceError, Watch};
+
+/// Events of one timeline that are kept.
+const EVENTS: usize = 1 << 20;
+/// How far before the request threads are looked at, to know what they were at when it began.
+const BEFORE: u64 = 20_000_000;
+/// How many holders wait for each other in a row, at most.
+const CHAIN: usize = 4;
+/// Waits that are looked at.
+const WAITS: usize = 2000;
+
+/// Which request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The slowest of all.
+    Slowest,
+    /// The slowest with this id.
+    Id(u64),
+}
+
+/// A bar of a timeline. Times in nanoseconds since the request began.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Bar {
+    /// From when; 0 at the earliest.
+    pub start: u64,
+    /// Until when.
+    pub end: u64,
+    /// How deep it stands in its row.
+    pub depth: usize,
+    /// What kind.
+    pub look: Look,
+    /// The function, or what was waited for.
+    pub name: String,
+    /// More: lines, the caller, how long in all.
+    pub detail: String,
+}
+
+/// What a bar shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Look {
+    /// A call of a function.
+    Call,
+    /// A wait.
+    Wait,
+    /// A lock was held that the request waited for.
+    Held,
+    /// Off the CPU, blocked.
+    Blocked,
+    /// Off the CPU, though it could run.
+    Descheduled,
+    /// In a queue.
+    Queued,
+}
+
+/// A thread in a timeline.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Row {
+    /// The thread.
+    pub thread: String,
+    /// Whether it worked on the request; otherwise it held what the request waited for.
+    pub own: bool,
+    /// What it did, sorted by start.
+    pub bars: Vec<Bar>,
+}
+
+/// A wait, and who was to blame.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Story {
+    /// From when, since the request began.
+    pub start: u64,
+    /// Until when.
+    pub end: u64,
+    /// The thread that waited.
+    pub thread: String,
+    /// What for.
+    pub object: String,
+    /// Where: function, file and line.
+    pub place: String,
+    /// Who held it, in order.
+    pub holders: Vec<StoryHolder>,
+}
+
+/// Who held a lock during a wait.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct StoryHolder {
+    /// The thread.
+    pub thread: String,
+    /// The function that took the lock, and the line.
+    pub place: String,
+    /// How long it stood in the way.
+    pub nanos: u64,
+    /// What it did meanwhile, the longest first.
+    pub doing: Vec<(String, u64)>,
+}
+
+/// A request's timeline. Spans in nanoseconds.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Timeline {
+    /// The request's id.
+    pub id: u64,
+    /// When it began, since the beginning of the trace.
+    pub start: u64,
+    /// How long it took.
+    pub latency: u64,
+    /// How many requests have this id.
+    pub same_id: u64,
+    /// Its threads first, then those that held what it waited for.
+    pub rows: Vec<Row>,
+    /// The waits with their holders.
+    pub waits: Vec<Story>,
+    /// Where the time went, the largest first.
+    pub causes: Vec<(String, u64)>,
+    /// Whether there was too much to show all of it.
+    pub cut: bool,
+    /// Whether the trace has scheduler events of this time.
+    pub scheduler: bool,
+}
+
+/// The timeline of a request; `None` if there is no such.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn timeline(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    which: Which,
+    watch: &mut Watch<'_>,
+) -> Result<Option<Timeline>, TraceError> {
+    let (mut found, mut same_id): (Option<Request>, u64) = (None, 0);
+    let mut selector = Selector::new(selection);
+    trace.in_order(
+        watch,
+        |event| Selector::concerns(selection, event),
+        |event| {
+            selector.event(event, symbols, |request| {
+                if matches!(which, Which::Id(id) if id != request.id) {
+                    return;
+                }
+                same_id += u64::from(which != Which::Slowest);
+                if found.as_ref().is_none_or(|slowest| request.latency() > slowest.latency()) {
+                    found = Some(request);
+                }
+            });
+        },
+    )?;
+    let Some(request) = found else { return Ok(None) };
+    let scene = Scene::gather(trace, &request, watch)?;
+    Ok(Some(scene.drawn(trace, symbols, &request, same_id)))
+}
+
+/// What all threads did around a request.
+struct Scene {
+    threads: HashMap<u32, Vec<Interval>>,
+    holds: Holds,
+    kinds: HashMap<u64, ObjectKind>,
+    cut: bool,
+    scheduler: bool,
+}
+
+impl Scene {
+    fn gather(trace: &Trace, request: &Request, watch: &mut Watch<'_>) -> Result<Scene, TraceError> {
+        let from = request.start.saturating_sub(BEFORE);
+        let mut events: Vec<Event> = Vec::new();
+        let mut cut = false;
+        trace.overlapping(from, request.end, watch, |event| {
+            if event.time >= from && crate::trace::start_of(event) <= request.end {
+                if events.len() < EVENTS { events.push(*event) } else { cut = true }
+            }
+        })?;
+        events.sort_by_key(|event| event.time);
+        let mut pasts: HashMap<u32, Past> = HashMap::new();
+        let (mut holds, mut kinds) = (Holds::default(), HashMap::new());
+        let mut scheduler = false;
+        for event in &events {
+            let thread = event.thread;
+            let past = pasts.entry(thread).or_default();
+            match event.what {
+                What::Held { object, lock, site, hold, .. } => {
+                    kinds.insert(lock, object);
+                    if event.time >= request.start {
+                        let start = event.time.saturating_sub(hold);
+                        holds.held(lock, Hold { thread, site, start, end: event.time });
+                    }
+                }
+                What::Acquired { object, lock, site, .. } => {
+                    kinds.insert(lock, object);
+                    holds.acquired(lock, thread, site, event.time);
+                }
+                What::Released { lock, .. } => holds.released(lock, thread, event.time),
+                What::SwitchedIn { .. } => {
+                    scheduler = true;
+                    if past.off().is_none() && past.intervals.is_empty() {
+                        // It was off before the first that was read.
+                        let off = What::SwitchedOut { cpu: 0, next: 0, why: OffCpu::Blocked };
+                        past.take(&Event { time: from, thread, what: off });
+                    }
+                }
+                What::SwitchedOut { .. } => scheduler = true,
+                _ => {}
+            }
+            past.take(event);
+        }
+        let mut threads: HashMap<u32, Vec<Interval>> = HashMap::new();
+        for (thread, past) in pasts {
+            let mut intervals: Vec<Interval> = past.intervals.iter().copied().collect();
+            if let Some((start, why)) = past.off() {
+                intervals.push(Interval { start, end: u64::MAX, seen: u64::MAX, activity: Activity::Off(why) });
+            }
+            intervals.retain(|interval| interval.end > request.start && interval.start < request.end);
+            threads.insert(thread, intervals);
+        }
+        Ok(Scene { threads, holds, kinds, cut, scheduler })
+    }
+
+    fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
+        let all = self.threads.get(&thread).into_iter().flatten();
+        all.filter(|interval| interval.end > from && interval.start < to).copied().collect()
+    }
+
+    fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request, same_id: u64) -> Timeline {
+        let mut causes: HashMap<Cause, u64> = HashMap::new();
+        let mut rows: BTreeMap<(bool, u64, u32), Row> = BTreeMap::new();
+        // Pieces of threads' time that are to be shown: thread, from, until, and how far down the chain of holders.
+        let mut pieces: Vec<(u32, u64, u64, usize)> = Vec::new();
+        for work in &request.work {
+            doing(self.between(work.thread, work.start, work.end), work.start, work.end, &mut causes);
+            pieces.push((work.thread, work.start, work.end, 0));
+        }
+        for (queue, from, to) in &request.queued {
+            *causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
+        }
+        let own: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
+        let (mut waits, mut next) = (Vec::new(), 0);
+        while let Some((thread, from, to, depth)) = pieces.get(next).copied() {
+            next += 1;
+            let is_own = own.contains(&thread);
+            let first = request.work.iter().filter(|work| work.thread == thread).map(|work| work.start).min();
+            let row = rows.entry((!is_own, first.unwrap_or(from), thread)).or_insert_with(|| Row {
+                thread: trace.thread_name(thread),
+                own: is_own,
+                bars: Vec::new(),
+            });
+            row.bars.extend(self.bars(symbols, thread, from, to, request));
+            for interval in self.between(thread, from, to) {
+                let Activity::Wait { object, lock, site } = interval.activity else { continue };
+                let (start, end) = (interval.start.max(from), interval.end.min(to));
+                if depth >= CHAIN || waits.len() >= WAITS {
+                    continue;
+                }
+                let mut story = Story {
+                    start: start - request.start,
+                    end: end - request.start,
+                    thread: trace.thread_name(thread),
+                    object: format!("{} {lock:#x}", object.words()),
+                    place: site_words(symbols, site, end),
+                    holders: Vec::new(),
+                };
+                for hold in self.holds.between(lock, thread, start, end) {
+                    story.holders.push(self.holder(trace, symbols, &hold));
+                    let shown = pieces
+                        .iter()
+                        .any(|(other, from, to, _)| (*other, *from, *to) == (hold.thread, hold.start, hold.end));
+                    if !shown && pieces.len() < WAITS {
+                        pieces.push((hold.thread, hold.start, hold.end, depth + 1));
+                    }
+                    let kind = self.kinds.get(&lock).copied().unwrap_or(object);
+                    let place = site_words(symbols, hold.site, end);
+                    let bar = Bar {
+                        start: hold.start - request.start,
+                        end: hold.end - request.start,
+                        depth: 0,
+                        look: Look::Held,
+                        name: format!("holds the {}, taken in {place}", kind.words()),
+                        detail: format!("{lock:#x}"),
+                    };
+                    let thread = hold.thread;
+                    let is_own = own.contains(&thread);
+                    let first = request.work.iter().filter(|work| work.thread == thread).map(|work| work.start).min();
+                    let key = (!is_own, first.unwrap_or(hold.start), thread);
+                    let known = rows.keys().find(|(_, _, other)| *other == thread).copied().unwrap_or(key);
+                    let row = rows.entry(known).or_insert_with(|| Row {
+                        thread: trace.thread_name(thread),
+                        own: is_own,
+                        bars: Vec::new(),
+                    });
+                    if !row.bars.contains(&bar) {
+                        row.bars.push(bar);
+                    }
+                }
+                waits.push(story);
+            }
+        }
+        let mut named: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, nanos) in causes {
+            *named.entry(cause.words(symbols, request.end)).or_default() += nanos;
+        }
+        let mut causes: Vec<(String, u64)> = named.into_iter().collect();
+        causes.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
+        Timeline {
+            id: request.id,
+            start: request.start.saturating_sub(trace.counts().first),
+            latency: request.latency(),
+            same_id,
+            rows: merged(rows, request),
+            waits,
+            causes,
+            cut: self.cut || request.cut,
+            scheduler: self.scheduler,
+        }
+    }
+
+    fn holder(&self, trace: &Trace, symbols: &mut Symbols, hold: &Hold) -> StoryHolder {
+        let mut causes = HashMap::new();
+        doing(self.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut causes);
+        let mut named: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, nanos) in causes {
+            *named.entry(cause.words(symbols, hold.end)).or_default() += nanos;
+        }
+        let mut doing: Vec<(String, u64)> = named.into_iter().collect();
+        doing.sort_by_key(|(_, nanos)| std::cmp::Reverse(*nanos));
+        StoryHolder {
+            thread: trace.thread_name(hold.thread),
+            place: site_words(symbols, hold.site, hold.end),
+            nanos: hold.end - hold.start,
+            doing,
+        }
+    }
+
+    /// What a thread did between two times, one bar each.
+    fn bars(&self, symbols: &mut Symbols, thread: u32, from: u64, to: u64, request: &Request) -> Vec<Bar> {
+        let mut intervals = self.between(thread, from, to);
+        nest(&mut intervals);
+        let mut ends: Vec<u64> = Vec::new();
+        let mut bars = Vec::new();
+        for interval in intervals {
+            while ends.last().is_some_and(|end| *end <= interval.start) {
+                ends.pop();
+            }
+            let (name, detail) = described(symbols, &interval);
+            bars.push(Bar {
+                start: interval.start.max(from) - request.start,
+                end: interval.end.min(to) - request.start,
+                depth: ends.len() + 1,
+                look: look(interval.activity),
+                name,
+                detail,
+            });
+            ends.push(interval.end);
+        }
+        bars
+    }
+}
+
+fn look(activity: Activity) -> Look {
+    match activity {
+        Activity::Call { .. } => Look::Call,
+        Activity::Wait { .. } => Look::Wait,
+        Activity::Off(OffCpu::Blocked) => Look::Blocked,
+        Activity::Off(OffCpu::Runnable) => Look::Descheduled,
+    }
+}
+
+fn described(symbols: &mut Symbols, interval: &Interval) -> (String, String) {
+    match interval.activity {
+        Activity::Call { function, caller } => {
+            let place = symbols.place(function, interval.end);
+            let from = if caller == 0 {
+                String::new()
+            } else {
+                format!(", called in {}", symbols.caller(caller, interval.end).words())
+            };
+            (
+                place.function(),
+                format!("{} in all{from}", crate::span::show(interval.end.saturating_sub(interval.start))),
+            )
+        }
+        Activity::Wait { object, lock, site } => (
+            format!("waits for the {}", object.words()),
+            format!("{lock:#x}, {}", site_words(symbols, site, interval.end)),
+        ),
+        Activity::Off(OffCpu::Blocked) => ("off the CPU, blocked".into(), String::new()),
+        Activity::Off(OffCpu::Runnable) => ("off the CPU, though it could run".into(), String::new()),
+    }
+}
+
+fn site_words(symbols: &mut Symbols, site: u64, time: u64) -> String {
+    if site == 0 { "an unknown place".into() } else { symbols.site(site, time).words() }
+}
+
+/// One row per thread, its bars sorted; queues in a row of their own.
+fn merged(rows: BTreeMap<(bool, u64, u32), Row>, request: &Request) -> Vec<Row> {
+    let mut merged: Vec<(u32, Row)> = Vec::new();
+    for ((_, _, thread), row) in rows {
+        match merged.iter_mut().find(|(known, _)| *known == thread) {
+            Some((_, known)) => known.bars.extend(row.bars),
+            None => merged.push((thread, row)),
+        }
+    }
+    let mut rows: Vec<Row> = merged.into_iter().map(|(_, row)| row).collect();
+    if !request.queued.is_empty() {
+        let bars = request.queued.iter().map(|(queue, from, to)| Bar {
+            start: from - request.start,
+            end: to - request.start,
+            depth: 1,
+            look: Look::Queued,
+            name: "in a queue".into(),
+            detail: if *queue == 0 { String::new() } else { format!("{queue:#x}") },
+        });
+        rows.insert(0, Row { thread: "queue".into(), own: true, bars: bars.collect() });
+    }
+    for row in &mut rows {
+        row.bars.sort_by_key(|bar| (bar.start, bar.depth, u64::MAX - bar.end));
+        row.bars.dedup();
+    }
+    rows
+}

@@ -1,0 +1,61 @@
+//! Folded stacks (`outer;inner nanoseconds`) of requests: flame graphs of latency, of all requests or of the slowest.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::{ExportError, Options, follow};
+use crate::analysis::Activity;
+use crate::analysis::activity::sweep;
+use crate::format::event::OffCpu;
+use crate::symbols::Symbols;
+use crate::trace::{Trace, Watch};
+
+/// Different stacks that are kept; what is left goes into one of its own.
+const STACKS: usize = 1 << 18;
+const OTHERS: &str = "(more stacks than can be kept)";
+
+pub(super) fn export(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    options: &Options,
+    out: &mut dyn Write,
+    watch: &mut Watch<'_>,
+) -> Result<(), ExportError> {
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    follow(trace, symbols, &options.selection, watch, |request, memory, symbols| {
+        if request.latency() < options.slower_than {
+            return;
+        }
+        let mut add = |stack: String, nanos: u64| {
+            let stack = if stacks.len() < STACKS || stacks.contains_key(&stack) { stack } else { OTHERS.into() };
+            *stacks.entry(stack).or_default() += nanos;
+        };
+        for work in &request.work {
+            let mut intervals = memory.between(work.thread, work.start, work.end);
+            sweep(&mut intervals, work.start, work.end, |stack, from, to| {
+                let names = stack.iter().map(|activity| name(symbols, activity, request.end));
+                let line = std::iter::once("request".to_string()).chain(names).collect::<Vec<_>>().join(";");
+                add(line, to - from);
+            });
+        }
+        for (_, from, to) in &request.queued {
+            add("request;in a queue".into(), to - from);
+        }
+    })?;
+    for (stack, nanos) in stacks {
+        writeln!(out, "{stack} {nanos}")?;
+    }
+    Ok(())
+}
+
+fn name(symbols: &mut Symbols, activity: &Activity, time: u64) -> String {
+    let name = match *activity {
+        Activity::Call { function, .. } => symbols.place(function, time).function(),
+        Activity::Wait { object, site, .. } => {
+            format!("waiting for a {}, {}", object.words(), symbols.site(site, time).words())
+        }
+        Activity::Off(OffCpu::Blocked) => "off the CPU: blocked".into(),
+        Activity::Off(OffCpu::Runnable) => "off the CPU: runnable".into(),
+    };
+    name.replace([';', '\n'], ",")
+}

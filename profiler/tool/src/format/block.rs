@@ -1,0 +1,280 @@
+//! Blocks out of a stream of bytes: whole and correct ones, and where there are none, how much was passed over. What the
+//! blocks hold is not looked at.
+
+use std::io::{self, Read};
+
+use super::{BLOCK_HEADER, PAYLOAD_MAX, PREAMBLE, SYNC};
+
+/// Bytes read at a time.
+const READ: usize = 1 << 18;
+/// How many bytes of wrong candidates are checked in one damaged region before the rest of the segment is given up: one
+/// that imitates blocks would otherwise cost its square.
+const PATIENCE: usize = 256 << 20;
+
+/// What comes next in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A whole block with a correct checksum.
+    Block {
+        /// Where it begins in the file.
+        offset: u64,
+        /// Its kind.
+        kind: u8,
+        /// What it holds.
+        payload: &'a [u8],
+    },
+    /// Bytes that are no block.
+    Damage(Damaged),
+}
+
+/// Bytes of a segment that are no block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    /// Where they begin in the file.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Whether they are the beginning of a block that the file ends in.
+    pub cut: bool,
+}
+
+/// Reads the blocks of one segment, from behind its preamble.
+#[derive(Debug)]
+pub struct BlockReader<R> {
+    source: R,
+    buffer: Vec<u8>,
+    /// The first byte of `buffer` that was not handed out, and where that is in the file.
+    begin: usize,
+    offset: u64,
+    /// Bytes of the block that was handed out last.
+    handed: usize,
+    ended: bool,
+}
+
+enum Candidate {
+    Whole {
+        kind: u8,
+        length: usize,
+    },
+    /// The file ends within it.
+    Cut,
+    No,
+}
+
+impl<R: Read> BlockReader<R> {
+    /// Reads on from `source`, whose next byte is at `offset` of the file ([`PREAMBLE`] at first).
+    pub fn new(source: R, offset: u64) -> BlockReader<R> {
+        BlockReader { source, buffer: Vec::new(), begin: 0, offset, handed: 0, ended: false }
+    }
+
+    /// A reader behind the preamble.
+    pub fn behind_preamble(source: R) -> BlockReader<R> {
+        BlockReader::new(source, PREAMBLE as u64)
+    }
+
+    /// The next block or damage; `None` at the end.
+    ///
+    /// # Errors
+    /// What reading says.
+    pub fn next_item(&mut self) -> io::Result<Option<Item<'_>>> {
+        let handed = std::mem::take(&mut self.handed);
+        self.pass(handed);
+        if self.fill(1)? == 0 {
+            return Ok(None);
+        }
+        let mut patience = PATIENCE;
+        match self.candidate(0, &mut patience)? {
+            Candidate::Whole { kind, length } => return Ok(Some(self.hand_out(kind, length))),
+            Candidate::Cut => {
+                // It ends in the middle of something that looks like a block; behind it there may still be whole ones
+                // if its length is wrong.
+                let damaged = self.seek(true, &mut patience)?;
+                return Ok(Some(Item::Damage(damaged)));
+            }
+            Candidate::No => {}
+        }
+        let damaged = self.seek(false, &mut patience)?;
+        Ok(Some(Item::Damage(damaged)))
+    }
+
+    /// Passes over bytes up to the next whole block, or the end.
+    fn seek(&mut self, cut: bool, patience: &mut usize) -> io::Result<Damaged> {
+        let from = self.offset;
+        let mut at = 1;
+        loop {
+            // Keep the buffer short: what was looked at is gone.
+            if at >= READ {
+                self.pass(at);
+                at = 0;
+            }
+            let there = self.fill(at + SYNC.len())?;
+            if there < at + SYNC.len() || *patience == 0 {
+                // Nothing more in here: the rest is damage, and so is what can't be read any more.
+                let gave_up = *patience == 0;
+                self.pass(there);
+                while self.fill(READ)? > 0 {
+                    let rest = self.buffer.len() - self.begin;
+                    self.pass(rest);
+                }
+                return Ok(Damaged { offset: from, bytes: self.offset - from, cut: cut && !gave_up });
+            }
+            let window = &self.buffer[self.begin + at..];
+            match window.windows(SYNC.len()).position(|bytes| bytes == SYNC) {
+                None => at += window.len() - (SYNC.len() - 1),
+                Some(place) => {
+                    at += place;
+                    if let Candidate::Whole { .. } = self.candidate(at, patience)? {
+                        self.pass(at);
+                        return Ok(Damaged { offset: from, bytes: self.offset - from, cut: false });
+                    }
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// What stands `at` bytes ahead.
+    fn candidate(&mut self, at: usize, patience: &mut usize) -> io::Result<Candidate> {
+        let there = self.fill(at + BLOCK_HEADER)?.saturating_sub(at);
+        let bytes = &self.buffer[self.begin + at..];
+        if there < BLOCK_HEADER {
+            let begins = bytes.len() < SYNC.len() && SYNC.starts_with(bytes) || bytes.starts_with(&SYNC);
+            return Ok(if begins { Candidate::Cut } else { Candidate::No });
+        }
+        let word = |from: usize| u32::from_le_bytes([bytes[from], bytes[from + 1], bytes[from + 2], bytes[from + 3]]);
+        let (length, checksum) = (word(8) as usize, word(12));
+        if bytes[..4] != SYNC || bytes[5..8] != [0; 3] || length > PAYLOAD_MAX {
+            return Ok(Candidate::No);
+        }
+        let kind = bytes[4];
+        if self.fill(at + BLOCK_HEADER + length)? < at + BLOCK_HEADER + length {
+            return Ok(Candidate::Cut);
+        }
+        let bytes = &self.buffer[self.begin + at..];
+        *patience = patience.saturating_sub(length + BLOCK_HEADER);
+        if checksum_of(&bytes[4..12], &bytes[BLOCK_HEADER..BLOCK_HEADER + length]) == checksum {
+            Ok(Candidate::Whole { kind, length })
+        } else {
+            Ok(Candidate::No)
+        }
+    }
+
+    fn hand_out(&mut self, kind: u8, length: usize) -> Item<'_> {
+        self.handed = BLOCK_HEADER + length;
+        let payload = &self.buffer[self.begin + BLOCK_HEADER..self.begin + BLOCK_HEADER + length];
+        Item::Block { offset: self.offset, kind, payload }
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.begin += count;
+        self.offset += count as u64;
+    }
+
+    /// Makes `wanted` bytes available if the file has them; how many there are.
+    fn fill(&mut self, wanted: usize) -> io::Result<usize> {
+        while self.buffer.len() - self.begin < wanted && !self.ended {
+            if self.begin > 0 {
+                self.buffer.drain(..self.begin);
+                self.begin = 0;
+            }
+            let more = READ.max(wanted) as u64;
+            if self.source.by_ref().take(more).read_to_end(&mut self.buffer)? == 0 {
+                self.ended = true;
+            }
+        }
+        Ok(self.buffer.len() - self.begin)
+    }
+}
+
+/// The checksum of a block: over bytes 4 to 11 of its header, then the payload.
+pub fn checksum_of(head: &[u8], payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(head), payload)
+}
+
+/// Appends a whole block.
+///
+/// # Panics
+/// If the payload is longer than [`PAYLOAD_MAX`].
+pub fn put_block(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    assert!(payload.len() <= PAYLOAD_MAX, "a payload is bounded");
+    let mut head = [kind, 0, 0, 0, 0, 0, 0, 0];
+    head[4..].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&SYNC);
+    out.extend_from_slice(&head);
+    out.extend_from_slice(&checksum_of(&head, payload).to_le_bytes());
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, Vec<Damaged>) {
+        let (mut blocks, mut damage) = (Vec::new(), Vec::new());
+        let mut reader = BlockReader::new(bytes, 0);
+        while let Some(item) = reader.next_item().unwrap() {
+            match item {
+                Item::Block { kind, payload, .. } => blocks.push((kind, payload.to_vec())),
+                Item::Damage(damaged) => damage.push(damaged),
+            }
+        }
+        (blocks, damage)
+    }
+
+    fn three() -> (Vec<u8>, usize, usize) {
+        let mut bytes = Vec::new();
+        put_block(&mut bytes, 4, b"first");
+        let second = bytes.len();
+        put_block(&mut bytes, 5, &vec![7; 300_000]);
+        let third = bytes.len();
+        put_block(&mut bytes, 6, b"");
+        (bytes, second, third)
+    }
+
+    #[test]
+    fn blocks_come_back() {
+        let (bytes, ..) = three();
+        let (blocks, damage) = read(&bytes);
+        assert_eq!(
+            blocks.iter().map(|(kind, payload)| (*kind, payload.len())).collect::<Vec<_>>(),
+            [(4, 5), (5, 300_000), (6, 0)]
+        );
+        assert!(damage.is_empty());
+    }
+
+    #[test]
+    fn any_damaged_byte_costs_its_block_only() {
+        let (bytes, second, third) = three();
+        for at in (0..200).map(|step| second + step * 1499).chain(second..second + BLOCK_HEADER) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            let (blocks, damage) = read(&bytes);
+            assert_eq!(blocks.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [4, 6], "byte {at}");
+            let lost = Damaged { offset: second as u64, bytes: (third - second) as u64, cut: false };
+            assert_eq!(damage, [lost]);
+        }
+    }
+
+    #[test]
+    fn a_cut_file_gives_what_is_whole() {
+        let (bytes, second, third) = three();
+        for length in [second + 1, second + 5, second + 20, third - 1, third + 3] {
+            let (blocks, damage) = read(&bytes[..length]);
+            let whole = if length < third { 1 } else { 2 };
+            assert_eq!(blocks.len(), whole, "{length}");
+            assert!(damage.len() == 1 && damage[0].cut, "{length}: {damage:?}");
+        }
+    }
+
+    #[test]
+    fn what_imitates_blocks_is_given_up_in_time() {
+        let mut bytes = Vec::new();
+        for _ in 0..100_000 {
+            bytes.extend_from_slice(&SYNC);
+            bytes.extend_from_slice(&[4, 0, 0, 0, 0xFF, 0xFF, 0x0F, 0, 1, 2, 3, 4]);
+        }
+        let (blocks, damage) = read(&bytes);
+        assert!(blocks.is_empty() && damage.len() == 1);
+        assert_eq!(damage[0].bytes, bytes.len() as u64);
+    }
+}

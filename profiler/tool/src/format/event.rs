@@ -1,0 +1,427 @@
+//! Events: what one is, and the decoder of one block of them. Times leave here in nanoseconds.
+
+use super::meta::Clock;
+use super::varint::{Cursor, Malformed};
+
+/// One event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// The writer's number of the thread.
+    pub thread: u32,
+    /// What happened.
+    pub what: What,
+}
+
+/// What a lock or a wait is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// A mutex.
+    Mutex,
+    /// An rwlock, for reading.
+    Reader,
+    /// An rwlock, for writing.
+    Writer,
+    /// A condition variable.
+    Condition,
+    /// A spin lock.
+    Spin,
+    /// A semaphore.
+    Semaphore,
+    /// A thread that is joined.
+    Join,
+    /// Anything else.
+    Other,
+}
+
+impl ObjectKind {
+    const ALL: [ObjectKind; 8] = [
+        ObjectKind::Mutex,
+        ObjectKind::Reader,
+        ObjectKind::Writer,
+        ObjectKind::Condition,
+        ObjectKind::Spin,
+        ObjectKind::Semaphore,
+        ObjectKind::Join,
+        ObjectKind::Other,
+    ];
+
+    fn of(marks: u8) -> ObjectKind {
+        ObjectKind::ALL[usize::from(marks >> 4 & 7)]
+    }
+
+    pub(crate) fn marks(self) -> u8 {
+        (self as u8) << 4
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            ObjectKind::Mutex => "mutex",
+            ObjectKind::Reader => "rwlock (reading)",
+            ObjectKind::Writer => "rwlock (writing)",
+            ObjectKind::Condition => "condition variable",
+            ObjectKind::Spin => "spin lock",
+            ObjectKind::Semaphore => "semaphore",
+            ObjectKind::Join => "end of a thread",
+            ObjectKind::Other => "object",
+        }
+    }
+}
+
+/// What happened. Spans in nanoseconds; addresses as they were in the process, 0 for unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A call of a function ended.
+    Call {
+        /// An address in the function.
+        function: u64,
+        /// Where it returned to.
+        caller: u64,
+        /// How long it took.
+        duration: u64,
+        /// Whether all of it was seen.
+        extent: Extent,
+    },
+    /// A lock was waited for, held and released.
+    Held {
+        /// What kind of lock.
+        object: ObjectKind,
+        /// Its address.
+        lock: u64,
+        /// Where it was taken.
+        site: u64,
+        /// The wait before.
+        wait: u64,
+        /// How long it was held.
+        hold: u64,
+    },
+    /// A wait that ended without a lock.
+    Waited {
+        /// For what kind of object.
+        object: ObjectKind,
+        /// Its address.
+        lock: u64,
+        /// Where.
+        site: u64,
+        /// How long.
+        wait: u64,
+    },
+    /// A lock was taken.
+    Acquired {
+        /// What kind of lock.
+        object: ObjectKind,
+        /// Its address.
+        lock: u64,
+        /// Where.
+        site: u64,
+        /// The wait before.
+        wait: u64,
+    },
+    /// A lock was given back.
+    Released {
+        /// What kind of lock.
+        object: ObjectKind,
+        /// Its address.
+        lock: u64,
+        /// Where.
+        site: u64,
+    },
+    /// The thread begins to work on a request.
+    RequestStart {
+        /// The request.
+        id: u64,
+        /// The queue it came from.
+        queue: Option<u64>,
+    },
+    /// The thread puts a request away.
+    RequestBlock {
+        /// The request.
+        id: u64,
+        /// The queue it goes to.
+        queue: Option<u64>,
+    },
+    /// A request is over.
+    RequestEnd {
+        /// The request.
+        id: u64,
+    },
+    /// All requests of the thread are over.
+    RequestEndAll,
+    /// The thread lost its CPU.
+    SwitchedOut {
+        /// Which CPU.
+        cpu: u32,
+        /// Who got it: the kernel's thread id, 0 unknown.
+        next: u32,
+        /// Why.
+        why: OffCpu,
+    },
+    /// Somebody made the thread runnable.
+    Woken {
+        /// The kernel's id of the thread that did, 0 unknown.
+        by: u32,
+    },
+    /// The thread runs again.
+    SwitchedIn {
+        /// On which CPU.
+        cpu: u32,
+    },
+    /// The thread moved between CPUs.
+    Migrated {
+        /// From this CPU.
+        from: u32,
+        /// To this one.
+        to: u32,
+    },
+    /// Events are missing here.
+    Lost {
+        /// Of which sort: 0 anything, 1 calls, 2 locks, 3 requests, 4 scheduler.
+        sort: u8,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// How much of a call was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// It was running when recording stopped.
+    Cut,
+    /// It was running when recording began.
+    Early,
+    /// Both.
+    CutAndEarly,
+}
+
+/// Why a thread is not on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OffCpu {
+    /// It waits for something.
+    Blocked,
+    /// It could run, but another does.
+    Runnable,
+}
+
+/// The pairs of addresses that a block has named: reader and writer keep the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs {
+    table: Box<[(u64, u64); 256]>,
+    used: [u64; 4],
+    last: (u64, u64),
+}
+
+impl Pairs {
+    pub(crate) fn new() -> Pairs {
+        Pairs { table: Box::new([(0, 0); 256]), used: [0; 4], last: (0, 0) }
+    }
+
+    /// Empties it, for the next block.
+    pub(crate) fn clear(&mut self) {
+        self.used = [0; 4];
+        self.last = (0, 0);
+    }
+
+    fn slot(pair: (u64, u64)) -> u8 {
+        let mixed = (pair.0 ^ pair.1.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (mixed >> 56) as u8
+    }
+
+    fn known(&self, slot: u8) -> Option<(u64, u64)> {
+        let used = self.used[usize::from(slot >> 6)] >> (slot & 63) & 1;
+        (used == 1).then(|| self.table[usize::from(slot)])
+    }
+
+    /// The slot that holds the pair, or else the pair before it; remembers it.
+    pub(crate) fn put(&mut self, pair: (u64, u64)) -> Result<u8, (u64, u64)> {
+        let slot = Pairs::slot(pair);
+        if self.known(slot) == Some(pair) {
+            return Ok(slot);
+        }
+        let before = self.last;
+        self.remember(pair);
+        Err(before)
+    }
+
+    fn remember(&mut self, pair: (u64, u64)) {
+        let slot = Pairs::slot(pair);
+        self.table[usize::from(slot)] = pair;
+        self.used[usize::from(slot >> 6)] |= 1 << (slot & 63);
+        self.last = pair;
+    }
+
+    fn take(&mut self, known: bool, cursor: &mut Cursor<'_>) -> Result<(u64, u64), Malformed> {
+        if known {
+            return self.known(cursor.u8()?).ok_or(Malformed::Slot);
+        }
+        let pair = (cursor.signed(self.last.0)?, cursor.signed(self.last.1)?);
+        self.remember(pair);
+        Ok(pair)
+    }
+}
+
+/// The fixed part of a block of events. Times in units of the trace's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventsHeader {
+    /// The writer's number of the thread.
+    pub thread: u32,
+    /// How many events the writer says there are.
+    pub count: u32,
+    /// The time from which the first difference counts.
+    pub base: u64,
+    /// The earliest start of anything in the block.
+    pub earliest: u64,
+    /// The latest time in the block.
+    pub latest: u64,
+}
+
+impl EventsHeader {
+    /// Bytes it takes.
+    pub const SIZE: usize = 32;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn read(cursor: &mut Cursor<'_>) -> Result<EventsHeader, Malformed> {
+        Ok(EventsHeader {
+            thread: cursor.u32()?,
+            count: cursor.u32()?,
+            base: cursor.u64()?,
+            earliest: cursor.u64()?,
+            latest: cursor.u64()?,
+        })
+    }
+}
+
+/// Decodes blocks of events; keeps its tables between them.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    clock: Clock,
+    pairs: Pairs,
+}
+
+impl Decoder {
+    /// A decoder of a trace with this clock.
+    pub fn new(clock: Clock) -> Decoder {
+        Decoder { clock, pairs: Pairs::new() }
+    }
+
+    /// Hands each event of a block to `each`, up to the first that is malformed.
+    ///
+    /// # Errors
+    /// What is wrong with that one; those before it were handed out.
+    pub fn decode(&mut self, payload: &[u8], mut each: impl FnMut(&Event)) -> Result<EventsHeader, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let header = EventsHeader::read(&mut cursor)?;
+        self.pairs.clear();
+        let (mut time, mut id) = (header.base, 0);
+        for _ in 0..header.count {
+            let event = self.event(header.thread, &mut cursor, &mut time, &mut id)?;
+            if let Some(event) = event {
+                each(&event);
+            }
+        }
+        if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
+    }
+
+    #[inline]
+    fn event(
+        &mut self,
+        thread: u32,
+        cursor: &mut Cursor<'_>,
+        time: &mut u64,
+        id: &mut u64,
+    ) -> Result<Option<Event>, Malformed> {
+        let head = cursor.u8()?;
+        let (kind, marks) = (head & 0x0F, head & 0xF0);
+        let allowed = match kind {
+            1 => 0xE0,
+            2..=5 | 15 => 0xF0,
+            6 | 7 => 0x80,
+            8 | 9 | 11..=14 => 0,
+            10 => 0x10,
+            _ => return Err(Malformed::Kind(kind)),
+        };
+        if marks & !allowed != 0 {
+            return Err(Malformed::Marks(kind));
+        }
+        *time = cursor.signed(*time)?;
+        let known = marks & 0x80 != 0;
+        let clock = self.clock;
+        // A span is converted by its ends, so that what touches in the file still touches.
+        let span =
+            |units: u64, end: u64| clock.nanos(end).saturating_sub(clock.nanos(end.wrapping_sub(units.min(end))));
+        let what = match kind {
+            1 => {
+                let duration = span(cursor.varint()?, *time);
+                let (function, caller) = self.pairs.take(known, cursor)?;
+                let extent = match marks & 0x60 {
+                    0 => Extent::Whole,
+                    0x40 => Extent::Cut,
+                    0x20 => Extent::Early,
+                    _ => Extent::CutAndEarly,
+                };
+                What::Call { function, caller, duration, extent }
+            }
+            2 => {
+                let (wait, hold) = (cursor.varint()?, cursor.varint()?);
+                let (lock, site) = self.pairs.take(known, cursor)?;
+                let acquired = time.wrapping_sub(hold.min(*time));
+                let object = ObjectKind::of(marks);
+                What::Held { object, lock, site, wait: span(wait, acquired), hold: span(hold, *time) }
+            }
+            3 | 4 => {
+                let wait = span(cursor.varint()?, *time);
+                let (lock, site) = self.pairs.take(known, cursor)?;
+                let object = ObjectKind::of(marks);
+                if kind == 3 {
+                    What::Waited { object, lock, site, wait }
+                } else {
+                    What::Acquired { object, lock, site, wait }
+                }
+            }
+            5 => {
+                let (lock, site) = self.pairs.take(known, cursor)?;
+                What::Released { object: ObjectKind::of(marks), lock, site }
+            }
+            6 | 7 => {
+                *id = cursor.signed(*id)?;
+                let queue = if known { Some(cursor.varint()?) } else { None };
+                if kind == 6 { What::RequestStart { id: *id, queue } } else { What::RequestBlock { id: *id, queue } }
+            }
+            8 => {
+                *id = cursor.signed(*id)?;
+                What::RequestEnd { id: *id }
+            }
+            9 => What::RequestEndAll,
+            10 => {
+                let why = if marks == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
+                What::SwitchedOut { cpu: narrow(cursor)?, next: narrow(cursor)?, why }
+            }
+            11 => What::Woken { by: narrow(cursor)? },
+            12 => What::SwitchedIn { cpu: narrow(cursor)? },
+            13 => What::Migrated { from: narrow(cursor)?, to: narrow(cursor)? },
+            14 => {
+                let sort = cursor.u8()?;
+                if sort > 4 {
+                    return Err(Malformed::Code(sort));
+                }
+                What::Lost { sort, count: cursor.varint()? }
+            }
+            _ => {
+                let length = cursor.bounded(super::TEXT_MAX)?;
+                cursor.take(length)?;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Event { time: clock.nanos(*time), thread, what }))
+    }
+}
+
+fn narrow(cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
+    u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)
+}

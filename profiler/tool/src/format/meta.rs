@@ -1,0 +1,310 @@
+//! What a trace says about itself: header, clock, modules, threads, notes, end.
+
+use serde::Serialize;
+
+use super::varint::{Cursor, Malformed};
+
+/// Most modules and threads that one block may name.
+const MANY: usize = 1 << 20;
+
+/// How the clock's units become nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Nanoseconds per unit, times 2³².
+    pub scale: u64,
+    /// A time of the clock.
+    pub anchor: u64,
+    /// The same in nanoseconds of `CLOCK_MONOTONIC`.
+    pub monotonic: u64,
+    /// The same in nanoseconds since 1970.
+    pub wall: u64,
+}
+
+impl Clock {
+    /// A clock that counts nanoseconds.
+    pub const NANOSECONDS: Clock = Clock { scale: 1 << 32, anchor: 0, monotonic: 0, wall: 0 };
+
+    /// Nanoseconds of `CLOCK_MONOTONIC`, from 0 to the largest number.
+    #[inline]
+    pub fn nanos(&self, time: u64) -> u64 {
+        let difference = i128::from(time) - i128::from(self.anchor);
+        let nanos = i128::from(self.monotonic) + ((difference * i128::from(self.scale)) >> 32);
+        nanos.clamp(0, i128::from(u64::MAX)) as u64
+    }
+
+    /// Nanoseconds since 1970 of a time in nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn wall(&self, nanos: u64) -> u64 {
+        let wall = i128::from(self.wall) + i128::from(nanos) - i128::from(self.monotonic);
+        wall.clamp(0, i128::from(u64::MAX)) as u64
+    }
+}
+
+/// How calls were recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Not at all.
+    None,
+    /// A clock that ticks, read at entry and exit.
+    Tick,
+    /// A thread scans linked records.
+    ScanRecords,
+    /// A thread scans shadow stacks.
+    ScanShadow,
+    /// One that this version does not know.
+    Unknown,
+}
+
+impl Engine {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Engine::None => "none (no calls of functions)",
+            Engine::Tick => "tick",
+            Engine::ScanRecords => "scan of linked records",
+            Engine::ScanShadow => "scan of shadow stacks",
+            Engine::Unknown => "unknown",
+        }
+    }
+
+    /// Whether a call's second address is one inside the caller to be taken as it is, not one to return to.
+    pub fn caller_is_exact(self) -> bool {
+        matches!(self, Engine::ScanRecords | Engine::ScanShadow)
+    }
+}
+
+/// The first block of a segment. Thresholds in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The same in all segments of a trace.
+    pub id: [u8; 16],
+    /// The clock.
+    pub clock: Clock,
+    /// The recorded process.
+    pub pid: u32,
+    /// How calls were recorded.
+    pub engine: Engine,
+    /// Shortest call that is recorded.
+    pub call_threshold: u64,
+    /// Shortest wait or hold that is recorded.
+    pub lock_threshold: u64,
+    /// Resolution of calls' times; 0 exact.
+    pub resolution: u64,
+    /// Such as `x86_64`.
+    pub architecture: String,
+    /// Who wrote it.
+    pub writer: String,
+    /// The program and its arguments.
+    pub command: String,
+}
+
+impl Header {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is cut off or a text is too long.
+    pub fn read(payload: &[u8]) -> Result<Header, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let mut id = [0; 16];
+        id.copy_from_slice(cursor.take(16)?);
+        let clock =
+            Clock { scale: cursor.u64()?, anchor: cursor.u64()?, monotonic: cursor.u64()?, wall: cursor.u64()? };
+        let pid = cursor.u32()?;
+        let engine = match cursor.u8()? {
+            0 => Engine::None,
+            1 => Engine::Tick,
+            2 => Engine::ScanRecords,
+            3 => Engine::ScanShadow,
+            _ => Engine::Unknown,
+        };
+        Ok(Header {
+            id,
+            clock,
+            pid,
+            engine,
+            call_threshold: cursor.varint()?,
+            lock_threshold: cursor.varint()?,
+            resolution: cursor.varint()?,
+            architecture: cursor.text()?,
+            writer: cursor.text()?,
+            command: cursor.text()?,
+        })
+    }
+}
+
+/// An executable file in memory. Times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The writer's number.
+    pub id: u64,
+    /// 1 the program itself, 2 the kernel's vDSO.
+    pub flags: u8,
+    /// When it was loaded.
+    pub loaded: u64,
+    /// When it was unloaded.
+    pub unloaded: Option<u64>,
+    /// Address in memory minus address in the file.
+    pub bias: u64,
+    /// Executable mappings: start and size.
+    pub ranges: Vec<(u64, u64)>,
+    /// The build-id; empty if unknown.
+    pub build_id: Vec<u8>,
+    /// Where the file was.
+    pub path: String,
+}
+
+impl Module {
+    /// Reads a block of modules.
+    ///
+    /// # Errors
+    /// What is wrong with the first that can't be read.
+    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Module>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let count = cursor.bounded(MANY)?;
+        (0..count).map(|_| Module::read(&mut cursor, clock)).collect()
+    }
+
+    fn read(cursor: &mut Cursor<'_>, clock: &Clock) -> Result<Module, Malformed> {
+        let (id, flags) = (cursor.varint()?, cursor.u8()?);
+        let (loaded, unloaded, bias) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        let count = cursor.u8()?;
+        if count > 16 {
+            return Err(Malformed::Length);
+        }
+        let ranges = (0..count).map(|_| Ok((cursor.u64()?, cursor.u64()?))).collect::<Result<Vec<_>, Malformed>>()?;
+        let length = cursor.u8()?;
+        if length > 64 {
+            return Err(Malformed::Length);
+        }
+        let build_id = cursor.take(usize::from(length))?.to_vec();
+        let unloaded = (unloaded != 0).then(|| clock.nanos(unloaded));
+        Ok(Module { id, flags, loaded: clock.nanos(loaded), unloaded, bias, ranges, build_id, path: cursor.text()? })
+    }
+
+    /// Whether the address was in it at that time.
+    pub fn covers(&self, address: u64, time: u64) -> bool {
+        self.holds(address) && self.unloaded.is_none_or(|unloaded| time <= unloaded)
+    }
+
+    /// Whether the address is in one of its mappings.
+    pub fn holds(&self, address: u64) -> bool {
+        self.ranges.iter().any(|(start, size)| address.wrapping_sub(*start) < *size)
+    }
+
+    /// The build-id in hexadecimal digits.
+    pub fn build_id_text(&self) -> String {
+        self.build_id.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// A thread of the process. Times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// The writer's number.
+    pub number: u32,
+    /// The kernel's id.
+    pub tid: u32,
+    /// When it started.
+    pub started: Option<u64>,
+    /// When it ended.
+    pub ended: Option<u64>,
+    /// Its name.
+    pub name: String,
+}
+
+impl Thread {
+    /// Reads a block of threads.
+    ///
+    /// # Errors
+    /// What is wrong with the first that can't be read.
+    pub fn read_all(payload: &[u8], clock: &Clock) -> Result<Vec<Thread>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let count = cursor.bounded(MANY)?;
+        let mut threads = Vec::new();
+        for _ in 0..count {
+            let number = u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?;
+            let tid = u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?;
+            let mut time = || cursor.u64().map(|time| (time != 0).then(|| clock.nanos(time)));
+            let (started, ended) = (time()?, time()?);
+            threads.push(Thread { number, tid, started, ended, name: cursor.text()? });
+        }
+        Ok(threads)
+    }
+}
+
+/// Text for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// 0 information, 1 warning, 2 error.
+    pub level: u8,
+    /// What it is about: 0 other, 1 scheduler events, 2 disk, 3 locks, 4 calls, 5 requests.
+    pub topic: u8,
+    /// The text.
+    pub text: String,
+}
+
+impl Note {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is cut off or too long.
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<Note, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let time = clock.nanos(cursor.u64()?);
+        Ok(Note { time, level: cursor.u8()?, topic: cursor.u8()?, text: cursor.text()? })
+    }
+}
+
+/// The last block of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// Why: see [`End::words`].
+    pub reason: u8,
+    /// Events of the trace up to here.
+    pub events: u64,
+    /// Events that were lost up to here.
+    pub lost: u64,
+}
+
+impl End {
+    /// The reason that says that another segment follows.
+    pub const CONTINUES: u8 = 3;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is cut off.
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<End, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let time = clock.nanos(cursor.u64()?);
+        Ok(End { time, reason: cursor.u8()?, events: cursor.u64()?, lost: cursor.u64()? })
+    }
+
+    /// The reason in words.
+    pub fn words(&self) -> &'static str {
+        match self.reason {
+            0 => "recording was stopped",
+            1 => "the program ended",
+            2 => "the disk was full, or the trace's budget was spent",
+            3 => "another segment follows",
+            4 => "writing failed",
+            5 => "the program started another in its place",
+            _ => "unknown",
+        }
+    }
+}
+
+/// A pair of clocks, to see how far the scale has drifted.
+///
+/// # Errors
+/// When it is cut off.
+pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<i64, Malformed> {
+    let mut cursor = Cursor::new(payload);
+    let (time, monotonic) = (cursor.u64()?, cursor.u64()?);
+    let drift = i128::from(clock.nanos(time)) - i128::from(monotonic);
+    Ok(drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+}

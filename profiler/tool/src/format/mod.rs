@@ -1,0 +1,43 @@
+//! The bytes of a trace (`docs/trace-format.md`), read and written. Nothing here opens files or knows what events mean
+//! together.
+
+pub mod block;
+pub mod event;
+pub mod meta;
+pub mod varint;
+pub mod write;
+
+pub use event::{Event, ObjectKind, What};
+
+/// The first bytes of every segment.
+pub const MAGIC: [u8; 8] = *b"LEEWTRC\n";
+/// The version that is read and written.
+pub const VERSION: u16 = 1;
+/// Bytes before the first block.
+pub const PREAMBLE: usize = 16;
+/// The first bytes of every block.
+pub const SYNC: [u8; 4] = [0xA7, 0x4C, 0x57, 0x42];
+/// Bytes of a block before its payload.
+pub const BLOCK_HEADER: usize = 16;
+/// The longest payload.
+pub const PAYLOAD_MAX: usize = 1 << 20;
+/// The longest text in bytes.
+pub const TEXT_MAX: usize = 4096;
+
+/// Kinds of blocks.
+pub mod kind {
+    /// What was recorded, how, and the clock.
+    pub const HEADER: u8 = 1;
+    /// Executable files in memory.
+    pub const MODULES: u8 = 2;
+    /// Threads.
+    pub const THREADS: u8 = 3;
+    /// Events of one thread.
+    pub const EVENTS: u8 = 4;
+    /// A pair of clocks.
+    pub const CLOCK: u8 = 5;
+    /// Text for the user.
+    pub const NOTE: u8 = 6;
+    /// The end of a segment.
+    pub const END: u8 = 7;
+}

@@ -1,0 +1,199 @@
+//! Numbers and texts of the format: a cursor that never reads beyond its bytes, and the writing counterparts.
+
+use thiserror::Error;
+
+use super::TEXT_MAX;
+
+/// Why a payload can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// The bytes end inside a field.
+    #[error("it ends inside a field")]
+    Short,
+    /// A varint is longer than 64 bits.
+    #[error("a number has more than 64 bits")]
+    Varint,
+    /// A length or count is above its bound.
+    #[error("a length is above its bound")]
+    Length,
+    /// An unknown kind of event.
+    #[error("event of unknown kind {0}")]
+    Kind(u8),
+    /// A mark that the kind does not have.
+    #[error("event of kind {0} with marks it does not have")]
+    Marks(u8),
+    /// An unknown code in a field.
+    #[error("unknown code {0}")]
+    Code(u8),
+    /// A slot of the table of pairs that holds none.
+    #[error("it names a pair that was not written before")]
+    Slot,
+    /// Bytes are left behind the last event.
+    #[error("bytes are left over")]
+    Rest,
+}
+
+/// Reads fields one after another.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the beginning of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { bytes }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`], as for all that follow.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = self.bytes.split_at_checked(count).ok_or(Malformed::Short)?;
+        self.bytes = rest;
+        Ok(head)
+    }
+
+    /// One byte.
+    ///
+    /// # Errors
+    /// See [`Cursor::take`].
+    #[inline]
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        let (&first, rest) = self.bytes.split_first().ok_or(Malformed::Short)?;
+        self.bytes = rest;
+        Ok(first)
+    }
+
+    /// Four bytes, little-endian.
+    ///
+    /// # Errors
+    /// See [`Cursor::take`].
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        let (head, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Short)?;
+        self.bytes = rest;
+        Ok(u32::from_le_bytes(*head))
+    }
+
+    /// Eight bytes, little-endian.
+    ///
+    /// # Errors
+    /// See [`Cursor::take`].
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        let (head, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Short)?;
+        self.bytes = rest;
+        Ok(u64::from_le_bytes(*head))
+    }
+
+    /// A varint.
+    ///
+    /// # Errors
+    /// [`Malformed::Varint`] when it has more than 64 bits; see also [`Cursor::take`].
+    #[inline]
+    pub fn varint(&mut self) -> Result<u64, Malformed> {
+        let first = self.u8()?;
+        if first < 0x80 {
+            return Ok(u64::from(first));
+        }
+        let mut value = u64::from(first & 0x7F);
+        for shift in (7..64).step_by(7) {
+            let byte = self.u8()?;
+            let part = u64::from(byte & 0x7F);
+            if shift == 63 && part > 1 {
+                return Err(Malformed::Varint);
+            }
+            value |= part << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed::Varint)
+    }
+
+    /// A signed difference, added to `base` modulo 2⁶⁴.
+    ///
+    /// # Errors
+    /// See [`Cursor::varint`].
+    #[inline]
+    pub fn signed(&mut self, base: u64) -> Result<u64, Malformed> {
+        let coded = self.varint()?;
+        Ok(base.wrapping_add((coded >> 1) ^ (coded & 1).wrapping_neg()))
+    }
+
+    /// A varint that is at most `most`.
+    ///
+    /// # Errors
+    /// [`Malformed::Length`] above that; see also [`Cursor::varint`].
+    pub fn bounded(&mut self, most: usize) -> Result<usize, Malformed> {
+        usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(Malformed::Length)
+    }
+
+    /// A text; what is not UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// [`Malformed::Length`] when it is too long; see also [`Cursor::varint`].
+    pub fn text(&mut self) -> Result<String, Malformed> {
+        let length = self.bounded(TEXT_MAX)?;
+        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+}
+
+/// Appends a varint.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends the signed difference `value` − `base` modulo 2⁶⁴.
+pub fn put_signed(out: &mut Vec<u8>, value: u64, base: u64) {
+    let difference = value.wrapping_sub(base) as i64;
+    put_varint(out, ((difference << 1) ^ (difference >> 63)) as u64);
+}
+
+/// Appends a text, cut at [`TEXT_MAX`] bytes.
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
+    let bytes = &text.as_bytes()[..text.floor_char_boundary(TEXT_MAX)];
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_come_back(value: u64, base: u64, text in ".{0,40}") {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            put_signed(&mut bytes, value, base);
+            put_text(&mut bytes, &text);
+            let mut cursor = Cursor::new(&bytes);
+            prop_assert_eq!(cursor.varint(), Ok(value));
+            prop_assert_eq!(cursor.signed(base), Ok(value));
+            prop_assert_eq!(cursor.text(), Ok(text));
+            prop_assert!(cursor.is_empty());
+        }
+    }
+
+    #[test]
+    fn numbers_of_more_than_64_bits_are_refused() {
+        let check = |bytes: &[u8], expected| assert_eq!(Cursor::new(bytes).varint(), expected);
+        check(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01], Ok(u64::MAX));
+        check(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], Err(Malformed::Varint));
+        check(&[0x80; 12], Err(Malformed::Varint));
+        check(&[0x80], Err(Malformed::Short));
+        check(&[], Err(Malformed::Short));
+    }
+}

@@ -1,0 +1,387 @@
+//! A writer of traces, for tests, examples and whoever records by other means. The profiler's run-time has its own in C.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::block::put_block;
+use super::event::{Extent, OffCpu, Pairs, What};
+use super::meta::{Clock, End, Engine, Header, Module, Thread};
+use super::varint::{put_signed, put_text, put_varint};
+use super::{MAGIC, VERSION, kind};
+
+/// A block of events is written when it holds this much.
+const BLOCK: usize = 64 << 10;
+
+/// What a trace begins with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The header.
+    pub header: Header,
+    /// Modules; their times in units of the clock.
+    pub modules: Vec<Module>,
+    /// Threads; their times in units of the clock.
+    pub threads: Vec<Thread>,
+    /// A segment is ended when it holds this many bytes.
+    pub segment_bytes: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        let header = Header {
+            id: [7; 16],
+            clock: Clock::NANOSECONDS,
+            pid: 1,
+            engine: Engine::Tick,
+            call_threshold: 1000,
+            lock_threshold: 1000,
+            resolution: 1000,
+            architecture: "x86_64".into(),
+            writer: "leeward".into(),
+            command: "example".into(),
+        };
+        Setup { header, modules: Vec::new(), threads: Vec::new(), segment_bytes: 64 << 20 }
+    }
+}
+
+/// Encodes one thread's events into payloads.
+#[derive(Debug)]
+struct Encoder {
+    body: Vec<u8>,
+    pairs: Pairs,
+    count: u32,
+    base: u64,
+    time: u64,
+    id: u64,
+    earliest: u64,
+    latest: u64,
+}
+
+impl Encoder {
+    fn new() -> Encoder {
+        Encoder {
+            body: Vec::new(),
+            pairs: Pairs::new(),
+            count: 0,
+            base: 0,
+            time: 0,
+            id: 0,
+            earliest: u64::MAX,
+            latest: 0,
+        }
+    }
+
+    fn payload(&mut self, thread: u32) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(32 + self.body.len());
+        payload.extend_from_slice(&thread.to_le_bytes());
+        payload.extend_from_slice(&self.count.to_le_bytes());
+        for time in [self.base, self.earliest, self.latest] {
+            payload.extend_from_slice(&time.to_le_bytes());
+        }
+        payload.append(&mut self.body);
+        self.pairs.clear();
+        (self.count, self.id, self.earliest, self.latest) = (0, 0, u64::MAX, 0);
+        payload
+    }
+
+    fn put(&mut self, time: u64, what: &What) {
+        if self.count == 0 {
+            (self.base, self.time) = (time, time);
+        }
+        self.count += 1;
+        let reach = match *what {
+            What::Call { duration, .. } => duration,
+            What::Held { wait, hold, .. } => wait.saturating_add(hold),
+            What::Waited { wait, .. } | What::Acquired { wait, .. } => wait,
+            _ => 0,
+        };
+        self.earliest = self.earliest.min(time.saturating_sub(reach));
+        self.latest = self.latest.max(time);
+        let head = self.body.len();
+        self.body.push(0);
+        put_signed(&mut self.body, time, self.time);
+        self.time = time;
+        self.body[head] = self.fields(what);
+    }
+
+    /// Writes the fields and returns the first byte.
+    fn fields(&mut self, what: &What) -> u8 {
+        match *what {
+            What::Call { function, caller, duration, extent } => {
+                put_varint(&mut self.body, duration);
+                let marks = match extent {
+                    Extent::Whole => 0,
+                    Extent::Cut => 0x40,
+                    Extent::Early => 0x20,
+                    Extent::CutAndEarly => 0x60,
+                };
+                1 | marks | self.pair((function, caller))
+            }
+            What::Held { object, lock, site, wait, hold } => {
+                put_varint(&mut self.body, wait);
+                put_varint(&mut self.body, hold);
+                2 | object.marks() | self.pair((lock, site))
+            }
+            What::Waited { object, lock, site, wait } => {
+                put_varint(&mut self.body, wait);
+                3 | object.marks() | self.pair((lock, site))
+            }
+            What::Acquired { object, lock, site, wait } => {
+                put_varint(&mut self.body, wait);
+                4 | object.marks() | self.pair((lock, site))
+            }
+            What::Released { object, lock, site } => 5 | object.marks() | self.pair((lock, site)),
+            What::RequestStart { id, queue } => 6 | self.request(id, queue),
+            What::RequestBlock { id, queue } => 7 | self.request(id, queue),
+            What::RequestEnd { id } => 8 | self.request(id, None),
+            What::RequestEndAll => 9,
+            What::SwitchedOut { cpu, next, why } => {
+                put_varint(&mut self.body, u64::from(cpu));
+                put_varint(&mut self.body, u64::from(next));
+                10 | if why == OffCpu::Runnable { 0x10 } else { 0 }
+            }
+            What::Woken { by } => {
+                put_varint(&mut self.body, u64::from(by));
+                11
+            }
+            What::SwitchedIn { cpu } => {
+                put_varint(&mut self.body, u64::from(cpu));
+                12
+            }
+            What::Migrated { from, to } => {
+                put_varint(&mut self.body, u64::from(from));
+                put_varint(&mut self.body, u64::from(to));
+                13
+            }
+            What::Lost { sort, count } => {
+                self.body.push(sort);
+                put_varint(&mut self.body, count);
+                14
+            }
+        }
+    }
+
+    fn request(&mut self, id: u64, queue: Option<u64>) -> u8 {
+        put_signed(&mut self.body, id, self.id);
+        self.id = id;
+        queue.map_or(0, |queue| {
+            put_varint(&mut self.body, queue);
+            0x80
+        })
+    }
+
+    fn pair(&mut self, pair: (u64, u64)) -> u8 {
+        match self.pairs.put(pair) {
+            Ok(slot) => {
+                self.body.push(slot);
+                0x80
+            }
+            Err(before) => {
+                put_signed(&mut self.body, pair.0, before.0);
+                put_signed(&mut self.body, pair.1, before.1);
+                0
+            }
+        }
+    }
+}
+
+/// Writes a trace into a folder.
+#[derive(Debug)]
+pub struct TraceWriter {
+    folder: PathBuf,
+    setup: Setup,
+    file: File,
+    segment: u32,
+    written: u64,
+    threads: BTreeMap<u32, Encoder>,
+    events: u64,
+    lost: u64,
+    latest: u64,
+}
+
+impl TraceWriter {
+    /// Begins a trace in a folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// What the file system says, as for all that follow.
+    pub fn create(folder: &Path, setup: &Setup) -> io::Result<TraceWriter> {
+        std::fs::create_dir_all(folder)?;
+        let mut writer = TraceWriter {
+            folder: folder.to_path_buf(),
+            setup: setup.clone(),
+            file: File::create(segment_path(folder, 0))?,
+            segment: 0,
+            written: 0,
+            threads: BTreeMap::new(),
+            events: 0,
+            lost: 0,
+            latest: 0,
+        };
+        writer.begin_segment()?;
+        Ok(writer)
+    }
+
+    /// Writes down that something ended at `time` in `thread`. All times and spans in units of the trace's clock.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn event(&mut self, thread: u32, time: u64, what: What) -> io::Result<()> {
+        self.events += 1;
+        self.latest = self.latest.max(time);
+        if let What::Lost { count, .. } = what {
+            self.lost += count;
+        }
+        let encoder = self.threads.entry(thread).or_insert_with(Encoder::new);
+        encoder.put(time, &what);
+        if encoder.body.len() >= BLOCK {
+            let payload = encoder.payload(thread);
+            self.block(kind::EVENTS, &payload)?;
+            if self.written >= self.setup.segment_bytes {
+                self.rotate()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a note.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn note(&mut self, time: u64, level: u8, topic: u8, text: &str) -> io::Result<()> {
+        let mut payload = time.to_le_bytes().to_vec();
+        payload.extend([level, topic]);
+        put_text(&mut payload, text);
+        self.block(kind::NOTE, &payload)
+    }
+
+    /// Writes what is left and the end.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn finish(mut self, time: u64) -> io::Result<()> {
+        self.flush()?;
+        self.end(time, 0)
+    }
+
+    /// Writes what is buffered, and no end: as a writer that is killed leaves it.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        let threads: Vec<u32> = self.threads.keys().copied().collect();
+        for thread in threads {
+            let Some(encoder) = self.threads.get_mut(&thread).filter(|encoder| encoder.count > 0) else { continue };
+            let payload = encoder.payload(thread);
+            self.block(kind::EVENTS, &payload)?;
+        }
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.end(self.latest, End::CONTINUES)?;
+        self.segment += 1;
+        self.written = 0;
+        self.file = File::create(segment_path(&self.folder, self.segment))?;
+        self.begin_segment()
+    }
+
+    fn begin_segment(&mut self) -> io::Result<()> {
+        let mut preamble = MAGIC.to_vec();
+        preamble.extend(VERSION.to_le_bytes());
+        preamble.extend([0, 0]);
+        preamble.extend(self.segment.to_le_bytes());
+        self.file.write_all(&preamble)?;
+        let (header, clock) = (header_payload(&self.setup.header), clock_payload(&self.setup.header.clock));
+        let (modules, threads) = (modules_payload(&self.setup.modules), threads_payload(&self.setup.threads));
+        self.block(kind::HEADER, &header)?;
+        self.block(kind::CLOCK, &clock)?;
+        self.block(kind::MODULES, &modules)?;
+        self.block(kind::THREADS, &threads)
+    }
+
+    fn end(&mut self, time: u64, reason: u8) -> io::Result<()> {
+        let mut payload = time.to_le_bytes().to_vec();
+        payload.push(reason);
+        payload.extend(self.events.to_le_bytes());
+        payload.extend(self.lost.to_le_bytes());
+        self.block(kind::END, &payload)
+    }
+
+    /// Appends a block of any kind.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn block(&mut self, kind: u8, payload: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(payload.len() + 16);
+        put_block(&mut bytes, kind, payload);
+        self.written += bytes.len() as u64;
+        self.file.write_all(&bytes)
+    }
+}
+
+/// The name of a segment.
+pub fn segment_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:08}.lwt"))
+}
+
+fn header_payload(header: &Header) -> Vec<u8> {
+    let mut out = header.id.to_vec();
+    let clock = &header.clock;
+    for number in [clock.scale, clock.anchor, clock.monotonic, clock.wall] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(header.pid.to_le_bytes());
+    out.push(match header.engine {
+        Engine::None => 0,
+        Engine::Tick => 1,
+        Engine::ScanRecords => 2,
+        Engine::ScanShadow => 3,
+        Engine::Unknown => 255,
+    });
+    for number in [header.call_threshold, header.lock_threshold, header.resolution] {
+        put_varint(&mut out, number);
+    }
+    for text in [&header.architecture, &header.writer, &header.command] {
+        put_text(&mut out, text);
+    }
+    out
+}
+
+fn clock_payload(clock: &Clock) -> Vec<u8> {
+    [clock.anchor, clock.monotonic, clock.wall].into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+fn modules_payload(modules: &[Module]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, modules.len() as u64);
+    for module in modules {
+        put_varint(&mut out, module.id);
+        out.push(module.flags);
+        for number in [module.loaded, module.unloaded.unwrap_or(0), module.bias] {
+            out.extend(number.to_le_bytes());
+        }
+        out.push(module.ranges.len().min(16) as u8);
+        for (start, size) in module.ranges.iter().take(16) {
+            out.extend(start.to_le_bytes());
+            out.extend(size.to_le_bytes());
+        }
+        out.push(module.build_id.len().min(64) as u8);
+        out.extend(module.build_id.iter().take(64));
+        put_text(&mut out, &module.path);
+    }
+    out
+}
+
+fn threads_payload(threads: &[Thread]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, threads.len() as u64);
+    for thread in threads {
+        put_varint(&mut out, u64::from(thread.number));
+        put_varint(&mut out, u64::from(thread.tid));
+        out.extend(thread.started.unwrap_or(0).to_le_bytes());
+        out.extend(thread.ended.unwrap_or(0).to_le_bytes());
+        put_text(&mut out, &thread.name);
+    }
+    out
+}

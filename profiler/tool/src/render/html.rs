@@ -1,0 +1,227 @@
+//! A timeline as one self-contained page, in the style of the reports.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::analysis::timeline::{Bar, Look, Row, Story, Timeline};
+use crate::span::{percent, show};
+
+// One look for all pages of this project.
+const STYLE: &str = include_str!("../../../../report/src/style.css");
+const SCRIPT: &str = include_str!("../../../../report/src/script.js");
+const OWN_STYLE: &str = include_str!("timeline.css");
+/// Nothing is fetched: what the page needs is in it.
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// Units of the drawing.
+const WIDTH: f64 = 1120.0;
+const LANE: f64 = 19.0;
+const AXIS: f64 = 22.0;
+/// Bars of one thread that are drawn; of more, the longest.
+const BARS: usize = 5000;
+/// Width of a letter of a label, about.
+const LETTER: f64 = 6.4;
+
+const LOOKS: [Look; 6] = [Look::Call, Look::Wait, Look::Held, Look::Blocked, Look::Descheduled, Look::Queued];
+
+/// The page; `command` is what was recorded.
+pub fn page(timeline: &Timeline, command: &str) -> String {
+    let title = format!("Request {}: {}", timeline.id, show(timeline.latency));
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Leeward" }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) (PreEscaped(OWN_STYLE)) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+            body {
+                main {
+                    header {
+                        div.top {
+                            p.eyebrow { "Leeward profile " code { (command) } }
+                            button #theme type="button" hidden { "Dark" }
+                        }
+                        h1 { (title) }
+                        p.lead { (lead(timeline)) }
+                    }
+                    (causes(timeline))
+                    @if !timeline.waits.is_empty() { (waits(timeline)) }
+                    section {
+                        h2 { "Timeline" }
+                        (legend(timeline))
+                        @for row in &timeline.rows { (thread(row, timeline.latency)) }
+                        @if timeline.cut { p.notice { "There was too much to show all of it." } }
+                        @if !timeline.scheduler {
+                            p.notice { "The trace has no scheduler events here: time off the CPU is not told apart from time on it." }
+                        }
+                    }
+                }
+                footer { p { "Bars show what took longer than the threshold of recording. Times count from the request's beginning." } }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+fn lead(timeline: &Timeline) -> String {
+    let mut text = format!("It began {} after the beginning of the trace.", show(timeline.start));
+    if timeline.same_id > 1 {
+        text += &format!(" The slowest of {} requests with this id.", timeline.same_id);
+    }
+    text
+}
+
+fn causes(timeline: &Timeline) -> Markup {
+    let most = timeline.causes.first().map_or(1, |(_, nanos)| *nanos).max(1);
+    html! {
+        section {
+            h2 { "Where the time went" }
+            div.scroll { table.causes { tbody {
+                @for (cause, nanos) in timeline.causes.iter().take(12) {
+                    tr {
+                        td.share { (percent(*nanos, timeline.latency)) }
+                        td.share { (show(*nanos)) }
+                        td.what {
+                            (cause)
+                            div.meter style=(format!("width: {:.1}%", *nanos as f64 * 100.0 / most as f64)) {}
+                        }
+                    }
+                }
+            } } }
+        }
+    }
+}
+
+fn waits(timeline: &Timeline) -> Markup {
+    let mut longest: Vec<&Story> = timeline.waits.iter().collect();
+    longest.sort_by_key(|story| std::cmp::Reverse(story.end - story.start));
+    html! {
+        section {
+            h2 { "Who held what it waited for" }
+            @for story in longest.iter().take(10) {
+                div.story {
+                    p { strong { (story.thread) } " waited " strong { (show(story.end - story.start)) } " for the " (story.object) ", " (story.place) }
+                    @if story.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
+                    @for holder in story.holders.iter().take(6) {
+                        p { strong { (holder.thread) } " held it for " (show(holder.nanos)) " of that, taken in " strong { (holder.place) } }
+                        ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (cause) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn legend(timeline: &Timeline) -> Markup {
+    let used = |look: &Look| timeline.rows.iter().any(|row| row.bars.iter().any(|bar| bar.look == *look));
+    html! {
+        p.key { @for look in LOOKS.into_iter().filter(used) { span.(class(look)) { span.dot {} (look.words()) } } }
+    }
+}
+
+fn class(look: Look) -> &'static str {
+    match look {
+        Look::Call => "c1",
+        Look::Wait => "c7",
+        Look::Held => "c2",
+        Look::Blocked => "c0",
+        Look::Descheduled => "c4",
+        Look::Queued => "c6",
+    }
+}
+
+fn thread(row: &Row, latency: u64) -> Markup {
+    let mut bars: Vec<&Bar> = row.bars.iter().collect();
+    let all = bars.len();
+    if all > BARS {
+        bars.sort_by_key(|bar| std::cmp::Reverse(bar.end - bar.start));
+        bars.truncate(BARS);
+    }
+    // Lanes that are empty, such as that of held locks, take no room.
+    let mut depths: Vec<usize> = bars.iter().map(|bar| bar.depth).collect();
+    depths.sort_unstable();
+    depths.dedup();
+    let lane = |depth: usize| depths.binary_search(&depth).unwrap_or(0) as f64;
+    let height = AXIS + depths.len() as f64 * LANE + 2.0;
+    let scale = WIDTH / latency.max(1) as f64;
+    html! {
+        figure.thread {
+            figcaption {
+                strong { (row.thread) }
+                @if !row.own { span.soft { " held what the request waited for" } }
+                @if all > bars.len() { span.soft { " the longest " (bars.len()) " of " (all) } }
+            }
+            svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(format!("What {} did", row.thread)) {
+                (axis(latency, scale, height))
+                @for bar in bars {
+                    @let (x, y) = (bar.start as f64 * scale, AXIS + lane(bar.depth) * LANE);
+                    @let width = ((bar.end - bar.start) as f64 * scale).max(0.7);
+                    @let letters = ((width - 8.0) / LETTER) as usize;
+                    g.hit.(class(bar.look)) {
+                        title { (bar.name) "\n" (show(bar.end - bar.start)) ", from " (show(bar.start)) @if !bar.detail.is_empty() { "\n" (bar.detail) } }
+                        rect.span.(format!("look-{}", class(bar.look))) x=(format!("{x:.2}")) y=(format!("{y:.1}")) width=(format!("{width:.2}")) height="17" rx="2" {}
+                        @if letters >= 3 {
+                            text.label x=(format!("{:.2}", x + 4.0)) y=(format!("{:.1}", y + 12.5)) { (cut(&bar.name, letters)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn axis(latency: u64, scale: f64, height: f64) -> Markup {
+    let step = step(latency);
+    let ticks = (0..).map(|index| index * step).take_while(|time| *time <= latency);
+    html! {
+        @for time in ticks {
+            @let x = time as f64 * scale;
+            line.grid x1=(format!("{x:.1}")) x2=(format!("{x:.1}")) y1="16" y2=(format!("{height:.1}")) {}
+            text.tick x=(format!("{x:.1}")) y="11" text-anchor=(anchor(x)) { (if time == 0 { "0".into() } else { show(time) }) }
+        }
+    }
+}
+
+fn anchor(x: f64) -> &'static str {
+    if x < 20.0 {
+        "start"
+    } else if x > WIDTH - 30.0 {
+        "end"
+    } else {
+        "middle"
+    }
+}
+
+/// The distance of ticks: 1, 2 or 5 and zeros, at most eight of them.
+fn step(latency: u64) -> u64 {
+    let least = (latency / 8).max(1);
+    let power = 10_u64.pow(least.ilog10());
+    [1, 2, 5, 10].into_iter().map(|times| power.saturating_mul(times)).find(|step| *step >= least).unwrap_or(power)
+}
+
+fn cut(text: &str, letters: usize) -> String {
+    if text.chars().count() <= letters {
+        return text.to_string();
+    }
+    text.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for latency in [1, 7, 999, 12_345, 1_000_000, u64::MAX] {
+            let step = step(latency);
+            assert!(latency / step <= 8, "{latency}: {step}");
+            let digits = step.to_string();
+            assert!(matches!(digits.trim_end_matches('0'), "1" | "2" | "5"), "{step}");
+        }
+    }
+}

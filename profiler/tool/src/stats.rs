@@ -1,0 +1,226 @@
+//! Statistics of calls, waits and holds: one histogram per function and caller, of bounded number, in one pass.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::analysis::follow::Follower;
+use crate::analysis::{Breakdown, Selection};
+use crate::format::{Event, ObjectKind, What};
+use crate::histogram::Histogram;
+use crate::symbols::Symbols;
+use crate::trace::{Trace, TraceError, Watch};
+
+/// Histograms in all: at worst 250 MB. Of more pairs the caller is dropped, then the function.
+const MOST: usize = 1 << 14;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sort {
+    /// A call of a function.
+    Call,
+    /// A wait for a lock or the like; the function is the one that waited.
+    Wait,
+    /// A lock was held; the function is the one that took it.
+    Hold,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    sort: Sort,
+    object: ObjectKind,
+    /// The function, or the site of a wait or hold.
+    what: u64,
+    caller: u64,
+}
+
+/// One line of statistics. Spans in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What is counted.
+    pub sort: Sort,
+    /// The function; for waits and holds what was waited for, and where.
+    pub name: String,
+    /// The caller, with its line.
+    pub caller: Option<String>,
+    /// How many were recorded; per request: how many requests there are.
+    pub count: u64,
+    /// All of them together.
+    pub total: u64,
+    /// Their mean.
+    pub mean: u64,
+    /// Half are shorter.
+    pub p50: u64,
+    /// 99 % are shorter.
+    pub p99: u64,
+    /// The percentile that was asked for.
+    pub wanted: u64,
+    /// The longest.
+    pub max: u64,
+    /// Whether the percentile that was asked for is within one tick of nothing: no finding.
+    pub unresolved: bool,
+}
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// By which percentile to rank.
+    pub percentile: f64,
+    /// Whether callers are told apart.
+    pub by_caller: bool,
+    /// Only names that contain this.
+    pub filter: Option<String>,
+    /// Only this thread, by the writer's number.
+    pub thread: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { percentile: 99.99, by_caller: true, filter: None, thread: None }
+    }
+}
+
+/// Collects statistics from events in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Collector {
+    entries: HashMap<Key, (Histogram, u64)>,
+    thread: Option<u32>,
+}
+
+impl Collector {
+    /// A collector for these options.
+    pub fn new(options: &Options) -> Collector {
+        Collector { entries: HashMap::new(), thread: options.thread }
+    }
+
+    /// Counts an event.
+    pub fn event(&mut self, event: &Event) {
+        if self.thread.is_some_and(|thread| thread != event.thread) {
+            return;
+        }
+        match event.what {
+            What::Call { function, caller, duration, .. } => {
+                self.count(Sort::Call, ObjectKind::Other, function, caller, duration, event.time);
+            }
+            What::Held { object, site, wait, hold, .. } => {
+                if wait > 0 {
+                    self.count(Sort::Wait, object, site, 0, wait, event.time);
+                }
+                self.count(Sort::Hold, object, site, 0, hold, event.time);
+            }
+            What::Waited { object, site, wait, .. } | What::Acquired { object, site, wait, .. } if wait > 0 => {
+                self.count(Sort::Wait, object, site, 0, wait, event.time);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, sort: Sort, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
+        let mut key = Key { sort, object, what, caller };
+        if self.entries.len() >= MOST && !self.entries.contains_key(&key) {
+            key.caller = 0;
+            if self.entries.len() >= 2 * MOST && !self.entries.contains_key(&key) {
+                key.what = 0;
+            }
+        }
+        let (histogram, seen) = self.entries.entry(key).or_default();
+        histogram.record(span);
+        *seen = time;
+    }
+
+    /// The lines, ranked by the wanted percentile.
+    pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
+        let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
+        for (key, (histogram, time)) in self.entries {
+            let name = match key.sort {
+                Sort::Call => symbols.place(key.what, time).function(),
+                Sort::Wait | Sort::Hold => {
+                    format!("{}, {}", key.object.words(), symbols.site(key.what, time).words())
+                }
+            };
+            let caller = options.by_caller && key.sort == Sort::Call;
+            let caller = caller.then(|| match key.caller {
+                0 => "unknown".into(),
+                caller => symbols.caller(caller, time).words(),
+            });
+            merged.entry((key.sort, name, caller)).or_default().add(&histogram);
+        }
+        ranked(merged, options, resolution)
+    }
+}
+
+fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &Options, resolution: u64) -> Vec<Row> {
+    let wanted = |(sort, name, caller): &(Sort, String, Option<String>)| {
+        let contains =
+            |filter: &String| name.contains(filter) || caller.as_ref().is_some_and(|caller| caller.contains(filter));
+        let _ = sort;
+        options.filter.as_ref().is_none_or(contains)
+    };
+    let rows = merged.into_iter().filter(|(key, _)| wanted(key)).map(|((sort, name, caller), histogram)| {
+        let wanted = histogram.percentile(options.percentile);
+        Row {
+            sort,
+            name,
+            caller,
+            count: histogram.count(),
+            total: histogram.total(),
+            mean: histogram.mean(),
+            p50: histogram.percentile(50.0),
+            p99: histogram.percentile(99.0),
+            wanted,
+            max: histogram.max(),
+            unresolved: sort == Sort::Call && wanted <= resolution,
+        }
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    rows.sort_by(|a, b| {
+        (b.wanted, b.total).cmp(&(a.wanted, a.total)).then_with(|| (&a.name, &a.caller).cmp(&(&b.name, &b.caller)))
+    });
+    rows
+}
+
+/// Statistics of the time per request that functions take with all they call; requests in which a function was not seen
+/// count as nothing. So percentiles are of requests, not of recorded calls.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn per_request(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<(Vec<Row>, u64), TraceError> {
+    let mut functions: HashMap<u64, (Histogram, u64)> = HashMap::new();
+    let mut requests = 0;
+    let mut count = |breakdown: Breakdown, time: u64| {
+        requests += 1;
+        for (function, nanos) in breakdown.inclusive {
+            let function = if functions.len() < MOST || functions.contains_key(&function) { function } else { 0 };
+            let (histogram, seen) = functions.entry(function).or_default();
+            histogram.record(nanos);
+            *seen = time;
+        }
+    };
+    let mut follower = Follower::new(selection);
+    trace.in_order(
+        watch,
+        |_| true,
+        |event| {
+            follower.event(event, symbols, |request, memory, _| count(memory.breakdown(request), request.end));
+        },
+    )?;
+    follower.finish(symbols, |request, memory, _| count(memory.breakdown(request), request.end));
+    let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
+    for (function, (histogram, time)) in functions {
+        let name = symbols.place(function, time).function();
+        merged.entry((Sort::Call, name, None)).or_default().add(&histogram);
+    }
+    for histogram in merged.values_mut() {
+        let absent = requests - histogram.count().min(requests);
+        histogram.record_many(0, absent);
+    }
+    Ok((ranked(merged, options, trace.header().resolution), requests))
+}

@@ -1,0 +1,40 @@
+//! Names as people write them.
+
+/// Longest name that is shown.
+const LONGEST: usize = 200;
+
+/// A symbol without mangling, parameters and hashes.
+pub(super) fn name(symbol: &str) -> String {
+    let name = demangled(symbol);
+    if name.len() <= LONGEST {
+        return name;
+    }
+    format!("{}…", &name[..name.floor_char_boundary(LONGEST)])
+}
+
+fn demangled(symbol: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
+        return format!("{rust:#}");
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let symbol_ = symbol.strip_suffix(".cold").unwrap_or(symbol);
+    cpp_demangle::Symbol::new(symbol_)
+        .ok()
+        .and_then(|parsed| parsed.demangle_with_options(&options).ok())
+        .unwrap_or_else(|| symbol.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_readable() {
+        let check = |symbol, expected: &str| assert_eq!(name(symbol), expected);
+        check("request_handler", "request_handler");
+        check("_ZN5store8snapshotEv", "store::snapshot");
+        check("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt");
+        check("_Znot a name", "_Znot a name");
+        assert!(name(&"x".repeat(5000)).len() < 210);
+    }
+}

@@ -1,0 +1,213 @@
+//! Addresses into names: which function, file and line, through which inlined calls. Where something is missing the place
+//! says so and keeps module and offset.
+
+mod debug;
+mod demangle;
+mod table;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use addr2line::Loader;
+use serde::Serialize;
+
+use crate::format::meta::{Engine, Module};
+use crate::trace::Trace;
+use table::Table;
+
+/// Names that are remembered.
+const REMEMBERED: usize = 1 << 18;
+
+/// One function at a place; several when calls were inlined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    /// Its name, without parameters.
+    pub function: String,
+    /// The source file, if known.
+    pub file: Option<String>,
+    /// The line, if known.
+    pub line: Option<u32>,
+}
+
+/// What is known of an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// File name of the module; `None` if the address is in none.
+    pub module: Option<String>,
+    /// Address in the module's file, or the address itself.
+    pub offset: u64,
+    /// The innermost first, the function that really was called last; empty if no symbol is known.
+    pub frames: Vec<Frame>,
+}
+
+impl Place {
+    /// The function that was called, or module and offset.
+    pub fn function(&self) -> String {
+        match self.frames.last() {
+            Some(frame) => frame.function.clone(),
+            None => self.raw(),
+        }
+    }
+
+    /// Module and offset.
+    pub fn raw(&self) -> String {
+        match &self.module {
+            Some(module) => format!("{module}+{:#x}", self.offset),
+            None => format!("{:#x}", self.offset),
+        }
+    }
+
+    /// The innermost frame that is not in a header of the system: for a lock, the line that somebody can change.
+    pub fn source(&self) -> Option<&Frame> {
+        let foreign = |frame: &&Frame| {
+            frame.file.as_deref().is_none_or(|file| file.starts_with("/usr/") || file.starts_with("/rustc/"))
+        };
+        self.frames.iter().find(|frame| !foreign(frame)).or(self.frames.last())
+    }
+
+    /// Function, file and line: `snapshot at example.cc:6`.
+    pub fn words(&self) -> String {
+        let function = self.function();
+        match self.source().and_then(|frame| Some((frame.file.as_deref()?, frame.line?))) {
+            Some((file, line)) => format!("{function} at {}:{line}", file.rsplit('/').next().unwrap_or(file)),
+            None => function,
+        }
+    }
+}
+
+/// Where to look for debug files besides the places where they belong.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Folders with executables, or with debug files in the layout `ab/cdef….debug`.
+    pub folders: Vec<PathBuf>,
+}
+
+/// The symbols of a trace's modules; files are read when they are first needed.
+pub struct Symbols {
+    modules: Vec<Loaded>,
+    folders: Vec<PathBuf>,
+    exact_callers: bool,
+    places: HashMap<(u64, usize), Rc<Place>>,
+}
+
+impl std::fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Symbols").field("modules", &self.modules.len()).finish_non_exhaustive()
+    }
+}
+
+struct Loaded {
+    module: Module,
+    files: Option<Files>,
+}
+
+struct Files {
+    lines: Option<Loader>,
+    table: Table,
+    /// What is missing, for the user.
+    missing: Option<String>,
+}
+
+impl Symbols {
+    /// Symbols for a trace.
+    pub fn new(trace: &Trace, options: Options) -> Symbols {
+        let modules = trace.modules().iter().map(|module| Loaded { module: module.clone(), files: None }).collect();
+        let exact_callers = Engine::caller_is_exact(trace.header().engine);
+        Symbols { modules, folders: options.folders, exact_callers, places: HashMap::new() }
+    }
+
+    /// What is at an address at that time.
+    pub fn place(&mut self, address: u64, time: u64) -> Rc<Place> {
+        let module = self.module(address, time);
+        let key = (address, module.unwrap_or(usize::MAX));
+        if let Some(place) = self.places.get(&key) {
+            return Rc::clone(place);
+        }
+        let place = Rc::new(match module {
+            Some(index) => self.look_up(index, address),
+            None => Place { module: None, offset: address, frames: Vec::new() },
+        });
+        if self.places.len() >= REMEMBERED {
+            self.places.clear();
+        }
+        self.places.insert(key, Rc::clone(&place));
+        place
+    }
+
+    /// What is at a call site: the instruction before the one to return to.
+    pub fn site(&mut self, returns_to: u64, time: u64) -> Rc<Place> {
+        self.place(returns_to.saturating_sub(1), time)
+    }
+
+    /// Who made a recorded call: as [`Symbols::site`], unless the engine writes down the caller itself.
+    pub fn caller(&mut self, address: u64, time: u64) -> Rc<Place> {
+        if self.exact_callers { self.place(address, time) } else { self.site(address, time) }
+    }
+
+    /// What symbols were looked for and not found, so far: module and reason.
+    pub fn missing(&self) -> Vec<(String, String)> {
+        let missing = |loaded: &Loaded| {
+            let reason = loaded.files.as_ref()?.missing.clone()?;
+            Some((loaded.module.path.clone(), reason))
+        };
+        self.modules.iter().filter_map(missing).collect()
+    }
+
+    /// Looks for the files of every module: what was found for each.
+    pub fn survey(&mut self) -> Vec<(String, Result<(), String>)> {
+        for index in 0..self.modules.len() {
+            self.load(index);
+        }
+        let found = |loaded: &Loaded| {
+            let missing = loaded.files.as_ref().and_then(|files| files.missing.clone());
+            (loaded.module.path.clone(), missing.map_or(Ok(()), Err))
+        };
+        self.modules.iter().map(found).collect()
+    }
+
+    fn module(&self, address: u64, time: u64) -> Option<usize> {
+        let covers = |loaded: &&Loaded| loaded.module.covers(address, time);
+        let newest = self.modules.iter().enumerate().filter(|(_, loaded)| covers(loaded));
+        // The one that was loaded last before that time; else any that holds the address.
+        let best = newest.max_by_key(|(_, loaded)| (loaded.module.loaded <= time, loaded.module.loaded));
+        let any = || self.modules.iter().position(|loaded| loaded.module.holds(address));
+        best.map(|(index, _)| index).or_else(any)
+    }
+
+    fn load(&mut self, index: usize) -> &Files {
+        let Loaded { module, files } = &mut self.modules[index];
+        files.get_or_insert_with(|| {
+            let found = debug::find(module, &self.folders);
+            let lines = found.debug.as_ref().and_then(|path| Loader::new(path).ok());
+            let mut table = Table::default();
+            for path in found.binary.iter().chain(&found.debug) {
+                table.add_file(path);
+            }
+            table.sort();
+            let missing = match (&lines, table.is_empty()) {
+                (Some(_), false) => found.problem,
+                (_, true) => Some(found.problem.unwrap_or_else(|| "no symbols in it".into())),
+                (None, false) => Some("names only: no debug information".into()),
+            };
+            Files { lines, table, missing }
+        })
+    }
+
+    fn look_up(&mut self, index: usize, address: u64) -> Place {
+        let module = &self.modules[index].module;
+        let name = module.path.rsplit('/').next().unwrap_or(&module.path).to_string();
+        let offset = address.wrapping_sub(module.bias);
+        let files = self.load(index);
+        let symbol = files.table.name(offset);
+        let mut frames = files.lines.as_ref().map(|lines| debug::frames(lines, offset)).unwrap_or_default();
+        // The table knows the name of what was really called, also where the line table does not.
+        match (frames.last_mut(), symbol) {
+            (None, Some(symbol)) => frames.push(Frame { function: demangle::name(symbol), file: None, line: None }),
+            (Some(last), Some(symbol)) if last.function.is_empty() => last.function = demangle::name(symbol),
+            _ => {}
+        }
+        frames.retain(|frame| !frame.function.is_empty());
+        Place { module: Some(name), offset, frames }
+    }
+}

@@ -1,0 +1,91 @@
+//! What is wrong with a trace, in a bounded list and in words.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::format::varint::Malformed;
+
+/// Regions that are listed one by one; more are only counted.
+const LISTED: usize = 50;
+
+/// Bytes that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// In which file.
+    pub file: PathBuf,
+    /// From where.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Why.
+    pub why: String,
+}
+
+/// What is wrong with a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// The first regions that could not be read.
+    pub regions: Vec<Region>,
+    /// How many there are.
+    pub count: u64,
+    /// Their bytes together.
+    pub bytes: u64,
+    /// Whether the end is missing: cut off, or still being written.
+    pub unended: bool,
+    /// Numbers of segments that are missing between others: first and last of each gap.
+    pub gaps: Vec<(u32, u32)>,
+    /// Files that were left out, and why.
+    pub left_out: Vec<(PathBuf, String)>,
+    /// Facts about threads, modules or notes that were left out because there were too many.
+    pub too_many: u64,
+}
+
+impl Damage {
+    /// Whether there is nothing to say.
+    pub fn is_none(&self) -> bool {
+        *self == Damage::default()
+    }
+
+    pub(super) fn region(&mut self, file: &std::path::Path, offset: u64, bytes: u64, why: &str) {
+        self.count += 1;
+        self.bytes += bytes;
+        if self.regions.len() < LISTED {
+            self.regions.push(Region { file: file.to_path_buf(), offset, bytes, why: why.into() });
+        }
+    }
+
+    pub(super) fn malformed(&mut self, file: &std::path::Path, offset: u64, bytes: u64, error: Malformed) {
+        self.region(file, offset, bytes, &format!("a block with a correct checksum can't be decoded: {error}"));
+    }
+}
+
+impl fmt::Display for Damage {
+    /// One line per finding.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for region in &self.regions {
+            let name = region.file.file_name().unwrap_or_default().to_string_lossy();
+            writeln!(f, "{name}: {} bytes at {} can't be read: {}", region.bytes, region.offset, region.why)?;
+        }
+        let unlisted = self.count - self.regions.len() as u64;
+        if unlisted > 0 {
+            writeln!(f, "and {unlisted} more places, {} bytes in all", self.bytes)?;
+        }
+        for (first, last) in &self.gaps {
+            if first == last {
+                writeln!(f, "segment {first} is missing")?;
+            } else {
+                writeln!(f, "segments {first} to {last} are missing")?;
+            }
+        }
+        for (path, why) in &self.left_out {
+            writeln!(f, "{} was left out: {why}", path.display())?;
+        }
+        if self.too_many > 0 {
+            writeln!(f, "{} threads, modules or notes were left out: there are too many", self.too_many)?;
+        }
+        if self.unended {
+            writeln!(f, "the end is missing: the trace was cut off, or is still being written")?;
+        }
+        Ok(())
+    }
+}

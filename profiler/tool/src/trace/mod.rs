@@ -1,0 +1,283 @@
+//! A trace on disk: opened once from end to end, then read as often as wanted, in the order of the file or of time.
+
+mod damage;
+mod open;
+mod order;
+mod places;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::format::block::{BlockReader, Item};
+use crate::format::event::Decoder;
+use crate::format::meta::{End, Header, Module, Note, Thread};
+use crate::format::{Event, PREAMBLE, VERSION, kind};
+
+pub use damage::{Damage, Region};
+pub use places::Counts;
+use places::Run;
+pub(crate) use places::start_of;
+
+/// How far reading has come, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read.
+    pub done: u64,
+    /// Bytes to read.
+    pub total: u64,
+}
+
+/// Is told how far reading has come, and says whether to go on.
+pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// Nobody watches.
+pub fn ignore(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Why a trace can't be read at all.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The system refuses to read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is no trace of the profiler", .0.display())]
+    NotATrace(PathBuf),
+    /// A folder without segments.
+    #[error("{} holds no trace (no file such as 00000000.lwt)", .0.display())]
+    Empty(PathBuf),
+    /// Another version wrote it.
+    #[error("{}: trace format version {found}; this program reads version {VERSION}", path.display())]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// The version it has.
+        found: u16,
+    },
+    /// No segment has a readable header.
+    #[error("{}: the header is damaged in every segment: nothing can be read", .0.display())]
+    NoHeader(PathBuf),
+    /// The watcher said so.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl TraceError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> TraceError {
+        let path = path.to_path_buf();
+        move |source| TraceError::Io { path, source }
+    }
+}
+
+/// One file of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Segment {
+    path: PathBuf,
+    number: u32,
+    bytes: u64,
+}
+
+/// A trace that was read once: what it says about itself, where its events are, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    path: PathBuf,
+    segments: Vec<Segment>,
+    header: Header,
+    threads: BTreeMap<u32, Thread>,
+    modules: Vec<Module>,
+    notes: Vec<Note>,
+    end: Option<End>,
+    drift: i64,
+    damage: Damage,
+    counts: Counts,
+    runs: Vec<Run>,
+}
+
+impl Trace {
+    /// Opens the trace in a folder, or of one segment, and reads all of it once.
+    ///
+    /// # Errors
+    /// When nothing can be read. A trace that is damaged in part opens; [`Trace::damage`] tells.
+    pub fn open(path: &Path, watch: &mut Watch<'_>) -> Result<Trace, TraceError> {
+        Trace::open_with(path, watch, |_| {})
+    }
+
+    /// Like [`Trace::open`], handing each event to `each` on the way, in the order of the file.
+    ///
+    /// # Errors
+    /// See [`Trace::open`].
+    pub fn open_with(path: &Path, watch: &mut Watch<'_>, each: impl FnMut(&Event)) -> Result<Trace, TraceError> {
+        open::open(path, watch, each)
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was recorded, and how.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The threads that have a name.
+    pub fn threads(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.values()
+    }
+
+    /// A thread by the writer's number.
+    pub fn thread(&self, number: u32) -> Option<&Thread> {
+        self.threads.get(&number)
+    }
+
+    /// What to call a thread: its name and the kernel's id.
+    pub fn thread_name(&self, number: u32) -> String {
+        match self.threads.get(&number) {
+            Some(thread) if thread.name.is_empty() => format!("thread {}", thread.tid),
+            Some(thread) => format!("{} ({})", thread.name, thread.tid),
+            None => format!("thread #{number}"),
+        }
+    }
+
+    /// The modules.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// Notes for the user.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// How it ended; `None` if its end is missing.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// How far the clock's scale was off at most, in nanoseconds.
+    pub fn drift(&self) -> i64 {
+        self.drift
+    }
+
+    /// What is wrong with it.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// What is in it.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How many files it has, and their bytes together.
+    pub fn size(&self) -> (usize, u64) {
+        (self.segments.len(), self.segments.iter().map(|segment| segment.bytes).sum())
+    }
+
+    /// Hands out the events that end at `from` or later and begin at `to` or earlier, in the order of the file; others
+    /// may come along.
+    ///
+    /// # Errors
+    /// When a file can't be read any more, or the watcher stops it.
+    pub fn overlapping(
+        &self,
+        from: u64,
+        to: u64,
+        watch: &mut Watch<'_>,
+        mut each: impl FnMut(&Event),
+    ) -> Result<(), TraceError> {
+        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.latest >= from && run.earliest <= to).collect();
+        let total = runs.iter().map(|run| run.bytes).sum();
+        let mut done = 0;
+        let mut reader = Reader::new(self);
+        for run in runs {
+            reader.read(run, &mut each)?;
+            done += run.bytes;
+            go_on(watch, done, total)?;
+        }
+        Ok(())
+    }
+
+    /// Hands out all events that `keep` keeps, sorted by time; equal times in the order of the file. Memory is bounded.
+    ///
+    /// # Errors
+    /// See [`Trace::overlapping`].
+    pub fn in_order(
+        &self,
+        watch: &mut Watch<'_>,
+        keep: impl Fn(&Event) -> bool,
+        each: impl FnMut(&Event),
+    ) -> Result<(), TraceError> {
+        order::in_order(self, order::WINDOW, watch, keep, each)
+    }
+}
+
+/// Reads runs of blocks again.
+struct Reader<'a> {
+    trace: &'a Trace,
+    file: Option<(u32, File)>,
+    decoder: Decoder,
+}
+
+impl<'a> Reader<'a> {
+    fn new(trace: &'a Trace) -> Reader<'a> {
+        Reader { trace, file: None, decoder: Decoder::new(trace.header.clock) }
+    }
+
+    /// Hands out the events of a run. What is damaged was reported when the trace was opened.
+    fn read(&mut self, run: &Run, mut each: impl FnMut(&Event)) -> Result<(), TraceError> {
+        let segment = &self.trace.segments[run.segment as usize];
+        let io = || TraceError::io(&segment.path);
+        if self.file.as_ref().is_none_or(|(number, _)| *number != run.segment) {
+            self.file = Some((run.segment, File::open(&segment.path).map_err(io())?));
+        }
+        let Some((_, file)) = self.file.as_mut() else { return Ok(()) };
+        file.seek(SeekFrom::Start(run.offset)).map_err(io())?;
+        let mut blocks = BlockReader::new(file.by_ref().take(run.bytes), run.offset);
+        while let Some(item) = blocks.next_item().map_err(io())? {
+            if let Item::Block { kind: kind::EVENTS, payload, .. } = item {
+                let _ = self.decoder.decode(payload, &mut each);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn go_on(watch: &mut Watch<'_>, done: u64, total: u64) -> Result<(), TraceError> {
+    match watch(Progress { done, total }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(TraceError::Interrupted),
+    }
+}
+
+/// Reads the bytes before the first block: the segment's number.
+fn preamble(path: &Path, file: &mut File) -> Result<u32, TraceError> {
+    let mut bytes = [0; PREAMBLE];
+    match file.read_exact(&mut bytes) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            return Err(TraceError::NotATrace(path.to_path_buf()));
+        }
+        Err(error) => return Err(TraceError::io(path)(error)),
+    }
+    if bytes[..8] != crate::format::MAGIC {
+        return Err(TraceError::NotATrace(path.to_path_buf()));
+    }
+    let found = u16::from_le_bytes([bytes[8], bytes[9]]);
+    if found != VERSION {
+        return Err(TraceError::Version { path: path.to_path_buf(), found });
+    }
+    Ok(u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
+}

@@ -1,0 +1,253 @@
+//! Opening a trace: finds its segments, reads each block once, and remembers where events are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::damage::Damage;
+use super::places::{self, Counts, Run, start_of};
+use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
+use crate::format::block::{BlockReader, Item};
+use crate::format::event::Decoder;
+use crate::format::meta::{End, Header, Module, Note, Thread, read_clock};
+use crate::format::varint::Malformed;
+use crate::format::{Event, kind};
+
+/// Most threads, modules and notes that are kept.
+const THREADS: usize = 1 << 18;
+const MODULES: usize = 1 << 14;
+const NOTES: usize = 1000;
+/// How often the watcher is told, in bytes.
+const TELL: u64 = 1 << 20;
+
+pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Event)) -> Result<Trace, TraceError> {
+    let mut damage = Damage::default();
+    let segments = segments(path, &mut damage)?;
+    let header = header(path, &segments)?;
+    let total = segments.iter().map(|segment| segment.bytes).sum();
+    let mut trace = Trace {
+        path: path.to_path_buf(),
+        segments: Vec::new(),
+        threads: BTreeMap::new(),
+        modules: Vec::new(),
+        notes: Vec::new(),
+        end: None,
+        drift: 0,
+        damage,
+        counts: Counts::new(),
+        runs: Vec::new(),
+        header,
+    };
+    let mut decoder = Decoder::new(trace.header.clock);
+    let mut done = 0;
+    for segment in segments {
+        let before = done;
+        done += segment.bytes;
+        let index = trace.segments.len() as u32;
+        trace.segments.push(segment.clone());
+        let mut told = 0;
+        let mut tell = |offset: u64| {
+            if offset < told + TELL {
+                return Ok(());
+            }
+            told = offset;
+            go_on(watch, before + offset, total)
+        };
+        if let Err(why) = read(&mut trace, index, &mut decoder, &mut tell, &mut each) {
+            match why {
+                // The disk may be bad, or the writer has deleted the segment meanwhile: the others may do.
+                TraceError::Io { path, source } => trace.damage.left_out.push((path, source.to_string())),
+                other => return Err(other),
+            }
+        }
+    }
+    go_on(watch, total, total)?;
+    let continues = |end: &End| end.reason == End::CONTINUES;
+    trace.damage.unended = trace.end.as_ref().is_none_or(continues);
+    // All blocks may have been damaged.
+    if trace.counts.first > trace.counts.last {
+        trace.counts.first = trace.counts.last;
+    }
+    Ok(trace)
+}
+
+/// The files of a trace, in order.
+fn segments(path: &Path, damage: &mut Damage) -> Result<Vec<Segment>, TraceError> {
+    let io = || TraceError::io(path);
+    let meta = fs::metadata(path).map_err(io())?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    if meta.is_dir() {
+        for entry in fs::read_dir(path).map_err(io())? {
+            let file = entry.map_err(io())?.path();
+            if file.extension().is_some_and(|extension| extension == "lwt") {
+                files.push(file);
+            }
+        }
+        if files.is_empty() {
+            return Err(TraceError::Empty(path.to_path_buf()));
+        }
+    } else {
+        files.push(path.to_path_buf());
+    }
+    files.sort();
+    let mut found: Vec<Segment> = Vec::new();
+    let mut first_refusal = None;
+    for file in files {
+        let opened = File::open(&file).map_err(TraceError::io(&file));
+        let read = opened.and_then(|mut open| {
+            let number = preamble(&file, &mut open)?;
+            Ok((number, open.metadata().map_err(TraceError::io(&file))?.len()))
+        });
+        match read {
+            Ok((number, bytes)) => found.push(Segment { path: file, number, bytes }),
+            Err(why) => {
+                damage.left_out.push((file, why.to_string()));
+                first_refusal.get_or_insert(why);
+            }
+        }
+    }
+    if let (true, Some(why)) = (found.is_empty(), first_refusal) {
+        return Err(why);
+    }
+    found.sort_by_key(|segment| segment.number);
+    for pair in found.windows(2) {
+        if pair[1].number > pair[0].number + 1 {
+            damage.gaps.push((pair[0].number + 1, pair[1].number - 1));
+        }
+    }
+    Ok(found)
+}
+
+/// The first header that can be read.
+fn header(path: &Path, segments: &[Segment]) -> Result<Header, TraceError> {
+    for segment in segments {
+        let Ok(mut file) = File::open(&segment.path) else { continue };
+        if preamble(&segment.path, &mut file).is_err() {
+            continue;
+        }
+        let mut blocks = BlockReader::behind_preamble(file);
+        if let Ok(Some(Item::Block { kind: kind::HEADER, payload, .. })) = blocks.next_item()
+            && let Ok(header) = Header::read(payload)
+        {
+            return Ok(header);
+        }
+    }
+    Err(TraceError::NoHeader(path.to_path_buf()))
+}
+
+fn read(
+    trace: &mut Trace,
+    index: u32,
+    decoder: &mut Decoder,
+    tell: &mut dyn FnMut(u64) -> Result<(), TraceError>,
+    each: &mut impl FnMut(&Event),
+) -> Result<(), TraceError> {
+    let path = trace.segments[index as usize].path.clone();
+    let mut file = File::open(&path).map_err(TraceError::io(&path))?;
+    preamble(&path, &mut file)?;
+    let mut blocks = BlockReader::behind_preamble(file);
+    while let Some(item) = blocks.next_item().map_err(TraceError::io(&path))? {
+        match item {
+            Item::Damage(damaged) => {
+                let why =
+                    if damaged.cut { "cut off in the middle of a block" } else { "no block with a correct checksum" };
+                trace.damage.region(&path, damaged.offset, damaged.bytes, why);
+            }
+            Item::Block { offset, kind, payload } => {
+                tell(offset)?;
+                let bytes = payload.len() as u64 + crate::format::BLOCK_HEADER as u64;
+                let read = match kind {
+                    kind::EVENTS => Ok(events(trace, index, offset, bytes, decoder, payload, each)),
+                    kind::HEADER => match Header::read(payload) {
+                        Ok(header) if header.id != trace.header.id => {
+                            let why = "it belongs to another trace";
+                            trace.damage.left_out.push((path, why.into()));
+                            return Ok(());
+                        }
+                        other => other.map(|_| None),
+                    },
+                    _ => about(trace, kind, payload).map(|()| None),
+                };
+                if let Err(error) | Ok(Some(error)) = read {
+                    trace.damage.malformed(&path, offset, bytes, error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a block of events and remembers where it is; what is wrong with it.
+fn events(
+    trace: &mut Trace,
+    segment: u32,
+    offset: u64,
+    bytes: u64,
+    decoder: &mut Decoder,
+    payload: &[u8],
+    each: &mut impl FnMut(&Event),
+) -> Option<Malformed> {
+    let counts = &mut trace.counts;
+    let before = counts.events;
+    let mut run = Run { segment, offset, bytes, events: 0, earliest: u64::MAX, first: u64::MAX, latest: 0 };
+    let decoded = decoder.decode(payload, |event| {
+        counts.count(event);
+        run.first = run.first.min(event.time);
+        run.latest = run.latest.max(event.time);
+        run.earliest = run.earliest.min(start_of(event));
+        each(event);
+    });
+    counts.event_bytes += bytes;
+    run.events = counts.events - before;
+    if run.events > 0 {
+        counts.first = counts.first.min(run.earliest);
+        counts.last = counts.last.max(run.latest);
+        places::add(&mut trace.runs, run);
+    }
+    decoded.err()
+}
+
+/// Reads a block that says something about the trace.
+fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> {
+    let clock = trace.header.clock;
+    match block {
+        kind::MODULES => {
+            for module in Module::read_all(payload, &clock)? {
+                let room = trace.modules.len() < MODULES;
+                match trace.modules.iter_mut().find(|known| known.id == module.id) {
+                    Some(known) => *known = module,
+                    None if room => trace.modules.push(module),
+                    None => trace.damage.too_many += 1,
+                }
+            }
+        }
+        kind::THREADS => {
+            for thread in Thread::read_all(payload, &clock)? {
+                if trace.threads.len() < THREADS || trace.threads.contains_key(&thread.number) {
+                    trace.threads.insert(thread.number, thread);
+                } else {
+                    trace.damage.too_many += 1;
+                }
+            }
+        }
+        kind::CLOCK => {
+            let drift = read_clock(payload, &clock)?;
+            if drift.unsigned_abs() > trace.drift.unsigned_abs() {
+                trace.drift = drift;
+            }
+        }
+        kind::NOTE => {
+            let note = Note::read(payload, &clock)?;
+            // Each segment may repeat them.
+            let known = trace.notes.iter().any(|known| known.text == note.text);
+            if !known && trace.notes.len() < NOTES {
+                trace.notes.push(note);
+            } else if !known {
+                trace.damage.too_many += 1;
+            }
+        }
+        kind::END => trace.end = Some(End::read(payload, &clock)?),
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Events sorted by time in bounded memory. Blocks are nearly in order, so a window of time takes a few of them; where a
+//! window holds too much it is halved and its blocks are read again.
+
+use super::places::Run;
+use super::{Reader, Trace, TraceError, Watch, go_on};
+use crate::format::Event;
+
+/// Events in memory at a time: below 100 MB.
+pub(super) const WINDOW: usize = 1 << 20;
+
+pub(super) fn in_order(
+    trace: &Trace,
+    most: usize,
+    watch: &mut Watch<'_>,
+    keep: impl Fn(&Event) -> bool,
+    mut each: impl FnMut(&Event),
+) -> Result<(), TraceError> {
+    let mut runs: Vec<Run> = trace.runs.clone();
+    runs.sort_by_key(|run| (run.first, run.segment, run.offset));
+    let total: u64 = runs.iter().map(|run| run.bytes).sum();
+    let mut windows = Windows { reader: Reader::new(trace), most, events: Vec::new() };
+    let (mut next, mut done, mut from) = (0, 0, 0);
+    let mut active: Vec<Run> = Vec::new();
+    while next < runs.len() || !active.is_empty() {
+        let mut room = (most / 2) as u64;
+        while next < runs.len() && (active.is_empty() || runs[next].events <= room || runs[next].first <= from) {
+            room = room.saturating_sub(runs[next].events);
+            active.push(runs[next]);
+            next += 1;
+        }
+        let to = runs.get(next).map(|run| run.first);
+        // Equal times come in the order of the file.
+        active.sort_by_key(|run| (run.segment, run.offset));
+        windows.hand_out(&active, from, to, &keep, &mut each)?;
+        let Some(to) = to else { break };
+        active.retain(|run| {
+            let stays = run.latest >= to;
+            done += if stays { 0 } else { run.bytes };
+            stays
+        });
+        from = to;
+        go_on(watch, done, total)?;
+    }
+    go_on(watch, total, total)
+}
+
+struct Windows<'a> {
+    reader: Reader<'a>,
+    most: usize,
+    events: Vec<Event>,
+}
+
+impl Windows<'_> {
+    /// Hands out the events of `runs` from `from` to before `to`, or to the end.
+    fn hand_out(
+        &mut self,
+        runs: &[Run],
+        from: u64,
+        to: Option<u64>,
+        keep: &impl Fn(&Event) -> bool,
+        each: &mut impl FnMut(&Event),
+    ) -> Result<(), TraceError> {
+        // The next window is the last in here.
+        let mut rest = vec![(from, to)];
+        while let Some((from, to)) = rest.pop() {
+            let inside = |time: u64| time >= from && to.is_none_or(|to| time < to);
+            self.events.clear();
+            let mut too_many = false;
+            for run in runs.iter().filter(|run| run.latest >= from && to.is_none_or(|to| run.first < to)) {
+                let (events, most) = (&mut self.events, self.most);
+                self.reader.read(run, |event| {
+                    if inside(event.time) && keep(event) {
+                        if events.len() < most {
+                            events.push(*event);
+                        } else {
+                            too_many = true;
+                        }
+                    }
+                })?;
+                if too_many {
+                    break;
+                }
+            }
+            if !too_many {
+                self.events.sort_by_key(|event| event.time);
+                self.events.iter().for_each(&mut *each);
+                continue;
+            }
+            let middle = self.events.len() / 2;
+            let (_, median, _) = self.events.select_nth_unstable_by_key(middle, |event| event.time);
+            let split = if median.time > from { median.time } else { from.saturating_add(1) };
+            if to.is_some_and(|to| split >= to) || split == from {
+                // All of one instant: the order of the file is the order.
+                for run in runs {
+                    self.reader.read(run, |event| {
+                        if inside(event.time) && keep(event) {
+                            each(event);
+                        }
+                    })?;
+                }
+                continue;
+            }
+            rest.push((split, to));
+            rest.push((from, Some(split)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::What;
+    use crate::format::write::{Setup, TraceWriter};
+    use crate::trace::ignore;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn any_order_on_disk_becomes_the_order_of_time(
+            times in prop::collection::vec((0_u32..4, 0_u64..300), 0..400),
+            flush in 1_usize..50,
+            most in 4_usize..200,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = TraceWriter::create(folder.path(), &Setup { segment_bytes: 900, ..Setup::default() }).unwrap();
+            for (index, (thread, time)) in times.iter().enumerate() {
+                writer.event(*thread, *time, What::RequestEnd { id: index as u64 }).unwrap();
+                if index % flush == 0 {
+                    writer.flush().unwrap();
+                }
+            }
+            writer.finish(1000).unwrap();
+            let trace = Trace::open(folder.path(), &mut ignore).unwrap();
+            let mut seen = Vec::new();
+            in_order(&trace, most, &mut ignore, |_| true, |event| seen.push(*event)).unwrap();
+            prop_assert_eq!(seen.len(), times.len());
+            prop_assert!(seen.is_sorted_by_key(|event| event.time));
+            // One thread's events of the same instant keep their order.
+            for thread in 0..4 {
+                let of = |event: &&Event| event.thread == thread;
+                let ids = seen.iter().filter(of).map(|event| match event.what {
+                    What::RequestEnd { id } => (event.time, id),
+                    _ => unreachable!(),
+                });
+                prop_assert!(ids.collect::<Vec<_>>().is_sorted());
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Where in a trace its events are, in a list of bounded length, and how many of each kind.
+
+use serde::Serialize;
+
+use crate::format::{Event, What};
+
+/// Most entries of the list: 12 MB.
+const MOST: usize = 1 << 18;
+
+/// Blocks that follow each other in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Index of the segment.
+    pub(super) segment: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) events: u64,
+    /// The earliest start of anything, the earliest and the latest time of an event.
+    pub(super) earliest: u64,
+    pub(super) first: u64,
+    pub(super) latest: u64,
+}
+
+impl Run {
+    fn join(&mut self, next: &Run) {
+        self.bytes = next.offset + next.bytes - self.offset;
+        self.events += next.events;
+        self.earliest = self.earliest.min(next.earliest);
+        self.first = self.first.min(next.first);
+        self.latest = self.latest.max(next.latest);
+    }
+}
+
+/// Adds a run; joins neighbours when there are too many.
+pub(super) fn add(runs: &mut Vec<Run>, run: Run) {
+    add_up_to(runs, run, MOST);
+}
+
+fn add_up_to(runs: &mut Vec<Run>, run: Run, most: usize) {
+    runs.push(run);
+    if runs.len() < most {
+        return;
+    }
+    let mut joined: Vec<Run> = Vec::with_capacity(most);
+    let mut open = false;
+    for run in runs.iter() {
+        match joined.last_mut() {
+            Some(last) if open && last.segment == run.segment => {
+                last.join(run);
+                open = false;
+            }
+            _ => {
+                joined.push(*run);
+                open = true;
+            }
+        }
+    }
+    // A segment holds many runs before there are so many: this always makes room, except for segments of one block.
+    if joined.len() < runs.len() {
+        *runs = joined;
+    }
+}
+
+/// What is in a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Events in all.
+    pub events: u64,
+    /// Calls of functions.
+    pub calls: u64,
+    /// Locks held, taken or given back.
+    pub locks: u64,
+    /// Waits that ended without a lock.
+    pub waits: u64,
+    /// Starts, blocks and ends of requests.
+    pub requests: u64,
+    /// Scheduler events.
+    pub scheduler: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Bytes of blocks of events.
+    pub event_bytes: u64,
+    /// The earliest start of anything, nanoseconds of `CLOCK_MONOTONIC`.
+    pub first: u64,
+    /// The latest time.
+    pub last: u64,
+}
+
+impl Counts {
+    pub(super) fn new() -> Counts {
+        Counts { first: u64::MAX, ..Counts::default() }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, event: &Event) {
+        self.events += 1;
+        match event.what {
+            What::Call { .. } => self.calls += 1,
+            What::Held { .. } | What::Acquired { .. } | What::Released { .. } => self.locks += 1,
+            What::Waited { .. } => self.waits += 1,
+            What::RequestStart { .. } | What::RequestBlock { .. } | What::RequestEnd { .. } | What::RequestEndAll => {
+                self.requests += 1
+            }
+            What::Lost { count, .. } => self.lost = self.lost.saturating_add(count),
+            _ => self.scheduler += 1,
+        }
+    }
+
+    /// Nanoseconds between the first and the last.
+    pub fn span(&self) -> u64 {
+        self.last.saturating_sub(self.first)
+    }
+}
+
+/// How far back in time an event reaches.
+#[inline]
+pub(crate) fn start_of(event: &Event) -> u64 {
+    let reach = match event.what {
+        What::Call { duration, .. } => duration,
+        What::Held { wait, hold, .. } => wait.saturating_add(hold),
+        What::Waited { wait, .. } | What::Acquired { wait, .. } => wait,
+        _ => 0,
+    };
+    event.time.saturating_sub(reach)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_stays_short_and_loses_nothing() {
+        let mut runs = Vec::new();
+        for index in 0..10_000_u64 {
+            let time = index % 100;
+            let segment = (index / 4000) as u32;
+            let run =
+                Run { segment, offset: index * 10, bytes: 10, events: 1, earliest: time, first: time, latest: time };
+            add_up_to(&mut runs, run, 64);
+            assert!(runs.len() < 64 + 3);
+        }
+        assert_eq!(runs.iter().map(|run| run.events).sum::<u64>(), 10_000);
+        assert_eq!(runs.iter().map(|run| run.bytes).sum::<u64>(), 100_000);
+    }
+}
