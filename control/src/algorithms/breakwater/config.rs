@@ -94,8 +94,8 @@ pub struct Config {
     pub efficiency_threshold: f64,
     /// t_d: the share of drops from which the pool shrinks in any case.
     pub drop_threshold: f64,
-    /// See [`Decrease`].
-    pub decrease: Decrease,
+    /// See [`Decrease`]; `None` is each signal's own default.
+    pub decrease: Option<Decrease>,
     /// End-to-end round trips in an iteration of the efficiency signal, the first of which is not counted.
     pub iteration: u32,
     /// A response that was in the server for longer than this is late, whatever the network does.
@@ -163,9 +163,10 @@ impl Config {
             signal,
             efficiency_threshold: params.number("efficiency_threshold", 0.1), // thesis §2.5.1
             drop_threshold: params.number("drop_threshold", 1.0),             // thesis §2.5.1
-            decrease: match params.choice("decrease", "multiplicative") {
-                "additive" => Decrease::Additive,
-                _ => Decrease::Multiplicative,
+            decrease: match params.choice("decrease", "") {
+                "additive" => Some(Decrease::Additive),
+                "multiplicative" => Some(Decrease::Multiplicative),
+                _ => None,
             },
             iteration: params.count("iteration", 4) as u32, // thesis §2.3.2, footnote 1
             late: environment.slo.saturating_sub(environment.rtt),

@@ -7,6 +7,7 @@ use super::config::{Config, Signal};
 use super::law::DelayLaw;
 use super::params;
 use super::pool::Pool;
+use super::samples::{Sampler, Samples};
 use super::server::Core;
 use crate::params::Params;
 use crate::registry::Environment;
@@ -115,4 +116,25 @@ fn two_sessions_come_and_go_at_once() {
 #[test]
 fn a_session_comes_and_goes_while_the_pool_moves() {
     check_lives(3, true);
+}
+
+#[test]
+fn samples_are_added_up_while_a_core_counts() {
+    loom::model(|| {
+        let samples = Arc::new(Samples::new(2));
+        let sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190));
+        let core = thread::spawn(move || {
+            sampler.arrived();
+            let credit = sampler.stamp(Time(1));
+            let sojourn = Nanos(40);
+            sampler.departed(&Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit });
+        });
+        let seen = samples.totals();
+        assert!(seen.in_server() <= 1 && seen.grants <= 1);
+        // Half of a sample may be missing, but nothing is divided by zero.
+        let _ = seen.round_trip(Nanos(10), 1, Nanos(100));
+        core.join().unwrap();
+        assert_eq!(samples.totals().round_trip(Nanos(10), 1, Nanos(100)), Some(Nanos(99)));
+        assert_eq!(samples.totals().in_server(), 0);
+    });
 }

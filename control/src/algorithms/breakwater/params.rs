@@ -212,7 +212,13 @@ pub const EFFICIENCY: &[ParamSpec] = &[
 pub const AUTO: &[ParamSpec] = &[
     EFFICIENCY_THRESHOLD,
     DROP_THRESHOLD,
-    DECREASE,
+    ParamSpec {
+        kind: Kind::Choice(&["evidence", "multiplicative", "additive"]),
+        default: "evidence",
+        doc: "what an iteration without gain takes: as much as a gain adds where locks were refused, beta of the pool where \
+              responses were late, or always the same",
+        ..DECREASE
+    },
     ITERATION,
     ALPHA,
     ParamSpec { doc: "β of the delay signal and d of the efficiency signal", ..BETA },

@@ -7,15 +7,23 @@ use crate::sync::{AtomicI64, Ordering, Padded};
 /// algorithm tolerates by design (an issued credit more or less than the pool is its normal state).
 #[derive(Debug)]
 pub struct Pool {
-    total: Padded<AtomicI64>,
+    size: Padded<Size>,
     issued: Padded<AtomicI64>,
     sessions: Padded<AtomicI64>,
+}
+
+/// What the slow half writes and the fast halves read.
+#[derive(Debug)]
+struct Size {
+    total: AtomicI64,
+    /// 0 or 1.
+    binds: AtomicI64,
 }
 
 impl Pool {
     pub(crate) fn new(total: i64) -> Self {
         Pool {
-            total: Padded(AtomicI64::new(total)),
+            size: Padded(Size { total: AtomicI64::new(total), binds: AtomicI64::new(0) }),
             issued: Padded(AtomicI64::new(0)),
             sessions: Padded(AtomicI64::new(0)),
         }
@@ -23,7 +31,7 @@ impl Pool {
 
     /// `c_total`: the load the server believes it can take.
     pub fn total(&self) -> i64 {
-        self.total.0.load(Ordering::Relaxed)
+        self.size.0.total.load(Ordering::Relaxed)
     }
 
     /// `c_issued`: the sum of all sessions' windows.
@@ -78,7 +86,18 @@ impl Pool {
     }
 
     pub(super) fn set_total(&self, total: i64) {
-        self.total.0.store(total, Ordering::Relaxed);
+        self.size.0.total.store(total, Ordering::Relaxed);
+    }
+
+    /// Whether a session gives its last credit back while more are out than the pool has. Under the delay signal it need
+    /// not: drops take credits away. With plain locks nothing is dropped, and a pool that is smaller than the number of
+    /// active sessions would have no effect.
+    pub(crate) fn binds(&self) -> bool {
+        self.size.0.binds.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_binding(&self, binds: bool) {
+        self.size.0.binds.store(binds.into(), Ordering::Relaxed);
     }
 }
 

@@ -105,7 +105,8 @@ impl Core {
             window = window.max(overcommit);
         }
         // Stay with the clients that are being served: their responses carry the credit for free.
-        if held > 0 && window == 0 && cause != Cause::Drop && self.demand == Demand::Speculation {
+        let stays = issued <= total || !self.pool.binds();
+        if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
             window = overcommit;
         }
         window = window.max(pending).min(self.max_window - 1);

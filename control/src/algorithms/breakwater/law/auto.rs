@@ -6,14 +6,23 @@
 //! - **Something else**: requests were refused a lock, or answered too late for the objective, in an iteration in which the
 //!   queueing delay never reached its target.
 //!
-//! So the delay signal acts at once on each of its findings. In between it lets the pool grow, as alone, unless the last
-//! iteration has found something else: then efficiency decides whether the pool grows or shrinks, until an iteration finds
-//! CPUs, or nothing. No evidence is kept for longer than one iteration, so nothing can lock in.
+//! Who decides:
+//! - The delay signal acts at once on each of its findings, and lets the pool grow in between, as alone.
+//! - An iteration that has found something else hands the pool to the efficiency signal, which lets it grow or shrink by
+//!   what the last change of load has brought. Where requests were refused locks, those admitted are in time, and
+//!   only drops are to be saved: it shrinks by as much as it grows (Hoover). Where responses were late, every credit too
+//!   many harms the others: it takes a part of the pool (thesis).
+//! - An iteration after that without any finding lets the pool grow by the efficiency signal's step, the next one by twice as
+//!   much, and so on: gently where the limit was just met, and soon as fast as the delay signal, which has the pool
+//!   again from there.
+//! - The delay signal has it back at once when it finds CPUs.
+//!
+//! So no evidence outlives what it was evidence of, and nothing can lock in.
 
 use super::efficiency::Efficiency;
-use super::iteration::{End, Iterations};
+use super::iteration::{End, Iteration, Iterations};
 use super::{DelayLaw, Law};
-use crate::algorithms::breakwater::config::Config;
+use crate::algorithms::breakwater::config::{Config, Decrease};
 use crate::algorithms::breakwater::pool::Pool;
 use crate::algorithms::breakwater::samples::Samples;
 use crate::server::Signals;
@@ -31,8 +40,21 @@ pub(crate) struct AutoLaw {
     efficiency: Efficiency,
     /// The queueing delay has reached its target in this iteration.
     cpus: bool,
-    /// The last iteration had evidence of something else than CPUs.
-    something_else: bool,
+    /// What the operator wants instead of what the evidence says.
+    decrease: Option<Decrease>,
+    /// Ticks of this iteration.
+    ticks: u32,
+    decides: Decides,
+}
+
+/// Who decides whether the pool grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decides {
+    Delay,
+    /// For so many iterations nothing has been found any more.
+    Efficiency {
+        quiet: u32,
+    },
 }
 
 impl AutoLaw {
@@ -42,35 +64,181 @@ impl AutoLaw {
             iterations: Iterations::new(config, samples),
             efficiency: Efficiency::new(config),
             cpus: false,
-            something_else: false,
+            decrease: config.decrease,
+            ticks: 0,
+            decides: Decides::Delay,
+        }
+    }
+
+    /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
+    fn iteration_ends(&mut self, pool: &Pool, end: &End) {
+        let evidence = evidence(end);
+        let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
+        let gain = self.efficiency.judge(end, decrease);
+        let delays_pace = self.delay.increase(pool) * f64::from(self.ticks);
+        let cpus = std::mem::take(&mut self.cpus);
+        self.ticks = 0;
+        if !cpus && evidence.is_some() {
+            self.efficiency.step(pool, gain, decrease);
+            self.decides = Decides::Efficiency { quiet: 0 };
+        } else if let Decides::Efficiency { quiet } = self.decides {
+            let steps = f64::from(quiet).exp2();
+            self.efficiency.add(pool, steps);
+            let as_fast = steps * self.efficiency.increase(pool) >= delays_pace;
+            self.decides = if as_fast { Decides::Delay } else { Decides::Efficiency { quiet: quiet + 1 } };
         }
     }
 }
 
-/// Whether requests have suffered from what is no queue for a CPU.
-fn suffered(end: &End) -> bool {
-    let End::Counted(iteration) = end else { return false };
-    let suffered = iteration.lock_drops.saturating_add(iteration.late);
-    suffered as f64 > MISSES_ALLOWED * iteration.received as f64
+/// Whether requests have suffered from what is no queue for a CPU, and what that asks for.
+fn evidence(end: &End) -> Option<Decrease> {
+    let End::Counted(Iteration { received, lock_drops, late, .. }) = *end else { return None };
+    if lock_drops.saturating_add(late) as f64 <= MISSES_ALLOWED * received as f64 {
+        None
+    } else if late > lock_drops {
+        Some(Decrease::Multiplicative)
+    } else {
+        Some(Decrease::Additive)
+    }
 }
 
 impl Law for AutoLaw {
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
-        let overloaded = self.delay.says_overloaded(signals.delay());
-        self.cpus |= overloaded;
-        let mut gain = None;
-        if let Some(end) = self.iterations.tick(pool, signals) {
-            gain = Some(self.efficiency.judge(&end));
-            self.something_else = !self.cpus && suffered(&end);
-            self.cpus = false;
+        self.ticks = self.ticks.saturating_add(1);
+        if self.delay.says_overloaded(signals.delay()) {
+            self.cpus = true;
+            self.decides = Decides::Delay;
         }
-        if overloaded || !self.something_else {
-            self.delay.step(pool, signals.delay());
-        } else {
-            match gain {
-                Some(gain) => self.efficiency.step(pool, gain),
-                None => self.efficiency.hold(pool),
+        if let Some(end) = self.iterations.tick(pool, signals) {
+            self.iteration_ends(pool, &end);
+        }
+        pool.set_binding(self.decides != Decides::Delay);
+        match self.decides {
+            Decides::Delay => self.delay.step(pool, signals.delay()),
+            Decides::Efficiency { .. } => self.efficiency.hold(pool),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::algorithms::breakwater::config::Signal;
+    use crate::algorithms::breakwater::params;
+    use crate::params::Params;
+    use crate::registry::Environment;
+    use crate::units::{Nanos, Time};
+    use proptest::prelude::*;
+
+    const SESSIONS: usize = 1_000;
+
+    fn config(signal: Signal) -> Config {
+        let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
+        let specs = if signal == Signal::Auto { params::AUTO } else { params::DELAY };
+        Config::read(signal, &Params::read(specs, &[]).unwrap(), &environment).unwrap()
+    }
+
+    fn pool() -> Pool {
+        let pool = Pool::new(500);
+        (0..SESSIONS).for_each(|_| pool.session_opened());
+        pool
+    }
+
+    struct World {
+        law: AutoLaw,
+        pool: Pool,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            World {
+                law: AutoLaw::new(&config(Signal::Auto), Arc::new(Samples::new(10))),
+                pool: pool(),
+                now: Time::ZERO,
             }
         }
+
+        /// Round trips of 10 µs with 20 requests each, of which so many are refused a lock.
+        fn pass(&mut self, round_trips: u64, lock_drops: u64, delay: Nanos) -> i64 {
+            let before = self.pool.total();
+            for _ in 0..round_trips {
+                self.now += Nanos::from_micros(10);
+                let signals = Signals {
+                    run_delay: delay,
+                    arrivals: 20,
+                    completions: 20 - lock_drops,
+                    drops: lock_drops,
+                    lock_drops,
+                    ..Signals::idle(self.now)
+                };
+                self.law.tick(&self.pool, &signals);
+            }
+            self.pool.total() - before
+        }
+    }
+
+    proptest! {
+        /// Where nothing but CPUs shows, it is the delay signal to the last credit.
+        #[test]
+        fn without_locks_it_is_the_delay_signal(ticks in prop::collection::vec((0u64..200, 0u64..50, 0u64..50), 1..400)) {
+            let mut world = World::new();
+            let (mut delay, alone) = (DelayLaw::new(&config(Signal::Delay)), pool());
+            for (delay_us, arrivals, completions) in ticks {
+                world.now += Nanos::from_micros(10);
+                let run_delay = Nanos::from_micros(delay_us);
+                let drops = arrivals.saturating_sub(completions);
+                let signals = Signals { run_delay, arrivals, completions, drops, ..Signals::idle(world.now) };
+                world.law.tick(&world.pool, &signals);
+                delay.tick(&alone, &signals);
+                prop_assert_eq!(world.pool.total(), alone.total());
+                prop_assert!(!world.pool.binds());
+            }
+        }
+    }
+
+    #[test]
+    fn refused_locks_stop_the_delay_signals_growth() {
+        let mut world = World::new();
+        assert_eq!(world.pass(100, 0, Nanos::ZERO), 100, "the delay signal alone: one per round trip");
+        world.pass(10, 2, Nanos::ZERO);
+        let grown = world.pass(400, 2, Nanos::ZERO);
+        assert!(grown.abs() <= 100, "one step per iteration of four, up or down, not {grown}");
+        assert!(world.pool.binds());
+    }
+
+    #[test]
+    fn one_refusal_in_a_hundred_is_within_the_objective() {
+        let mut world = World::new();
+        world.pass(100, 0, Nanos::ZERO);
+        let before = world.pool.total();
+        for _ in 0..50 {
+            world.pass(1, 1, Nanos::ZERO); // one of 200 requests
+            world.pass(9, 0, Nanos::ZERO);
+        }
+        // Iterations count 60 requests: one of them is evidence. They are followed by quiet ones, which soon give back.
+        assert!(world.pool.total() > before, "{} after {before}", world.pool.total());
+    }
+
+    #[test]
+    fn queues_for_cpus_take_the_pool_back_at_once() {
+        let mut world = World::new();
+        world.pass(100, 2, Nanos::ZERO);
+        assert!(world.pool.binds());
+        assert!(world.pass(1, 2, Nanos::from_micros(120)) < 0, "120 us are over the target of 80 us");
+        assert!(!world.pool.binds());
+        assert_eq!(world.pass(2, 2, Nanos::ZERO), 2, "and back to one per round trip");
+    }
+
+    #[test]
+    fn when_the_locks_are_free_again_growth_doubles_until_it_is_the_delay_signals() {
+        let mut world = World::new();
+        world.pass(100, 2, Nanos::ZERO);
+        let mut steps = Vec::new();
+        while world.pool.binds() {
+            steps.push(world.pass(4, 0, Nanos::ZERO));
+            assert!(steps.len() < 20, "{steps:?}");
+        }
+        assert_eq!(world.pass(100, 0, Nanos::ZERO), 100, "after {steps:?}");
     }
 }
