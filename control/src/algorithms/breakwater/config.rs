@@ -1,7 +1,7 @@
 //! Breakwater's parameters. Each part that the paper takes away in an ablation can be switched off here.
 
 use super::super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
-use super::allocation;
+use super::allocation::{self, Awareness};
 use crate::client::ClientConfig;
 use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::registry::Environment;
@@ -67,8 +67,8 @@ pub struct Config {
     pub min_pool: u32,
     /// The pool at the start.
     pub initial_pool: u32,
-    /// Whether the pool grows with each granted core. With it, [`Config::min_pool`] follows from the round trip, too.
-    pub allocator_aware: bool,
+    /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
+    pub allocator_aware: Awareness,
     /// The client's queue.
     pub client: ClientConfig,
 }
@@ -169,9 +169,9 @@ pub const PARAMS: &[ParamSpec] = &[
     },
     ParamSpec {
         name: "allocator_aware",
-        kind: Kind::SWITCH,
+        kind: Kind::Choice(&["on", "off", "grants"]),
         default: "on where an allocator grants and parks the cores",
-        doc: "the pool grows with each granted core, and its minimum with the round trip",
+        doc: "the pool grows with each granted core (grants) and while most of it is unused, and its minimum with the round trip",
         tune: &[],
     },
     ParamSpec {
@@ -201,7 +201,7 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
-        let allocator_aware = allocation::is_aware(params, environment);
+        let allocator_aware = allocation::awareness(params, environment);
         let min_pool = params.count("min_pool", allocation::default_min_pool(allocator_aware, params, environment));
         Ok(Config {
             credits: on("credits"),

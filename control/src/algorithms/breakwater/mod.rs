@@ -3,11 +3,11 @@
 //! - [`config`]: parameters and where their defaults come from; each ablation of the paper is a switch.
 //! - [`pool`]: the credits that all cores share, and the laws by which the pool grows and shrinks.
 //! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one step per RTT).
-//! - `allocation`: what is different where cores come and go (poster SIGCOMM'23 §3).
+//! - [`allocation`]: what is different where cores come and go (poster SIGCOMM'23 §3).
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - [`client`]: sends while the window allows.
 
-mod allocation;
+pub mod allocation;
 pub mod client;
 pub mod config;
 mod drained;

@@ -1,7 +1,7 @@
 //! Breakwater's server: windows by lazy distribution, AQM, and the pool's step once per round trip.
 //! Never here: the pool's laws ([`super::pool`]).
 
-use super::allocation::Growth;
+use super::allocation::{Awareness, Growth};
 use super::config::{Config, Demand};
 use super::drained::Drained;
 use super::pool::{Pool, PoolLaw};
@@ -23,7 +23,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
         control: Box::new(Control {
             period: config.period,
             law: PoolLaw::new(config),
-            growth: config.allocator_aware.then(|| Growth::new(config)),
+            growth: (config.allocator_aware != Awareness::Off).then(|| Growth::new(config)),
             credits: config.credits,
             pool,
         }),
@@ -222,6 +222,9 @@ impl ControlLoop for Control {
 
     fn tick(&mut self, signals: &Signals) {
         self.law.step(&self.pool, signals.delay());
+        if let Some(growth) = &self.growth {
+            growth.tick(&self.pool, signals);
+        }
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {
