@@ -98,6 +98,11 @@ impl Field {
             "delay_us" => "Queueing delay",
             "credit_pool" => "Credit pool",
             "credits_issued" => "Credits issued",
+            "rtt_us" => "Round trip",
+            "allocator" => "Allocator",
+            "balancing" => "Balancing",
+            "cores_mean" | "cores" => "Cores held",
+            "best_effort_share" => "Left for other applications",
             _ => "",
         };
         let name = if known.is_empty() { sentence(key) } else { known.into() };
@@ -107,7 +112,7 @@ impl Field {
 
 fn quantity(key: &str) -> Quantity {
     match key {
-        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" => Quantity::Share,
+        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" | "best_effort_share" => Quantity::Share,
         "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,
