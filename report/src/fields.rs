@@ -108,6 +108,11 @@ impl Field {
             "wait_mean_us" => "Mean wait for the lock",
             "wait_p99_us" => "99th percentile wait for the lock",
             "utilization" => "Lock held",
+            "rtt_us" => "Round trip",
+            "allocator" => "Allocator",
+            "balancing" => "Balancing",
+            "cores_mean" | "cores" => "Cores held",
+            "best_effort_share" => "Left for other applications",
             _ => "",
         };
         let name = if known.is_empty() { sentence(key) } else { known.into() };
@@ -118,7 +123,7 @@ impl Field {
 fn quantity(key: &str) -> Quantity {
     match key {
         "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" | "p" | "r" | "lock_drop_rate"
-        | "waited_rate" | "utilization" => Quantity::Share,
+        | "waited_rate" | "utilization" | "best_effort_share" => Quantity::Share,
         "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,

@@ -32,7 +32,7 @@ const SHIFTS: [Column<Shift>; 10] = [
     column("Highest reject delay", "µs", |shift| number(shift.reject_delay_peak_us)),
 ];
 
-const POINTS: [Column<Point>; 22] = [
+const POINTS: [Column<Point>; 25] = [
     column("Service", "", |point| point.service.clone()),
     column("Clients", "", |point| grouped(f64::from(point.clients), 0)),
     column("Demand", "k/s", |point| thousands(point.demand_rps)),
@@ -49,6 +49,9 @@ const POINTS: [Column<Point>; 22] = [
     column("Expired", "%", |point| percent(point.expiry_rate)),
     column("Throttled", "%", |point| percent(point.throttle_rate)),
     column("Reject delay", "µs", |point| number(point.reject_delay_mean_us)),
+    column("Round trip", "µs", |point| number(point.rtt_us)),
+    column("Cores held", "", |point| point.cores_mean.map_or("–".into(), number)),
+    column("Left for others", "%", |point| point.best_effort_share.map_or("–".into(), percent)),
     column("CPU", "%", |point| percent(point.cpu_utilization)),
     column("Received", "per response", |point| number(point.rx_per_request)),
     column("Sent", "per response", |point| number(point.tx_per_request)),

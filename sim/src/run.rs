@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
                         self.server.cost_of_admission()
                     }
                     Verdict::Admit | Verdict::Reject(_) => {
-                        self.stats.rejected();
+                        self.note_rejection();
                         self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, request));
                         self.server.cost_of_rejection()
                     }
@@ -406,7 +406,7 @@ impl<'a> Run<'a> {
                     break begun;
                 }
                 Verdict::Reject(_) => {
-                    self.stats.rejected();
+                    self.note_rejection();
                     self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, task.request));
                     owed += self.server.cost_of_rejection();
                 }

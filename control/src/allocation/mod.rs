@@ -69,6 +69,8 @@ pub struct CoreSignals {
     pub oldest: Nanos,
     /// The mean over the active cores of the age of their queues' oldest entry; an empty queue counts as zero.
     pub mean_delay: Nanos,
+    /// Requests rejected since the last tick: load that shows neither in queues nor in busy cores.
+    pub rejected: u64,
     /// CPU time that all cores have spent on work since the last tick.
     pub busy: Nanos,
     /// CPU time that the service has had since the last tick.
@@ -87,6 +89,7 @@ impl CoreSignals {
             waiting: 0,
             oldest: nothing,
             mean_delay: nothing,
+            rejected: 0,
             busy: nothing,
             available: nothing,
         }

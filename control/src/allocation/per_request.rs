@@ -1,6 +1,7 @@
 //! One core per request: a core is granted for each request that finds none free, and parks when it has nothing to do;
 //! and *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
 
+use super::delay::{LOOKS, SEARCH};
 use super::registry::AllocationPolicy;
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::units::Nanos;
@@ -10,8 +11,8 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
     name: "per-request",
     summary: "a core for each request, granted as it arrives",
     source: "McClure et al., NSDI'22",
-    params: &[],
-    build: |_, _| Ok(Box::new(PerRequest { instant: false })),
+    params: &[SEARCH],
+    build: |params, _| Ok(Box::new(PerRequest { instant: false, search: params.duration("search", LOOKS) })),
 };
 
 /// The registry's entry for the bound.
@@ -20,13 +21,14 @@ pub const IDEAL: AllocationPolicy = AllocationPolicy {
     summary: "a core for each request at once, as if granting took no time; simulator only",
     source: "McClure et al., NSDI'22",
     params: &[],
-    build: |_, _| Ok(Box::new(PerRequest { instant: true })),
+    build: |_, _| Ok(Box::new(PerRequest { instant: true, search: Nanos::ZERO })),
 };
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct PerRequest {
     instant: bool,
+    search: Nanos,
 }
 
 impl Allocator for PerRequest {
@@ -40,6 +42,6 @@ impl Allocator for PerRequest {
     }
 
     fn search(&self) -> Option<Nanos> {
-        Some(Nanos::ZERO)
+        Some(self.search)
     }
 }

@@ -57,7 +57,9 @@ impl Allocator for UtilizationRange {
             return Change::Keep;
         }
         let utilization = signals.busy.0 as f64 / signals.available.0 as f64;
-        if utilization > self.high {
+        // Not in the paper, which knows no admission control: what is rejected never makes a core busy, so the drops of an
+        // overload would keep the utilization within its range, and the cores parked.
+        if utilization > self.high || signals.rejected > 0 {
             Change::Grant(1)
         } else if utilization < self.low && signals.granting == 0 {
             Change::Revoke(1)

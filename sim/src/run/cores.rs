@@ -297,6 +297,14 @@ impl Run<'_> {
         }
     }
 
+    /// A request has been rejected.
+    pub(super) fn note_rejection(&mut self) {
+        self.stats.rejected();
+        if let Some(scheduler) = &mut self.scheduler {
+            scheduler.rejected += 1;
+        }
+    }
+
     /// Looks for a parked core that still has something to do.
     pub(super) fn parked_with_work(&self) -> bool {
         let Some(scheduler) = &self.scheduler else { return false };

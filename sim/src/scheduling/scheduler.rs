@@ -69,6 +69,8 @@ pub(crate) struct Scheduler {
     pub(crate) allocation_delay: Nanos,
     pub(crate) searches: Vec<Search>,
     pub(crate) usage: Usage,
+    /// Requests rejected since the allocator was asked last.
+    pub(crate) rejected: u64,
     allocator: Box<dyn Allocator>,
     limits: CoreLimits,
     pace: Pace,
@@ -100,6 +102,7 @@ impl Scheduler {
             allocation_delay: model.allocation_delay,
             searches: vec![Search::new(); cores as usize],
             usage: Usage::default(),
+            rejected: 0,
             limits,
             pace: allocator.pace(),
             search: allocator.search(),
@@ -185,6 +188,7 @@ impl Scheduler {
             waiting: queues.waiting() as u32 + arriving,
             oldest,
             mean_delay: Nanos(sum.0 / u64::from(self.active.len().max(1))),
+            rejected: std::mem::take(&mut self.rejected),
             busy,
             available,
         };

@@ -2,7 +2,7 @@
 //! Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
-use super::allocation;
+use super::allocation::{self, Awareness};
 use crate::client::ClientConfig;
 use crate::params::{ParamError, Params};
 use crate::registry::Environment;
@@ -104,8 +104,8 @@ pub struct Config {
     pub network: Nanos,
     /// The pool at the start.
     pub initial_pool: u32,
-    /// Whether the pool grows with each granted core. With it, [`Config::min_pool`] follows from the round trip, too.
-    pub allocator_aware: bool,
+    /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
+    pub allocator_aware: Awareness,
     /// The client's queue.
     pub client: ClientConfig,
 }
@@ -126,7 +126,7 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
-        let allocator_aware = allocation::is_aware(params, environment);
+        let allocator_aware = allocation::awareness(params, environment);
         let least = allocation::default_min_pool(allocator_aware, params, environment);
         let min_pool = params.count("min_pool", least) as u32;
         let max_pool = match params.count("max_pool", 0) as u32 {

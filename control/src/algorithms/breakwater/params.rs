@@ -99,9 +99,9 @@ const INITIAL_POOL: ParamSpec = ParamSpec {
 };
 const ALLOCATOR_AWARE: ParamSpec = ParamSpec {
     name: "allocator_aware",
-    kind: Kind::SWITCH,
+    kind: Kind::Choice(&["on", "off", "grants"]),
     default: "on where an allocator grants and parks the cores",
-    doc: "the pool grows with each granted core, and its minimum with the round trip",
+    doc: "the pool grows with each granted core (grants) and while most of it is unused, and its minimum with the round trip",
     tune: &[],
 };
 const SERVICE: ParamSpec = ParamSpec {

@@ -1,7 +1,7 @@
 //! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
 //! Never here: the pool's laws ([`super::law`]).
 
-use super::allocation::Growth;
+use super::allocation::{Awareness, Growth};
 use super::config::{Config, Demand, Signal};
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
@@ -37,7 +37,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
         control: Box::new(Control {
             period: config.period,
             law,
-            growth: config.allocator_aware.then(|| Growth::new(config)),
+            growth: (config.allocator_aware != Awareness::Off).then(|| Growth::new(config)),
             credits: config.credits,
             pool,
         }),
@@ -249,6 +249,9 @@ impl ControlLoop for Control {
 
     fn tick(&mut self, signals: &Signals) {
         self.law.tick(&self.pool, signals);
+        if let Some(growth) = &self.growth {
+            growth.tick(&self.pool, signals);
+        }
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {
