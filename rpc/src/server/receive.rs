@@ -12,31 +12,36 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub struct Received {
     /// Bytes; 0 at the end of the stream.
-    pub(super) bytes: usize,
+    pub bytes: usize,
     /// How long the last of them had been with the kernel, if it says.
-    pub(super) waited: Option<Nanos>,
+    pub waited: Option<Nanos>,
 }
 
 /// One core's means of reading: room for the kernel's control messages.
-pub(super) struct Receiver {
+pub struct Receiver {
     control: Vec<u8>,
 }
 
 impl Receiver {
-    pub(super) fn new() -> Self {
+    /// Room for them.
+    #[allow(clippy::new_without_default)] // it allocates
+    pub fn new() -> Self {
         Receiver { control: nix::cmsg_space!([TimeSpec; 3]) }
     }
 
     /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
-    pub(super) fn prepare(stream: &TcpStream) {
+    pub fn prepare(stream: &TcpStream) {
         let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
         let _ = setsockopt(stream, Timestamping, &flags);
     }
 
     /// Reads once.
-    pub(super) fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+    ///
+    /// # Errors
+    /// The socket's; `WouldBlock` where nothing is there.
+    pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
         let mut slices = [IoSliceMut::new(into)];
         let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
         let mut waited = None;
