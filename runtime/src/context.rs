@@ -2,6 +2,7 @@
 //! as a core works; any other thread has none, and what needs one says what happens then.
 
 use crate::timers::CoreTimers;
+use leeward_control::units::Nanos;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +15,13 @@ struct Current {
     core: usize,
     /// The core's own: also what tells this core from one of another server.
     timers: Arc<CoreTimers>,
+    delay: Arc<dyn RunDelay>,
     polling: Cell<bool>,
+}
+
+/// Says how long tasks wait for a core at present.
+pub(crate) trait RunDelay: Send + Sync {
+    fn run_delay(&self) -> Nanos;
 }
 
 /// Where a thread is that asks about a core.
@@ -29,8 +36,8 @@ pub(crate) enum Place {
 }
 
 /// Makes this thread a core until the guard goes.
-pub(crate) fn enter(core: usize, timers: Arc<CoreTimers>) -> Entered {
-    let current = Rc::new(Current { core, timers, polling: Cell::new(false) });
+pub(crate) fn enter(core: usize, timers: Arc<CoreTimers>, delay: Arc<dyn RunDelay>) -> Entered {
+    let current = Rc::new(Current { core, timers, delay, polling: Cell::new(false) });
     let _ = CURRENT.try_with(|place| place.replace(Some(Rc::clone(&current))));
     Entered { current }
 }
@@ -70,6 +77,12 @@ pub(crate) fn timers() -> Option<Arc<CoreTimers>> {
 /// The number of the core that polls the caller; `None` for code that is not part of a task.
 pub(crate) fn core() -> Option<usize> {
     current().filter(|current| current.polling.get()).map(|current| current.core)
+}
+
+/// What a task that waits now will wait for a core afterwards, if things stay as they are; nothing for code that is not part
+/// of a task, which keeps its thread while it waits.
+pub(crate) fn run_delay() -> Nanos {
+    current().filter(|current| current.polling.get()).map_or(Nanos::ZERO, |current| current.delay.run_delay())
 }
 
 /// Where the caller is, seen from the core that has these timers.

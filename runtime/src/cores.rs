@@ -1,7 +1,8 @@
 //! The loop of a core, and the threads that run it.
 
+use crate::budget;
 use crate::clock::Clock;
-use crate::context::{self, Entered, Place};
+use crate::context::{self, Entered, Place, RunDelay};
 use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
@@ -113,6 +114,12 @@ impl<J> Shared<J> {
     pub(crate) fn close(&self) {
         self.queues.close();
         self.timers.close();
+    }
+}
+
+impl<J: Send> RunDelay for Shared<J> {
+    fn run_delay(&self) -> Nanos {
+        self.queues.delay(self.clock.now())
     }
 }
 
@@ -231,7 +238,8 @@ const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 impl<N: Network> Core<N> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
     fn work(mut self) -> io::Result<()> {
-        let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)));
+        let delay: Arc<dyn RunDelay> = Arc::clone(&self.shared) as _;
+        let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)), delay);
         let mut idle_since = None;
         // When the last turn began, if it found nothing to do.
         let mut idle_turn: Option<Time> = None;
@@ -251,7 +259,7 @@ impl<N: Network> Core<N> {
                 }
             }
             if let Some((since, work)) = self.shared.queues.pop(self.index) {
-                self.run(since, work, &entered);
+                self.run(now, since, work, &entered);
                 idle_since = None;
                 continue;
             }
@@ -261,7 +269,7 @@ impl<N: Network> Core<N> {
                 continue;
             }
             if let Some((since, work)) = self.shared.queues.steal(self.index) {
-                self.run(since, work, &entered);
+                self.run(now, since, work, &entered);
                 idle_since = None;
                 continue;
             }
@@ -288,7 +296,8 @@ impl<N: Network> Core<N> {
         }
     }
 
-    fn run(&mut self, since: Time, work: Work<N::Job>, entered: &Entered) {
+    /// `now`: when the core looked for something to do.
+    fn run(&mut self, now: Time, since: Time, work: Work<N::Job>, entered: &Entered) {
         match work {
             Work::Job(job) => {
                 if let Some(task) = self.network.run(since, job) {
@@ -296,10 +305,13 @@ impl<N: Network> Core<N> {
                 }
             }
             Work::Task(task) => {
+                budget::turn_came_after(now.since(since));
                 entered.poll(|| task.run(self.index));
                 self.resumed += 1;
             }
         }
+        // A task that is no request's has left it.
+        budget::turn_came_after(Nanos::ZERO);
     }
 
     fn look(&mut self) -> io::Result<bool> {

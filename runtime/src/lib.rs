@@ -8,16 +8,20 @@
 //! - [`parking`]: which cores sleep, without lost wake-ups.
 //! - [`tasks`]: futures as tasks in the run queues.
 //! - [`timers`]: waiting inside a task.
+//! - [`locks`]: mutexes and their kin, which tell how long one waits for them and refuse whoever can't.
+//! - [`budget`]: what the running request may still spend on queues.
 //! - `context`: which core a thread is.
 //! - [`cores`]: the loop of a core, and the threads.
 //!
 //! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod budget;
 pub mod clock;
 mod context;
 pub mod cores;
+pub mod locks;
 pub mod packets;
 pub mod parking;
 pub mod queues;

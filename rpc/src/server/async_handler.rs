@@ -14,7 +14,7 @@ pub struct OwnedRequest {
     pub payload: Vec<u8>,
     /// When its packet was read, on the server's clock.
     pub arrived: Time,
-    /// Queueing delay that it may still spend.
+    /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
 }
 

@@ -7,6 +7,7 @@ use super::network::{CoreNetwork, Limits, WAKER};
 use super::recording::Recording;
 use super::shared::{Common, Counts, Job};
 use crate::wire::PayloadLimit;
+use leeward_control::budget::Budget;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::recording::Header;
 use leeward_control::registry::{Algorithm, Environment, Registry};
@@ -79,6 +80,7 @@ impl Server {
                 silence: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
+                budget: Budget::UNLIMITED,
             },
             recording: None,
         }
@@ -191,6 +193,15 @@ impl Builder {
     #[must_use]
     pub fn drain(mut self, patience: Nanos) -> Self {
         self.limits.drain = patience;
+        self
+    }
+
+    /// What a request may spend on queues if its header sets no limit: [`Budget::of_target`] of the target delay. Unlimited
+    /// unless set. What it has waited since its packet came is taken off before its handler begins; what it waits for cores
+    /// and locks from then on ([`leeward_runtime::locks`]) is taken off as it goes.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.limits.budget = budget;
         self
     }
 

@@ -5,6 +5,7 @@ use super::handler::{Failed, Handler, Request};
 use super::shared::{Common, Executed, Job};
 use crate::wire::RequestId;
 use leeward_control::units::Time;
+use leeward_runtime::budget;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle, Work};
 use std::sync::Arc;
@@ -76,7 +77,7 @@ impl<H: AsyncHandler> Execute for Tasks<H> {
         let payload = std::mem::take(&mut job.payload);
         let request = OwnedRequest { method: job.call, payload, arrived: ticket.arrived, budget: job.budget };
         let home = Arc::clone(&self.home);
-        let future = async move { home.handler.call(request).await };
+        let future = budget::scope(job.may_spend, async move { home.handler.call(request).await });
         let home = Arc::clone(&self.home);
         let ended = move |outcome: Result<Result<Vec<u8>, Failed>, Panicked>| {
             let (outcome, reply) = match outcome {

@@ -2,6 +2,7 @@
 
 use crate::wire::{Budget, Method};
 use leeward_control::units::Time;
+use leeward_runtime::locks::Congested;
 
 /// A request as its handler sees it.
 #[derive(Clone, Copy, Debug)]
@@ -12,17 +13,26 @@ pub struct Request<'a> {
     pub payload: &'a [u8],
     /// When its packet was read, on the server's clock.
     pub arrived: Time,
-    /// Queueing delay that it may still spend.
+    /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
 }
 
-/// A request that was executed without a result.
+/// A request that was executed without a result, or given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// There is no such procedure.
     UnknownMethod,
     /// The handler says no; the words go to the client.
     Because(String),
+    /// It was refused a lock that it could not wait for. No failure but a drop, like one before it was begun: the client may
+    /// try elsewhere. What it has changed so far is the handler's to undo.
+    Congested(Congested),
+}
+
+impl From<Congested> for Failed {
+    fn from(congested: Congested) -> Self {
+        Failed::Congested(congested)
+    }
 }
 
 impl Failed {

@@ -13,9 +13,11 @@ use super::shared::{Common, Executed, Job, Message, Ticket, add};
 use crate::wire::{
     Call, Credit, CreditId, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome,
 };
+use leeward_control::budget::Budget;
 use leeward_control::server::{Admission, Arrival, CoreId, Feedback, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::Network;
+use leeward_runtime::budget;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::ReadyTask;
 use mio::event::Event;
@@ -56,6 +58,8 @@ pub(super) struct Limits {
     pub(super) stuck: Nanos,
     /// A stop waits this long for answers to go out.
     pub(super) drain: Nanos,
+    /// What a request may spend on queues if it does not say.
+    pub(super) budget: Budget,
 }
 
 pub(super) struct CoreNetwork<H> {
@@ -341,7 +345,9 @@ impl<H: Execute> CoreNetwork<H> {
             Verdict::Admit => {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);
-                let job = Job { home: self.index, ticket, call: call.method, budget: call.budget, payload, task: None };
+                let may_spend = call.budget.remaining().map_or(self.limits.budget, Budget::of);
+                let (home, method, budget) = (self.index, call.method, call.budget);
+                let job = Job { home, ticket, call: method, budget, may_spend, payload, task: None };
                 self.handler.admit(job, now);
             }
         }
@@ -496,22 +502,25 @@ impl<H: Execute> Network for CoreNetwork<H> {
     }
 
     fn run(&mut self, _: Time, job: Job) -> Option<ReadyTask> {
-        let Job { home, ticket, call, budget, payload, task } = job;
+        let Job { home, ticket, call, budget, mut may_spend, payload, task } = job;
         let began = self.shared.clock.now();
-        if let Verdict::Reject(reason) = self.admission.execute(began.since(ticket.arrived)) {
+        let waited = began.since(ticket.arrived);
+        if let Verdict::Reject(reason) = self.admission.execute(waited) {
             let dropped = Some(reason.into());
             let executed = Executed { ticket, dropped, outcome: Ok(()), reply: Vec::new(), spare: payload };
             self.deliver(home, executed, began);
             return None;
         }
         if task.is_some() {
+            budget::turn_came_after(waited);
             return task;
         }
+        may_spend.charge(waited);
         let mut reply = self.spares.pop().unwrap_or_default();
         let request = Request { method: call, payload: &payload, arrived: ticket.arrived, budget };
         let handler = &self.handler;
-        let outcome = catch_unwind(AssertUnwindSafe(|| handler.call(&request, &mut reply)))
-            .unwrap_or_else(|_| Err(Failed::panicked()));
+        let call = AssertUnwindSafe(|| budget::with(may_spend, || handler.call(&request, &mut reply)).0);
+        let outcome = catch_unwind(call).unwrap_or_else(|_| Err(Failed::panicked()));
         let now = self.shared.clock.now();
         let executed = Executed { ticket, dropped: None, outcome, reply, spare: payload };
         self.deliver(home, executed, now);

@@ -5,6 +5,7 @@ use super::handler::Failed;
 use super::inbox::Inbox;
 use super::ticks::Ticks;
 use crate::wire::{DropReason, RequestId, Timestamp};
+use leeward_control::budget::Budget;
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::tasks::{ReadyTask, current_core};
@@ -18,6 +19,8 @@ pub(super) struct Job {
     pub(super) ticket: Ticket,
     pub(super) call: crate::wire::Method,
     pub(super) budget: crate::wire::Budget,
+    /// What it may spend on queues in here, those that it has come through already included.
+    pub(super) may_spend: Budget,
     pub(super) payload: Vec<u8>,
     /// What executes it, if that is a task: it has the payload then.
     pub(super) task: Option<ReadyTask>,

@@ -79,12 +79,16 @@ impl<H: Execute> CoreNetwork<H> {
         let Executed { ticket, dropped, outcome, reply, spare } = executed;
         if let Some(reason) = dropped {
             self.drop_call(&ticket, reason, now);
+        } else if let Err(Failed::Congested(_)) = &outcome {
+            self.drop_call(&ticket, DropReason::Lock, now);
         } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
                 Ok(()) => Frame::Response(Response { answer, payload: &reply }),
                 Err(Failed::UnknownMethod) => failure(answer, FailureCode::UnknownMethod, "no such method"),
                 Err(Failed::Because(words)) => failure(answer, FailureCode::Failed, words),
+                // Dropped above.
+                Err(Failed::Congested(congested)) => failure(answer, FailureCode::Failed, congested.lock),
             };
             if let Some(connection) = &mut self.connections[slot as usize] {
                 if connection.append(&response).is_err() {

@@ -1,0 +1,159 @@
+//! A value behind permits: the only place here with unsafe code. Whoever holds all permits has the value alone, whoever
+//! holds one of them shares it.
+#![allow(unsafe_code)]
+
+use super::permits::{Acquire, Denied, Permits, Wait};
+use super::{Congested, Spins};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// See the module.
+pub(super) struct Guarded<T: ?Sized> {
+    permits: Permits,
+    /// All permits there are.
+    all: u64,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `Alone` gives `&mut T` to one thread at a time, which needs `T: Send`.
+unsafe impl<T: ?Sized + Send> Send for Guarded<T> {}
+// SAFETY: through `&Guarded` threads get `&mut T` one after the other (`T: Send`). `&T` for several at once comes only from
+// `Guarded::share`, which asks for `T: Sync` by itself.
+unsafe impl<T: ?Sized + Send> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    pub(super) fn new(permits: Permits, value: T) -> Self {
+        Guarded { all: permits.free(), permits, value: UnsafeCell::new(value) }
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+impl<T: ?Sized> Guarded<T> {
+    pub(super) fn permits(&self) -> &Permits {
+        &self.permits
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    /// All permits, if they are free.
+    #[inline]
+    pub(super) fn try_alone(&self) -> Option<Alone<'_, T>> {
+        let acquired = if self.all == 1 { self.permits.try_lock() } else { self.permits.try_acquire(self.all) };
+        acquired.then(|| self.alone())
+    }
+
+    /// Waits for all permits.
+    #[inline]
+    pub(super) async fn take_alone(&self, wait: Wait, spins: Spins) -> Result<Alone<'_, T>, Congested> {
+        if let Some(alone) = self.try_alone() {
+            return Ok(alone);
+        }
+        not_closed(Acquire::new(&self.permits, self.all, wait, spins.0).await)?;
+        Ok(self.alone())
+    }
+
+    /// Private: whoever calls it has just acquired all permits, and nothing came in between.
+    fn alone(&self) -> Alone<'_, T> {
+        Alone { from: self, owns: PhantomData }
+    }
+}
+
+impl<T: ?Sized + Sync> Guarded<T> {
+    /// One permit, if it is free.
+    #[inline]
+    pub(super) fn try_share(&self) -> Option<Share<'_, T>> {
+        self.permits.try_acquire(1).then(|| self.share())
+    }
+
+    /// Waits for one permit.
+    #[inline]
+    pub(super) async fn take_share(&self, wait: Wait, spins: Spins) -> Result<Share<'_, T>, Congested> {
+        if let Some(share) = self.try_share() {
+            return Ok(share);
+        }
+        not_closed(Acquire::new(&self.permits, 1, wait, spins.0).await)?;
+        Ok(self.share())
+    }
+
+    /// Private, as [`Guarded::alone`].
+    fn share(&self) -> Share<'_, T> {
+        Share { from: self, shares: PhantomData }
+    }
+}
+
+/// Locks are never closed.
+fn not_closed(outcome: Result<(), Denied>) -> Result<(), Congested> {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(Denied::Congested(congested)) => Err(congested),
+        Err(Denied::Closed) => unreachable!("nobody closes a lock"),
+    }
+}
+
+/// All permits: the value is its holder's alone.
+pub(super) struct Alone<'a, T: ?Sized> {
+    from: &'a Guarded<T>,
+    /// As good as `&mut T`: it goes to other threads if that may, and is looked at from others if that may.
+    owns: PhantomData<&'a mut T>,
+}
+
+impl<'a, T: ?Sized> Alone<'a, T> {
+    pub(super) fn source(&self) -> &'a Guarded<T> {
+        self.from
+    }
+}
+
+impl<T: ?Sized> Deref for Alone<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard holds all permits until it is dropped, so no other guard exists; a `&mut` from this one borrows it.
+        unsafe { &*self.from.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for Alone<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the `&mut self` keeps this guard's other references away.
+        unsafe { &mut *self.from.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for Alone<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.from.all == 1 { self.from.permits.unlock() } else { self.from.permits.release(self.from.all) }
+    }
+}
+
+/// One permit of many: the value is shared.
+pub(super) struct Share<'a, T: ?Sized> {
+    from: &'a Guarded<T>,
+    /// As good as `&T`.
+    shares: PhantomData<&'a T>,
+}
+
+impl<T: ?Sized> Deref for Share<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard holds a permit until it is dropped, so nobody has all of them, and no `&mut` exists.
+        unsafe { &*self.from.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for Share<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.from.permits.release(1);
+    }
+}

@@ -1,0 +1,76 @@
+//! The locks of this process by name: how whoever looks for the contended one finds it. It keeps none alive.
+
+use super::stats::{Counts, Kind, LockStats};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Names that are kept apart. Locks beyond that share one entry, called [`OTHERS`]: whoever makes names up as it goes must
+/// not fill the memory.
+pub const NAMES: usize = 1024;
+
+/// What the locks are called that there are too many names for.
+pub const OTHERS: &str = "(others)";
+
+type Names = BTreeMap<(&'static str, Kind), Weak<Counts>>;
+
+static REGISTRY: Mutex<Names> = Mutex::new(Names::new());
+
+/// The numbers for a new lock: those of the locks of the same name and kind, if there are any.
+pub(super) fn counts(name: &'static str, kind: Kind) -> Arc<Counts> {
+    let mut names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    find_or_add(&mut names, name, kind)
+}
+
+fn find_or_add(names: &mut Names, name: &'static str, kind: Kind) -> Arc<Counts> {
+    if let Some(counts) = names.get(&(name, kind)).and_then(Weak::upgrade) {
+        return counts;
+    }
+    if names.len() >= NAMES {
+        names.retain(|_, counts| counts.strong_count() > 0);
+    }
+    if names.len() >= NAMES && name != OTHERS {
+        return find_or_add(names, OTHERS, kind);
+    }
+    let counts = Arc::new(Counts::new(name, kind));
+    names.insert((name, kind), Arc::downgrade(&counts));
+    counts
+}
+
+/// The numbers of all locks that there are, those first that were waited for longest, all together.
+pub fn stats() -> Vec<LockStats> {
+    let live: Vec<Arc<Counts>> = {
+        let names = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+        names.values().filter_map(Weak::upgrade).collect()
+    };
+    let mut stats: Vec<LockStats> = live.iter().map(|counts| counts.read()).collect();
+    stats.sort_by(|one, other| other.waited.cmp(&one.waited).then_with(|| one.name.cmp(other.name)));
+    stats
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_lives_as_long_as_its_locks() {
+        let mut names = Names::new();
+        let (one, two) = (find_or_add(&mut names, "a", Kind::Mutex), find_or_add(&mut names, "a", Kind::Mutex));
+        assert!(Arc::ptr_eq(&one, &two));
+        assert!(!Arc::ptr_eq(&one, &find_or_add(&mut names, "a", Kind::RwLock)));
+        one.taken(3);
+        drop((one, two));
+        assert_eq!(find_or_add(&mut names, "a", Kind::Mutex).read().acquired, 0);
+    }
+
+    #[test]
+    fn too_many_names_share_one() {
+        let mut names = Names::new();
+        let name = |n: usize| -> &'static str { format!("lock {n}").leak() };
+        let live: Vec<_> = (0..NAMES).map(|n| find_or_add(&mut names, name(n), Kind::Mutex)).collect();
+        let (one, other) = (find_or_add(&mut names, "one", Kind::Mutex), find_or_add(&mut names, "other", Kind::Mutex));
+        assert!(Arc::ptr_eq(&one, &other) && one.name == OTHERS);
+        drop(live);
+        assert_eq!(find_or_add(&mut names, "one", Kind::Mutex).name, "one", "room again");
+        assert!(names.len() < NAMES);
+    }
+}

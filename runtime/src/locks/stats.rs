@@ -1,0 +1,236 @@
+//! What is counted of a lock, in a fixed amount of memory: how often it was taken, waited for, refused, and for how long.
+//! Locks of the same name and kind share their numbers: the stripes of a table are one lock to whoever looks for the
+//! contended one.
+
+use leeward_control::units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What kind of lock it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A [`Mutex`](super::Mutex).
+    Mutex,
+    /// An [`RwLock`](super::RwLock), readers and writers together.
+    RwLock,
+    /// A [`Condvar`](super::Condvar): every wait counts as a contended acquisition.
+    Condvar,
+    /// A [`Semaphore`](super::Semaphore).
+    Semaphore,
+    /// A [`channel`](super::channel()): senders that wait for room.
+    Channel,
+}
+
+impl Kind {
+    /// In lower case, for people and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+            Kind::Condvar => "condvar",
+            Kind::Semaphore => "semaphore",
+            Kind::Channel => "channel",
+        }
+    }
+}
+
+/// Buckets of the histogram: bucket `i` holds waits of less than 2^i ns that no bucket before holds, the last one all others
+/// (above 9 minutes).
+pub const BUCKETS: usize = 40;
+
+/// The numbers as they grow. Nobody reads them in order to decide anything, so they are relaxed.
+pub(super) struct Counts {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    uncontended: AtomicU64,
+    contended: AtomicU64,
+    refused: AtomicU64,
+    cancelled: AtomicU64,
+    waited: AtomicU64,
+    longest: AtomicU64,
+    waits: [AtomicU64; BUCKETS],
+}
+
+impl Counts {
+    pub(super) fn new(name: &'static str, kind: Kind) -> Self {
+        Counts {
+            name,
+            kind,
+            uncontended: AtomicU64::new(0),
+            contended: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+            waits: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    /// Taken so often without waiting.
+    pub(super) fn taken(&self, times: u64) {
+        self.uncontended.fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Taken after a wait.
+    pub(super) fn waited(&self, span: Nanos) {
+        self.contended.fetch_add(1, Ordering::Relaxed);
+        self.waited.fetch_add(span.0, Ordering::Relaxed);
+        self.longest.fetch_max(span.0, Ordering::Relaxed);
+        let bucket = (u64::BITS - span.0.leading_zeros()) as usize;
+        self.waits[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gave up waiting.
+    pub(super) fn cancelled(&self) {
+        self.cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn read(&self) -> LockStats {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let contended = read(&self.contended);
+        LockStats {
+            name: self.name,
+            kind: self.kind,
+            acquired: read(&self.uncontended) + contended,
+            contended,
+            refused: read(&self.refused),
+            cancelled: read(&self.cancelled),
+            waited: Nanos(read(&self.waited)),
+            longest: Nanos(read(&self.longest)),
+            waits: self.waits.each_ref().map(read),
+        }
+    }
+}
+
+/// What has been counted of the locks of one name and kind since the first of them was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStats {
+    /// The name that they were made with.
+    pub name: &'static str,
+    /// What they are.
+    pub kind: Kind,
+    /// Taken, with or without waiting. Those without are added in batches: up to 63 of each lock may be missing.
+    pub acquired: u64,
+    /// Those of them that waited.
+    pub contended: u64,
+    /// Refused, because the request's budget would not have lasted.
+    pub refused: u64,
+    /// Gave up while they waited: the future was dropped.
+    pub cancelled: u64,
+    /// What all waited together.
+    pub waited: Nanos,
+    /// The longest wait.
+    pub longest: Nanos,
+    /// How many waited how long, by powers of two: see [`BUCKETS`].
+    pub waits: [u64; BUCKETS],
+}
+
+impl LockStats {
+    /// The wait that so large a share (0 to 1) of those that waited did not exceed: the upper end of a bucket, so up to twice
+    /// too much; zero if nobody waited.
+    pub fn quantile(&self, share: f64) -> Nanos {
+        let all: u64 = self.waits.iter().sum();
+        if all == 0 {
+            return Nanos::ZERO;
+        }
+        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all);
+        let mut seen = 0;
+        for (bucket, count) in self.waits.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Nanos(1 << bucket).min(self.longest);
+            }
+        }
+        self.longest
+    }
+}
+
+/// One lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. It is
+/// added to the shared numbers now and then.
+pub(super) struct Uncontended(AtomicU64);
+
+/// Add after this many: a power of two.
+const BATCH: u64 = 64;
+
+impl Uncontended {
+    pub(super) const fn new() -> Self {
+        Uncontended(AtomicU64::new(0))
+    }
+
+    /// Counts one, by the only holder of the lock: a plain addition.
+    #[inline]
+    pub(super) fn add_alone(&self, counts: &Counts) {
+        let count = self.0.load(Ordering::Relaxed) + 1;
+        self.0.store(count, Ordering::Relaxed);
+        Self::report(count, counts);
+    }
+
+    /// Counts one, by one of several holders.
+    #[inline]
+    pub(super) fn add(&self, counts: &Counts) {
+        Self::report(self.0.fetch_add(1, Ordering::Relaxed) + 1, counts);
+    }
+
+    /// At 1, 2, 4, … 64, and from then on every 64: a lock that is rarely taken is seen too.
+    #[inline]
+    fn report(count: u64, counts: &Counts) {
+        if count.is_multiple_of(BATCH) {
+            counts.taken(if count == BATCH { BATCH / 2 } else { BATCH });
+        } else if count < BATCH && count.is_power_of_two() {
+            counts.taken(count - count / 2);
+        }
+    }
+
+    /// What has not been added to the shared numbers yet.
+    pub(super) fn unreported(&self) -> u64 {
+        let count = self.0.load(Ordering::Relaxed);
+        let reported = match count {
+            0 => 0,
+            1..BATCH => 1 << count.ilog2(),
+            _ => count / BATCH * BATCH,
+        };
+        count - reported
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_add_up() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        let own = Uncontended::new();
+        for n in 1..=1_000 {
+            if n % 2 == 0 {
+                own.add(&counts)
+            } else {
+                own.add_alone(&counts)
+            }
+            assert_eq!(counts.read().acquired + own.unreported(), n);
+            assert!(own.unreported() < BATCH);
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_of_those_that_waited() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        counts.taken(1_000);
+        assert_eq!(counts.read().quantile(0.99), Nanos::ZERO);
+        for span in [0, 1, 5, 1_000, 1_000_000] {
+            counts.waited(Nanos(span));
+        }
+        let stats = counts.read();
+        assert_eq!((stats.acquired, stats.contended, stats.waits.iter().sum::<u64>()), (1_005, 5, 5));
+        assert_eq!((stats.waited, stats.longest), (Nanos(1_001_006), Nanos(1_000_000)));
+        assert_eq!(stats.quantile(0.5), Nanos(8));
+        assert_eq!(stats.quantile(1.0), Nanos(1_000_000));
+        counts.waited(Nanos::MAX);
+        assert_eq!(counts.read().waits[BUCKETS - 1], 1);
+    }
+}
