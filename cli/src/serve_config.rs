@@ -9,14 +9,28 @@ use leeward_experiment::scenario::settings::{Pair, Settings};
 
 use crate::admission::{self, raw};
 use crate::args::{ServeArgs, Service};
+use crate::commands::kv::memory;
 use crate::commands::serve::idle;
 use crate::failure::Failure;
 
 /// Every flag of `serve` that a file may set, by its name.
-const KEYS: &[&str] =
-    &["service", "admission", "slo", "rtt", "listen", "cores", "cpus", "idle", "connections", "record", "set"];
+const KEYS: &[&str] = &[
+    "service",
+    "admission",
+    "slo",
+    "rtt",
+    "listen",
+    "cores",
+    "cpus",
+    "idle",
+    "connections",
+    "memory",
+    "memcached",
+    "record",
+    "set",
+];
 
-const SERVICES: [Service; 2] = [Service::Synthetic, Service::Echo];
+const SERVICES: [Service; 3] = [Service::Synthetic, Service::Echo, Service::Kv];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -58,6 +72,12 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     }
     put(&mut args.idle, free("idle"), policy);
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
+    let size = settings.line("memory")?;
+    if let Some(size) = &size {
+        memory(size).map_err(|error| settings.error("memory", error.to_string().trim_start_matches("--memory ")))?;
+    }
+    put(&mut args.memory, free("memory"), size);
+    put(&mut args.memcached, free("memcached"), settings.line("memcached")?.map(Some));
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
@@ -118,6 +138,12 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         text += &format!("cpus = {:?}\n", args.cpus);
     }
     text += &format!("idle = {}\nconnections = {}\n", quoted(&args.idle), args.connections);
+    if let Service::Kv = args.service {
+        text += &format!("memory = {}\n", quoted(&args.memory));
+    }
+    if let Some(address) = &args.memcached {
+        text += &format!("memcached = {}\n", quoted(address));
+    }
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));
     }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
     ("runtime", &["leeward-control"]),
     ("rpc", &["leeward-control", "leeward-runtime"]),
     ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
+    ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
         "real",
@@ -32,6 +33,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "leeward-rpc",
             "leeward-runtime",
             "leeward-services",
+            "leeward-kv",
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.

@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod demo;
+pub(crate) mod kv;
 mod list;
 mod load;
 mod record;

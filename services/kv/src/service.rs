@@ -1,8 +1,7 @@
 //! The store behind Leeward's own protocol, with credits. `docs/kv.md` says how arguments and results look.
 
 use crate::server::unix_seconds;
-use crate::store::{KEY_MAX, Store, Visit, Write, WriteOutcome, expires};
-use leeward_control::budget::Budget;
+use crate::store::{KEY_MAX, Store, Visit, Write, WriteOutcome};
 use leeward_rpc::server::{Failed, Handler, Request};
 use leeward_rpc::wire::Method;
 use std::sync::Arc;
@@ -29,24 +28,19 @@ impl Kv {
 
 impl Handler for Kv {
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
-        let mut visit = Visit { now: unix_seconds(), budget: Budget::UNLIMITED };
-        let congested = |refused: crate::store::Refused| Failed::Because(format!("lock {} is congested", refused.lock));
+        let visit = Visit::at(unix_seconds());
         match request.method {
-            GET => self
-                .store
-                .read(key(request.payload)?, &mut visit, |found| match found {
-                    None => reply.push(0),
-                    Some(found) => {
-                        reply.push(1);
-                        found.append_value(reply);
-                        found.fetched();
-                    }
-                })
-                .map_err(congested),
+            GET => Ok(self.store.read(key(request.payload)?, &visit, |found| match found {
+                None => reply.push(0),
+                Some(found) => {
+                    reply.push(1);
+                    found.append_value(reply);
+                    found.fetched();
+                }
+            })?),
             SET => {
                 let (key, value) = pair(request.payload)?;
-                let write = Write { expires: expires(0, visit.now), ..Write::default() };
-                match self.store.write(key, value, &write, &mut visit).map_err(congested)? {
+                match self.store.write(key, value, &Write::default(), &visit)? {
                     WriteOutcome::Stored { .. } => {
                         reply.push(1);
                         Ok(())
@@ -56,7 +50,7 @@ impl Handler for Kv {
                 }
             }
             DELETE => {
-                let there = self.store.delete(key(request.payload)?, &mut visit).map_err(congested)?;
+                let there = self.store.delete(key(request.payload)?, &visit)?;
                 reply.push(there.into());
                 Ok(())
             }

@@ -3,7 +3,7 @@
 use super::decoder::Request;
 use super::text::{is_silent, update};
 use super::{BUSY, words};
-use crate::store::{Refused, Store, Visit};
+use crate::store::{Congested, Store, Visit};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Executor {
     ///
     /// # Errors
     /// Refused for a lock: nothing has changed and nothing is appended. (Of a multi-get nothing changes ever.)
-    pub fn execute(&self, request: &Request, visit: &mut Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
+    pub fn execute(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
         let start = out.len();
         let outcome = self.dispatch(request, visit, out);
         if outcome.is_err() {
@@ -53,7 +53,7 @@ impl Executor {
         outcome
     }
 
-    fn dispatch(&self, request: &Request, visit: &mut Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
+    fn dispatch(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
         let line = request.line();
         match words::words(line).next().unwrap_or_default() {
             b"get" | b"gets" | b"gat" | b"gats" => self.get(line, request.more(), visit, out)?,

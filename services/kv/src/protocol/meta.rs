@@ -7,14 +7,14 @@ use super::text::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::words::{first, is_key, length, push_number, words};
 use crate::store::read::Deletion;
 use crate::store::stats::Counter;
-use crate::store::{Delta, DeltaOutcome, Found, Mode, Refused, Visit, Write, WriteOutcome, expires};
+use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
 /// Times that a missing item is made before another client's making and removing it is given up against.
 const VIVIFIED: usize = 3;
 
 impl Executor {
     /// `line` is a meta command's.
-    pub(super) fn meta(&self, line: &[u8], data: &[u8], visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    pub(super) fn meta(&self, line: &[u8], data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let ([verb, key], count) = first::<2>(line);
         self.store().stats().count(Counter::CmdMeta);
         if verb == b"mn" {
@@ -50,7 +50,7 @@ impl Executor {
         }
     }
 
-    fn meta_get(&self, ask: &Ask<'_>, visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_get(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let stats = self.store().stats();
         stats.count(Counter::CmdGet);
         let mut made = false;
@@ -80,7 +80,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_set(&self, ask: &Ask<'_>, data: &[u8], visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_set(&self, ask: &Ask<'_>, data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let promised = words(ask.line).nth(2).and_then(length);
         let write = ask.write(visit.now);
         let outcome = if promised != Some(data.len()) {
@@ -109,7 +109,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_delete(&self, ask: &Ask<'_>, visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_delete(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let deleted = self.store().delete_if(ask.key, visit, |found| {
             if ask.flags.cas.is_some_and(|cas| cas != found.cas()) {
                 return (Deletion::Keep, false);
@@ -131,7 +131,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let up = match ask.flags.mode {
             None | Some(b'I' | b'i' | b'+') => true,
             Some(b'D' | b'd' | b'-') => false,
@@ -179,7 +179,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_debug(&self, ask: &Ask<'_>, visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn meta_debug(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let shown = self.store().read(ask.key, visit, |found| {
             found.map(|found| {
                 let expires = found.ttl().map_or("-1".into(), |ttl| ttl.to_string());

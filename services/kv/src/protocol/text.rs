@@ -4,7 +4,7 @@ use super::execute::{After, Executor};
 use super::words::{first, is_key, length, push_number, signed, small, unsigned, words};
 use super::{flags, show};
 use crate::store::stats::Counter;
-use crate::store::{Delta, DeltaOutcome, Found, Mode, Refused, Visit, Write, WriteOutcome, expires};
+use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
 pub(super) const ERROR: &[u8] = b"ERROR\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
@@ -79,9 +79,9 @@ impl Executor {
         &self,
         update: &Update<'_>,
         data: &[u8],
-        visit: &mut Visit,
+        visit: &Visit,
         out: &mut Vec<u8>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Congested> {
         let outcome = if data.len() != update.length {
             // Its data block was not even waited for.
             if update.mode == Mode::Set && update.cas.is_none() {
@@ -113,7 +113,7 @@ impl Executor {
     }
 
     /// `get`, `gets`, `gat`, `gats`: the keys are of legal length.
-    pub(super) fn get(&self, line: &[u8], more: bool, visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         let mut keys = words(line);
         let verb = keys.next().unwrap_or_default();
         let mut exptime = None;
@@ -156,7 +156,7 @@ impl Executor {
     }
 
     /// A command on one line that is no `get`.
-    pub(super) fn line(&self, line: &[u8], visit: &mut Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
+    pub(super) fn line(&self, line: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
         let ([verb, second, third, fourth], count) = first::<4>(line);
         let silent = is_silent(line);
         let reply: &[u8] = match (verb, count) {
@@ -231,7 +231,7 @@ impl Executor {
         Ok(After::GoOn)
     }
 
-    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &mut Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
         if !is_key(key) {
             out.extend_from_slice(BAD_FORMAT);
             return Ok(());

@@ -4,6 +4,7 @@ use super::network::{CoreNetwork, Limits, WAKER};
 use super::shared::{Common, Counts, Job};
 use crate::protocol::Executor;
 use crate::store::Store;
+use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
@@ -57,7 +58,7 @@ impl Server {
                 part: Nanos::from_secs(60),
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
-                budget: None,
+                budget: Budget::UNLIMITED,
             },
         }
     }
@@ -144,9 +145,9 @@ impl Builder {
         self
     }
 
-    /// Queueing delay that a request may spend, waiting for cores and locks; `None`: as much as it takes.
+    /// What a request may spend on queues, for cores and for locks. Unlimited unless set.
     #[must_use]
-    pub fn budget(mut self, budget: Option<Nanos>) -> Self {
+    pub fn budget(mut self, budget: Budget) -> Self {
         self.limits.budget = budget;
         self
     }

@@ -12,6 +12,7 @@ use leeward_control::server::{Admission, Arrival, CoreId, Departure, Opened, Out
 use leeward_control::units::{Nanos, Priority, Time};
 use leeward_rpc::server::parts::Receiver;
 use leeward_runtime::Network;
+use leeward_runtime::budget;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::{ReadyTask, Work};
 use mio::net::{TcpListener, TcpStream};
@@ -52,7 +53,7 @@ pub(super) struct Limits {
     /// A stop waits this long for answers to go out.
     pub(super) drain: Nanos,
     /// Queueing delay that a request may spend.
-    pub(super) budget: Option<Nanos>,
+    pub(super) budget: Budget,
 }
 
 pub(super) struct CoreNetwork {
@@ -337,8 +338,8 @@ impl CoreNetwork {
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         if Executor::is_about_the_server(&connection.request) {
-            let mut visit = Visit::at(unix_seconds());
-            let after = self.executor.execute(&connection.request, &mut visit, &mut connection.out);
+            let visit = Visit::at(unix_seconds());
+            let after = self.executor.execute(&connection.request, &visit, &mut connection.out);
             self.mark_dirty(slot, now);
             if after == Ok(After::Close) {
                 self.end_with(slot, now, b"");
@@ -570,10 +571,10 @@ impl Network for CoreNetwork {
             return None;
         }
         let mut reply = self.spares.pop().unwrap_or_default();
-        let mut budget = self.limits.budget.map_or(Budget::UNLIMITED, Budget::of);
-        budget.charge(waited);
-        let mut visit = Visit { now: unix_seconds(), budget };
-        let end = execute(&self.executor, &request, &mut visit, &mut reply);
+        let mut may_spend = self.limits.budget;
+        may_spend.charge(waited);
+        let visit = Visit::at(unix_seconds());
+        let (end, _) = budget::with(may_spend, || execute(&self.executor, &request, &visit, &mut reply));
         let now = self.shared.clock.now();
         self.deliver(home, Done { ticket, request, reply, end }, now);
         None
@@ -600,7 +601,7 @@ impl Network for CoreNetwork {
 }
 
 /// Executes a request; a panic is a defect of one connection.
-fn execute(executor: &Executor, request: &Request, visit: &mut Visit, reply: &mut Vec<u8>) -> End {
+fn execute(executor: &Executor, request: &Request, visit: &Visit, reply: &mut Vec<u8>) -> End {
     match catch_unwind(AssertUnwindSafe(|| executor.execute(request, visit, reply))) {
         Ok(Ok(after)) => End::Executed(after),
         Ok(Err(_)) => End::Refused,

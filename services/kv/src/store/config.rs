@@ -38,7 +38,11 @@ impl Default for StoreConfig {
 pub struct ConfigError(pub(super) &'static str);
 
 impl StoreConfig {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// Whether a store can be made of it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |when: bool, why| if when { Err(ConfigError(why)) } else { Ok(()) };
         refuse(self.memory < PAGE, "memory of less than 1 MiB holds no page")?;
         refuse(self.memory / PAGE > PAGES_MAX, "memory of more than 256 GiB")?;

@@ -2,7 +2,7 @@
 
 use super::item::{Header, mark};
 use super::stats::Counter;
-use super::{NoRoom, Refused, Store, Visit};
+use super::{Congested, NoRoom, Store, Visit};
 
 /// How a number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock; nothing has changed.
-    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &mut Visit) -> Result<DeltaOutcome, Refused> {
+    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &Visit) -> Result<DeltaOutcome, Congested> {
         let hash = self.hash(key);
         let (hits, misses) =
             if delta.up { (Counter::IncrHits, Counter::IncrMisses) } else { (Counter::DecrHits, Counter::DecrMisses) };
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(misses);
             return Ok(DeltaOutcome::NotFound);

@@ -3,7 +3,7 @@
 use super::item::Item;
 use super::memory::Chunk;
 use super::stats::Counter;
-use super::{NoRoom, Refused, Store, Visit, item::mark};
+use super::{Congested, NoRoom, Store, Visit, item::mark};
 
 /// Items that one search for a victim looks at. Those that are locked are passed over.
 const LOOKED_AT: usize = 50;
@@ -14,10 +14,10 @@ const ATTEMPTS: usize = 8;
 
 impl Store {
     /// A chunk for an item of `size` bytes: a free one, or a victim's.
-    pub(super) fn allocate(&self, size: usize, visit: &mut Visit) -> Result<Chunk, NoRoom> {
+    pub(super) fn allocate(&self, size: usize, visit: &Visit) -> Result<Chunk, NoRoom> {
         let class = self.class(size).ok_or(NoRoom::TooLarge)?;
         for _ in 0..ATTEMPTS {
-            let mut slabs = self.slabs.lock_unless_congested(&mut visit.budget)?;
+            let mut slabs = self.slabs.lock_unless_congested()?;
             if let Some(chunk) = slabs.take(&self.memory, class) {
                 return Ok(chunk);
             }
@@ -33,8 +33,8 @@ impl Store {
     }
 
     /// Evicts the item of `class` that was stored first and not read since, and takes its chunk.
-    fn evict(&self, class: usize, visit: &mut Visit) -> Result<Option<Chunk>, Refused> {
-        let mut lru = self.lrus[class].lock_unless_congested(&mut visit.budget)?;
+    fn evict(&self, class: usize, visit: &Visit) -> Result<Option<Chunk>, Congested> {
+        let mut lru = self.lrus[class].lock_unless_congested()?;
         let mut next = lru.tail();
         let mut chances = 0;
         for _ in 0..LOOKED_AT {

@@ -1,54 +1,29 @@
-//! The store's locks, in one place: what they are made of is nobody else's business.
+//! The store's locks, in one place: what they are made of is nobody else's business. They are the runtime's latency-aware
+//! ones, with the thread waiting: every critical section here is short and none waits for anything but another lock.
 
-use leeward_control::budget::Budget;
-use leeward_control::units::Nanos;
-use std::sync::{MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use leeward_runtime::locks::{Congested, Mutex, MutexGuard};
 
-/// A lock that a request may refuse to wait for.
-pub(super) struct Lock<T> {
-    name: &'static str,
-    inner: std::sync::Mutex<T>,
-}
-
-/// A lock that would have cost the request more than its budget. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The lock's name.
-    pub lock: &'static str,
-}
+/// A lock that a request may refuse to wait for. What it may spend is the running request's budget
+/// ([`leeward_runtime::budget`]).
+pub(super) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
     pub(super) fn new(name: &'static str, value: T) -> Self {
-        Lock { name, inner: std::sync::Mutex::new(value) }
+        Lock(Mutex::new(name, value))
     }
 
     /// Waits as long as it takes.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
-        // Whoever panicked has left plain numbers, each of them whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_blocking()
     }
 
     /// Does not wait.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.inner.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.0.try_lock()
     }
 
-    /// Waits unless that would cost more than the budget has; takes off what it has waited.
-    pub(super) fn lock_unless_congested(&self, budget: &mut Budget) -> Result<MutexGuard<'_, T>, Refused> {
-        if let Some(guard) = self.try_lock() {
-            return Ok(guard);
-        }
-        if budget.remaining() == Some(Nanos::ZERO) {
-            return Err(Refused { lock: self.name });
-        }
-        let began = Instant::now();
-        let guard = self.lock();
-        budget.charge(Nanos(began.elapsed().as_nanos() as u64));
-        Ok(guard)
+    /// Waits unless that would cost more than the budget has.
+    pub(super) fn lock_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
+        self.0.lock_blocking_unless_congested()
     }
 }

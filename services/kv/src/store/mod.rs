@@ -26,13 +26,12 @@ mod write;
 
 pub use config::{ConfigError, KEY_MAX, PAGE, StoreConfig};
 pub use delta::{Delta, DeltaOutcome};
-pub use locks::Refused;
+pub use leeward_runtime::locks::Congested;
 pub use read::Found;
 pub use slabs::ClassUse;
 pub use write::{Mode, Write, WriteOutcome};
 
 use item::Item;
-use leeward_control::budget::Budget;
 use locks::Lock;
 use lru::Lru;
 use memory::{Chunk, Memory};
@@ -41,33 +40,32 @@ use stats::{Counter, Stats};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use table::Stripe;
 
-/// A request as the store sees it: when it is, and how long it may still wait for locks.
-#[derive(Clone, Copy, Debug)]
+/// A request as the store sees it. How long it may still wait for locks is the running request's budget
+/// ([`leeward_runtime::budget`]); outside of one nothing is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Seconds since 1970.
     pub now: u32,
-    /// Waiting for locks is taken off here.
-    pub budget: Budget,
 }
 
 impl Visit {
-    /// At `now`, with all the time in the world.
+    /// At `now`.
     pub fn at(now: u32) -> Self {
-        Visit { now, budget: Budget::UNLIMITED }
+        Visit { now }
     }
 }
 
 /// Why an item has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    Refused(Refused),
+    Refused(Congested),
     TooLarge,
     /// Nothing is free and nothing can be evicted.
     OutOfMemory,
 }
 
-impl From<Refused> for NoRoom {
-    fn from(refused: Refused) -> Self {
+impl From<Congested> for NoRoom {
+    fn from(refused: Congested) -> Self {
         NoRoom::Refused(refused)
     }
 }
@@ -78,11 +76,11 @@ impl From<Refused> for NoRoom {
 /// use leeward_kv::store::{Store, StoreConfig, Visit, Write, WriteOutcome};
 ///
 /// let store = Store::new(&StoreConfig::default())?;
-/// let mut visit = Visit::at(1_700_000_000);
-/// let outcome = store.write(b"greeting", b"hello", &Write::default(), &mut visit).unwrap();
+/// let visit = Visit::at(1_700_000_000);
+/// let outcome = store.write(b"greeting", b"hello", &Write::default(), &visit).unwrap();
 /// assert!(matches!(outcome, WriteOutcome::Stored { .. }));
 /// let mut value = Vec::new();
-/// store.read(b"greeting", &mut visit, |found| found.unwrap().append_value(&mut value)).unwrap();
+/// store.read(b"greeting", &visit, |found| found.unwrap().append_value(&mut value)).unwrap();
 /// assert_eq!(value, b"hello");
 /// # Ok::<(), leeward_kv::store::ConfigError>(())
 /// ```
@@ -127,13 +125,13 @@ impl Store {
         config.check()?;
         let (chunk_sizes, lock_power) = (config.chunk_sizes(), config.lock_power());
         let bucket_power = config.hash_power - lock_power;
-        let stripe = |_| Lock::new("item", Stripe::new(bucket_power, lock_power));
+        let stripe = |_| Lock::new("kv item", Stripe::new(bucket_power, lock_power));
         Ok(Store {
             memory: Memory::new(config.pages(), &chunk_sizes),
             stripes: (0..1 << lock_power).map(stripe).collect(),
-            lrus: chunk_sizes.iter().map(|_| Lock::new("lru", Lru::new())).collect(),
-            slabs: Lock::new("slabs", Slabs::new(config.pages(), &chunk_sizes)),
-            moving: Lock::new("page", ()),
+            lrus: chunk_sizes.iter().map(|_| Lock::new("kv lru", Lru::new())).collect(),
+            slabs: Lock::new("kv slabs", Slabs::new(config.pages(), &chunk_sizes)),
+            moving: Lock::new("kv page", ()),
             last_cas: AtomicU64::new(0),
             flushed_cas: AtomicU64::new(0),
             flush_at: AtomicU32::new(0),

@@ -2,7 +2,7 @@
 
 use super::item::{Item, mark};
 use super::stats::Counter;
-use super::{Refused, Store, Visit, expires};
+use super::{Congested, Store, Visit, expires};
 use std::cell::Cell;
 
 /// An item that is there, under its lock.
@@ -118,11 +118,11 @@ impl Store {
     pub fn read<R>(
         &self,
         key: &[u8],
-        visit: &mut Visit,
+        visit: &Visit,
         look: impl FnOnce(Option<&Found<'_>>) -> R,
-    ) -> Result<R, Refused> {
+    ) -> Result<R, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         Ok(match self.find(&mut stripe, hash, key, visit.now) {
             Ok(chunk) => look(Some(&self.found(chunk, visit.now))),
             Err(fate) => {
@@ -142,11 +142,11 @@ impl Store {
     pub(crate) fn delete_if<R>(
         &self,
         key: &[u8],
-        visit: &mut Visit,
+        visit: &Visit,
         decide: impl FnOnce(&Found<'_>) -> (Deletion, R),
-    ) -> Result<Option<R>, Refused> {
+    ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(Counter::DeleteMisses);
             return Ok(None);
@@ -162,7 +162,7 @@ impl Store {
                 self.stats.count(Counter::DeleteHits);
             }
             Deletion::Delete => {
-                let mut lru = self.lrus[self.memory.class(chunk)].lock_unless_congested(&mut visit.budget)?;
+                let mut lru = self.lrus[self.memory.class(chunk)].lock_unless_congested()?;
                 lru.remove(&self.memory, chunk);
                 drop(lru);
                 stripe.remove(&self.memory, chunk);
@@ -178,7 +178,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock; nothing has changed.
-    pub fn delete(&self, key: &[u8], visit: &mut Visit) -> Result<bool, Refused> {
+    pub fn delete(&self, key: &[u8], visit: &Visit) -> Result<bool, Congested> {
         Ok(self.delete_if(key, visit, |_| (Deletion::Delete, ()))?.is_some())
     }
 

@@ -4,7 +4,7 @@ use super::item::{self, Header, mark};
 use super::memory::Chunk;
 use super::stats::Counter;
 use super::table::Stripe;
-use super::{NoRoom, Refused, Store, Visit};
+use super::{Congested, NoRoom, Store, Visit};
 
 /// When a value is stored and what of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused for a lock: what was there is there as before.
-    pub fn write(&self, key: &[u8], value: &[u8], write: &Write, visit: &mut Visit) -> Result<WriteOutcome, Refused> {
+    pub fn write(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, Congested> {
         debug_assert!(!key.is_empty() && key.len() <= super::KEY_MAX);
         self.stats.count(Counter::CmdSet);
         let outcome = if matches!(write.mode, Mode::Append | Mode::Prepend) {
@@ -111,9 +111,9 @@ impl Store {
     }
 
     /// Removes what is there and can't be replaced.
-    pub(crate) fn forget(&self, key: &[u8], visit: &mut Visit) -> Result<(), Refused> {
+    pub(crate) fn forget(&self, key: &[u8], visit: &Visit) -> Result<(), Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         if let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) {
             self.unlink(&mut stripe, chunk);
             drop(stripe);
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// The chunk is taken and filled before the item is locked.
-    fn replace(&self, key: &[u8], value: &[u8], write: &Write, visit: &mut Visit) -> Result<WriteOutcome, NoRoom> {
+    fn replace(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, NoRoom> {
         let hash = self.hash(key);
         let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
         let header = Header {
@@ -148,9 +148,9 @@ impl Store {
         key: &[u8],
         chunk: Chunk,
         write: &Write,
-        visit: &mut Visit,
-    ) -> Result<WriteOutcome, Refused> {
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        visit: &Visit,
+    ) -> Result<WriteOutcome, Congested> {
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         let old = self.find(&mut stripe, hash, key, visit.now).ok();
         let (marks, expires) = match self.decide(old, write) {
             Decision::Store { marks, expires } => (marks, expires),
@@ -159,7 +159,7 @@ impl Store {
         let item = self.item(chunk);
         item.set_marks(item.marks() | marks);
         item.set_expires(expires);
-        let cas = self.link(&mut stripe, old, chunk, visit)?;
+        let cas = self.link(&mut stripe, old, chunk)?;
         drop(stripe);
         if let Some(old) = old {
             self.free(old);
@@ -195,9 +195,9 @@ impl Store {
     }
 
     /// Appending needs the item's length before it can ask for memory: all of it is under the item lock.
-    fn extend(&self, key: &[u8], value: &[u8], write: &Write, visit: &mut Visit) -> Result<WriteOutcome, NoRoom> {
+    fn extend(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, NoRoom> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested(&mut visit.budget)?;
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
         let Ok(old) = self.find(&mut stripe, hash, key, visit.now) else {
             drop(stripe);
             if !write.vivify {
@@ -250,11 +250,11 @@ impl Store {
         header: &Header,
         key: &[u8],
         value: &[u8],
-        visit: &mut Visit,
+        visit: &Visit,
     ) -> Result<u64, NoRoom> {
         let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
         self.item(chunk).write(header, key, value);
-        let linked = self.link(stripe, Some(old), chunk, visit);
+        let linked = self.link(stripe, Some(old), chunk);
         if linked.is_err() {
             self.free(chunk);
         }
@@ -262,9 +262,9 @@ impl Store {
     }
 
     /// Makes `chunk` the item of its key, in the place of `old`. The last lock that may refuse: after it nothing does.
-    fn link(&self, stripe: &mut Stripe, old: Option<Chunk>, chunk: Chunk, visit: &mut Visit) -> Result<u64, Refused> {
+    fn link(&self, stripe: &mut Stripe, old: Option<Chunk>, chunk: Chunk) -> Result<u64, Congested> {
         let class = self.memory.class(chunk);
-        let mut lru = self.lrus[class].lock_unless_congested(&mut visit.budget)?;
+        let mut lru = self.lrus[class].lock_unless_congested()?;
         lru.push(&self.memory, chunk);
         let old_class = old.map(|old| self.memory.class(old));
         if let (Some(old), true) = (old, old_class == Some(class)) {
