@@ -4,6 +4,7 @@
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
+//! - [`pairs`]: which keys are read and written, for a service that keeps pairs.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
 //! Never here: what becomes of a request.
@@ -12,9 +13,11 @@
 
 pub mod arrivals;
 pub mod demand;
+pub mod pairs;
 pub mod rng;
 pub mod service;
 
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
+pub use pairs::{PairMix, Pairs};
 pub use service::Service;

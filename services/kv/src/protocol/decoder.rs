@@ -183,16 +183,22 @@ impl Decoder {
         let Some(found) = rest[self.scanned..].iter().position(|byte| *byte == b'\n') else {
             self.scanned = rest.len();
             // The answer to a line that never ends is given by whoever sees that there is no room for it.
-            return (self.scanned > SHORT_LINE_MAX && !self.may_be_long()).then_some((0, usize::MAX));
+            return self.is_too_long(self.scanned).then_some((0, usize::MAX));
         };
         let end = self.scanned + found;
+        if self.is_too_long(end) {
+            return Some((0, usize::MAX));
+        }
         let line = if end > 1 && rest[end - 1] == b'\r' { end - 1 } else { end };
         Some((line, end + 1))
     }
 
-    fn may_be_long(&self) -> bool {
+    /// Whether a line of so many bytes, or so many yet, is nobody's. Its end does not matter: whether it has come yet depends
+    /// on how the bytes were cut into pieces.
+    fn is_too_long(&self, length: usize) -> bool {
         let rest = &self.buffer[self.start..self.filled];
-        rest.len() <= LINE_MAX && [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb))
+        let may_be_long = || [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb));
+        length > LINE_MAX || (length > SHORT_LINE_MAX && !may_be_long())
     }
 
     /// What a line begins. `None`: go on in the new state.

@@ -70,7 +70,7 @@ impl Flags {
                 }
                 b'F' => {
                     flags.client_flags = small(value).unwrap_or_else(|| {
-                        bad(BAD_TOKEN);
+                        bad(BAD_FORMAT);
                         0
                     })
                 }
@@ -98,7 +98,7 @@ impl Flags {
                 b'v' => flags.value = true,
                 b'q' => flags.quiet = true,
                 b'u' => flags.no_update = true,
-                b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' | b'S' => {}
+                b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
                 _ => return Err(b"CLIENT_ERROR invalid flag\r\n"),
             }
         }

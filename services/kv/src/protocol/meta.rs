@@ -31,7 +31,7 @@ impl Executor {
         }
         let flags = match Flags::read(line, key, if verb == b"ms" { 3 } else { 2 }) {
             Ok(flags) => flags,
-            Err(_) if verb == b"ma" => {
+            Err(_) if verb == b"ma" || verb == b"md" => {
                 out.extend_from_slice(b"CLIENT_ERROR invalid or duplicate flag\r\n");
                 return Ok(());
             }
@@ -100,9 +100,9 @@ impl Executor {
                     out.truncate(start);
                 }
             }
-            WriteOutcome::NotStored => ask.answer(b"NS", out),
-            WriteOutcome::Exists => ask.answer(b"EX", out),
-            WriteOutcome::NotFound => ask.answer(b"NF", out),
+            WriteOutcome::NotStored => ask.not_stored(b"NS", out),
+            WriteOutcome::Exists => ask.not_stored(b"EX", out),
+            WriteOutcome::NotFound => ask.not_stored(b"NF", out),
             WriteOutcome::TooLarge => out.extend_from_slice(TOO_LARGE),
             WriteOutcome::OutOfMemory => out.extend_from_slice(OUT_OF_MEMORY),
         }
@@ -144,6 +144,7 @@ impl Executor {
         let delta =
             Delta { up, by: ask.flags.delta.unwrap_or(1), cas: ask.flags.cas, expires: ask.flags.exptime.map(change) };
         for _ in 0..VIVIFIED {
+            let mut made = false;
             let (value, cas, ttl) = match self.store().add_delta(ask.key, &delta, visit)? {
                 DeltaOutcome::Is { value, cas, ttl } => (value, cas, ttl),
                 DeltaOutcome::Exists => {
@@ -163,7 +164,10 @@ impl Executor {
                     let (value, at) = (ask.flags.initial, expires(exptime, visit.now));
                     let write = Write { mode: Mode::Add, expires: at, cas: None, ..ask.write(visit.now) };
                     match self.store().write(ask.key, value.to_string().as_bytes(), &write, visit)? {
-                        WriteOutcome::Stored { cas } => (value, cas, (at != 0).then(|| at.saturating_sub(visit.now))),
+                        WriteOutcome::Stored { cas } => {
+                            made = true;
+                            (value, cas, (at != 0).then(|| at.saturating_sub(visit.now)))
+                        }
                         WriteOutcome::NotStored => continue,
                         _ => {
                             out.extend_from_slice(b"SERVER_ERROR out of memory\r\n");
@@ -172,7 +176,7 @@ impl Executor {
                     }
                 }
             };
-            ask.number(value, cas, ttl, out);
+            ask.number(value, cas, ttl, made, out);
             return Ok(());
         }
         ask.answer(b"NF", out);
@@ -216,28 +220,21 @@ struct Ask<'a> {
 impl Ask<'_> {
     fn write(&self, now: u32) -> Write {
         let mut mode = mode(self.flags).unwrap_or_default();
-        let (vivify, mut at) = (self.flags.vivify, expires(self.flags.exptime.unwrap_or(0), now));
-        if let (Mode::Append | Mode::Prepend, Some(exptime)) = (mode, vivify) {
-            // An item that is made by appending expires as that says.
-            at = expires(exptime, now);
-        }
         if mode == Mode::Replace && self.flags.cas.is_some() {
             mode = Mode::Set;
         }
         Write {
             mode,
             client_flags: self.flags.client_flags,
-            expires: at,
+            expires: expires(self.flags.exptime.unwrap_or(0), now),
             cas: if mode == Mode::Add { None } else { self.flags.cas },
             stale_is_fine: self.flags.invalidate,
-            vivify: vivify.is_some(),
             binary_key: self.flags.binary_key.is_some(),
         }
     }
 
     /// What `mg` says of an item, and does with it. `made`: it was made for this request.
     fn hit(&self, found: &Found<'_>, made: bool, out: &mut Vec<u8>) {
-        let start = out.len();
         if self.flags.value {
             out.extend_from_slice(b"VA ");
             push_number(found.value_len() as u64, out);
@@ -286,17 +283,14 @@ impl Ask<'_> {
         if self.flags.value {
             found.append_value(out);
             out.extend_from_slice(b"\r\n");
-        } else if self.flags.quiet && out[start..].starts_with(b"HD") {
-            // memcached hides what a quiet get has nothing to say about: a hit without a value.
-            out.truncate(start);
         }
         if !self.flags.no_update {
             found.fetched();
         }
     }
 
-    /// What `ma` says of a number.
-    fn number(&self, value: u64, cas: u64, ttl: Option<u32>, out: &mut Vec<u8>) {
+    /// What `ma` says of a number. Of one that was just `made` it always says something, as memcached does.
+    fn number(&self, value: u64, cas: u64, ttl: Option<u32>, made: bool, out: &mut Vec<u8>) {
         let start = out.len();
         let text = value.to_string();
         if self.flags.value {
@@ -326,7 +320,7 @@ impl Ask<'_> {
             out.extend_from_slice(text.as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        if self.flags.quiet {
+        if self.flags.quiet && !made {
             out.truncate(start);
         }
     }
@@ -335,6 +329,12 @@ impl Ask<'_> {
     fn answer(&self, status: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(status);
         self.echo(None, out);
+    }
+
+    /// Why `ms` has not stored. It has no CAS id to tell, and memcached says 0 then.
+    fn not_stored(&self, status: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(status);
+        self.echo(Some(0), out);
     }
 
     fn echo(&self, cas: Option<u64>, out: &mut Vec<u8>) {

@@ -171,9 +171,11 @@ impl Store {
 
     /// Forgets all items that are stored before this call, or, `at` a later second, those that are stored before that.
     pub fn flush(&self, at: Option<u32>) {
+        // A flush has a CAS id of its own, as with memcached: items have lower ones or higher ones.
+        let cas = self.next_cas();
         match at {
             None => {
-                self.flushed_cas.fetch_max(self.last_cas.load(Ordering::SeqCst), Ordering::SeqCst);
+                self.flushed_cas.fetch_max(cas, Ordering::SeqCst);
                 self.flush_at.store(0, Ordering::SeqCst);
             }
             Some(at) => self.flush_at.store(at, Ordering::SeqCst),

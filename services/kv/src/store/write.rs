@@ -35,8 +35,6 @@ pub struct Write {
     pub cas: Option<u64>,
     /// A lower CAS id than the item's is enough, but then what is stored counts as out of date.
     pub stale_is_fine: bool,
-    /// Appending to nothing stores.
-    pub vivify: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
 }
@@ -199,16 +197,7 @@ impl Store {
         let hash = self.hash(key);
         let mut stripe = self.stripe(hash).lock_unless_congested()?;
         let Ok(old) = self.find(&mut stripe, hash, key, visit.now) else {
-            drop(stripe);
-            if !write.vivify {
-                return Ok(WriteOutcome::NotStored);
-            }
-            // Someone else may be quicker; then what was asked for is to append to that.
-            let add = Write { mode: Mode::Add, cas: None, ..*write };
-            return match self.replace(key, value, &add, visit)? {
-                WriteOutcome::NotStored => self.extend(key, value, &Write { vivify: false, ..*write }, visit),
-                outcome => Ok(outcome),
-            };
+            return Ok(WriteOutcome::NotStored);
         };
         let item = self.item(old);
         if write.cas.is_some_and(|cas| cas != item.cas()) {
@@ -230,10 +219,10 @@ impl Store {
             marks: item.marks() & mark::KEY_BINARY,
         };
         let cas = match self.exchange(&mut stripe, old, &header, key, &whole, visit) {
-            // Too large together: what is there stays, and is told as memcached tells it.
+            // What is there stays; memcached says no more about it either.
             Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
-                return Ok(WriteOutcome::OutOfMemory);
+                return Ok(WriteOutcome::NotStored);
             }
             outcome => outcome?,
         };

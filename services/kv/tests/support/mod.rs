@@ -62,6 +62,17 @@ impl Client {
         String::from_utf8(self.until(b"\r\n")).unwrap()
     }
 
+    /// Takes one line, of several that may have come.
+    pub(crate) fn until_line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     /// Sends and takes one line.
     pub(crate) fn ask(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
@@ -77,15 +88,15 @@ impl Client {
         }
     }
 
-    /// Sends `bytes` while reading, so that neither end gets stuck, and a `mn` behind them; all that is answered before
-    /// its `MN`. `None` if the server ended the connection.
+    /// Sends `bytes` while reading, so that neither end gets stuck, and a mark behind them. All that is answered up to the
+    /// mark's answer, and whether the server ended the connection instead.
     pub(crate) fn exchange(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
         let mut writer = self.0.try_clone().unwrap();
         let mut taken = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 // An end that has been closed meanwhile shows in what is read.
-                let _ = writer.write_all(bytes).and_then(|()| writer.write_all(b"\r\nmn\r\n"));
+                let _ = writer.write_all(bytes).and_then(|()| writer.write_all(b"\r\nmg the-mark k\r\n"));
             });
             let mut piece = [0; 65536];
             loop {
@@ -96,7 +107,7 @@ impl Client {
                     }
                     _ => return (taken, true),
                 }
-                if taken.ends_with(b"MN\r\n") {
+                if taken.ends_with(b"EN kthe-mark\r\n") {
                     return (taken, false);
                 }
             }
