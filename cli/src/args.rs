@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     Serve(ServeArgs),
     Load(LoadArgs),
+    Corpus(CorpusArgs),
     Calibrate(CalibrateArgs),
     Record(RecordArgs),
     Replay(ReplayArgs),
@@ -182,10 +183,19 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE)]
 pub(crate) struct ServeArgs {
-    /// What requests do: keep a core busy for as long as they say, come back as they are, or read and write pairs of keys
-    /// and values
+    /// What requests do: keep a core busy for as long as they say, come back as they are, read and write pairs of keys and
+    /// values, or search documents
     #[arg(long, value_enum, default_value = "synthetic")]
     pub(crate) service: Service,
+    /// Documents to search; by default those of `leeward corpus`, or a few hundred that come along
+    #[arg(long, value_name = "FILE")]
+    pub(crate) corpus: Option<PathBuf>,
+    /// Segments, each with a lock of its own, that the documents are put into
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) segments: u32,
+    /// What a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses anybody
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
     #[command(flatten)]
     pub(crate) admission: AdmissionArgs,
     /// Address and port
@@ -332,7 +342,8 @@ pub(crate) struct LoadArgs {
     /// Closed loop: requests that each client keeps under way
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) closed: Option<u32>,
-    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or what is searched for, such
+    /// as search or search:words=1-2,match=all, in the server's own words
     #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
     pub(crate) service: String,
     /// Bytes of each request's argument, of which the first 8 are its service time
@@ -371,8 +382,27 @@ Examples:
 The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
 answers are; start the server with --admission none to measure it without control (--closed 1).";
 
+/// Make a corpus of what the package manager knows, for `leeward serve --service search`
+///
+/// Some 64,000 documents: Debian's long package descriptions, 4 million words. Lists that the system has are used; otherwise
+/// apt-get gets them with a state of its own, which changes nothing of the system's and needs no rights. Takes some seconds.
+/// The descriptions' licences are their packages': the corpus is for this machine, not for passing on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CORPUS)]
+pub(crate) struct CorpusArgs {
+    /// File to write; by default where `leeward serve` looks for it: in the user's folder for caches
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const CORPUS: &str = "\
+Examples:
+  leeward corpus
+  leeward serve --service search --cores 2
+  leeward load 127.0.0.1:7117 --service search --demand 500 --slo 10ms";
+
 /// What `leeward serve` can serve.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Service {
     /// Keeps a core busy for as long as the request says.
     Synthetic,
@@ -380,6 +410,8 @@ pub(crate) enum Service {
     Echo,
     /// Keeps pairs of keys and values.
     Kv,
+    /// Finds documents by their words.
+    Search,
 }
 
 impl std::fmt::Display for Service {
@@ -388,6 +420,7 @@ impl std::fmt::Display for Service {
             Service::Synthetic => "synthetic",
             Service::Echo => "echo",
             Service::Kv => "kv",
+            Service::Search => "search",
         })
     }
 }

@@ -16,6 +16,9 @@ use crate::failure::Failure;
 /// Every flag of `serve` that a file may set, by its name.
 const KEYS: &[&str] = &[
     "service",
+    "corpus",
+    "segments",
+    "budget",
     "admission",
     "slo",
     "rtt",
@@ -30,7 +33,7 @@ const KEYS: &[&str] = &[
     "set",
 ];
 
-const SERVICES: [Service; 3] = [Service::Synthetic, Service::Echo, Service::Kv];
+const SERVICES: [Service; 4] = [Service::Synthetic, Service::Echo, Service::Kv, Service::Search];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -55,6 +58,9 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let names = SERVICES.map(|service| service.to_string());
     let service = settings.choice("service", &names.each_ref().map(String::as_str))?;
     put(&mut args.service, free("service"), service.map(|index| SERVICES[index]));
+    put(&mut args.corpus, free("corpus"), settings.line("corpus")?.map(|path| Some(path.into())));
+    put(&mut args.segments, free("segments"), settings.count("segments", 1..=1_000)?);
+    put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
         Registry::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
@@ -143,6 +149,15 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     if let Some(address) = &args.memcached {
         text += &format!("memcached = {}\n", quoted(address));
+    }
+    if let Some(path) = &args.corpus {
+        text += &format!("corpus = {}\n", quoted(&path.display().to_string()));
+    }
+    if args.segments != 1 {
+        text += &format!("segments = {}\n", args.segments);
+    }
+    if let Some(budget) = &args.budget {
+        text += &format!("budget = {}\n", quoted(budget));
     }
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
@@ -13,10 +13,20 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("rpc", &["leeward-control", "leeward-runtime"]),
     ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
+    ("services/search", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
         "real",
-        &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-services", "leeward-load"],
+        &[
+            "leeward-control",
+            "leeward-workload",
+            "leeward-runtime",
+            "leeward-rpc",
+            "leeward-services",
+            "leeward-kv",
+            "leeward-search",
+            "leeward-load",
+        ],
     ),
     ("experiment", &["leeward-control", "leeward-sim", "leeward-real", "leeward-load"]),
     ("report", &["leeward-experiment"]),
@@ -32,6 +42,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "leeward-report",
             "leeward-rpc",
             "leeward-runtime",
+            "leeward-search",
             "leeward-services",
             "leeward-kv",
         ],

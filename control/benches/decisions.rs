@@ -12,7 +12,7 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{Credits, Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
 
 /// Sessions per core: enough that they don't all sit in the first-level cache.
 const SESSIONS: u32 = 1_000;
@@ -75,7 +75,8 @@ fn requests(criterion: &mut Criterion, group: &str, wrap: impl Fn(&Algorithm, &P
                 Verdict::Admit => Outcome::Completed,
                 Verdict::Reject(_) => Outcome::Dropped,
             };
-            black_box(session.reply(core, &Departure { now, outcome, sojourn: Nanos(40_000) }))
+            let departure = Departure { now, outcome, sojourn: Nanos(40_000), credit: CreditId(now.0 - 800) };
+            black_box(session.reply(core, &departure))
         });
     });
 }
@@ -108,7 +109,7 @@ fn client(criterion: &mut Criterion) {
     each_algorithm(criterion, "client: submit and reply", |bencher, algorithm| {
         let params = algorithm.params(&[]).expect("defaults");
         let mut client: Client<u64> = algorithm.client(&params, &environment()).expect("defaults");
-        let feedback = Feedback { window: Credits(2), threshold: Priority::new(64), custom: 0 };
+        let feedback = Feedback { window: Credits(2), threshold: Priority::new(64), ..Feedback::NONE };
         let (mut now, mut wire) = (Time::ZERO, Wire(0));
         client.on_credit(now, &feedback, &mut wire);
         bencher.iter(|| {

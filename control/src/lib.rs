@@ -20,7 +20,7 @@
 //!     client::{Client, Header, LocalEnd, Outlet},
 //!     registry::{Environment, Registry},
 //!     server::{Arrival, Departure, Opened, Outcome, Session, SessionSlot, Signals, Verdict, CoreId},
-//!     units::{Nanos, Priority, Time},
+//!     units::{CreditId, Nanos, Priority, Time},
 //! };
 //!
 //! // Everything that the surroundings decide is in the environment; everything else has a default.
@@ -56,7 +56,7 @@
 //! let arrival = Arrival { now, demand: 0, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
 //! session.arrived(&arrival);
 //! assert_eq!(core.request(&mut session, &arrival), Verdict::Admit);
-//! let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos::from_micros(12) };
+//! let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos::from_micros(12), credit: CreditId::NONE };
 //! session.departing();
 //! let feedback = core.reply(&mut session, &departure);
 //! assert!(feedback.window.0 >= 1);

@@ -147,6 +147,8 @@ impl Registry {
                 algorithms::window::ALGORITHM,
                 algorithms::throttle::ALGORITHM,
                 algorithms::gradient::ALGORITHM,
+                algorithms::breakwater::EFFICIENCY,
+                algorithms::breakwater::AUTO,
             ],
         }
     }

@@ -144,7 +144,7 @@ impl Plant {
                     Outcome::Dropped => self.dropped += 1,
                 }
                 let sojourn = delay + Nanos::from_micros(10);
-                let feedback = peer.session.reply(core, &Departure { now, outcome, sojourn });
+                let feedback = peer.session.reply(core, &Departure { now, outcome, sojourn, credit: header.credit });
                 peer.client.on_reply(now, outcome, sojourn, &feedback, &mut peer.wire);
             }
         }

@@ -13,16 +13,17 @@ use leeward_control::server::{
     Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves,
     Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{Credits, Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// As `docs/recording-format.md` has it, byte by byte: preamble and header, five entries, end.
 const PINNED: &str = "\
-    4c4545575245430a0100012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e74\
-    657276616c000738303030306e730235000000f8814758610102d80401030507e807040302010000000001c20102130103\
-    05402601ff00000000000000020700000002000001014801ac0201030400000061f076f50005a202";
+    4c4545575245430a0200012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
+    7276616c000738303030306e730243000000abb4e4ee610102d80401030507e807040302010000000001c201021301030540\
+    220102000103054008058000092601ff0000000000000002070000000200010101014801ac02010304000000384e30f70006\
+    a202";
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -57,7 +58,8 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
                     Verdict::Admit if core.execute(turn) == Verdict::Admit => Outcome::Completed,
                     _ => Outcome::Dropped,
                 };
-                let _ = session.reply(core, &Departure { now, outcome, sojourn: delay + Nanos(10_000) });
+                let sojourn = delay + Nanos(10_000);
+                let _ = session.reply(core, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
             }
             2 => drop(core.demand(session, now)),
             3 => {
@@ -73,7 +75,11 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
                 *session = Session::new(session.slot, session.core);
                 core.open(session, &Opened { now, demand: 2 });
             }
-            _ => halves.control.tick(&Signals { run_delay: Nanos(step % 83 * 2_000), ..Signals::idle(now) }),
+            _ => {
+                let counts =
+                    Signals { arrivals: 2, completions: step % 3, drops: 1, lock_drops: 1, ..Signals::idle(now) };
+                halves.control.tick(&Signals { run_delay: Nanos(step % 83 * 2_000), ..counts });
+            }
         }
     }
 }
@@ -131,7 +137,8 @@ fn a_recording_replays() {
         assert_eq!(replayer.difference(), None, "{}", algorithm.name);
         let counts = replayer.counts();
         assert!(counts.closed > 10 && counts.turns > 100 && counts.entries > 2_000, "{counts:?}");
-        assert_eq!(counts.late_then > 10, algorithm.name == "breakwater", "{} {counts:?}", algorithm.name);
+        let asks_twice = ["breakwater", "efficiency", "auto"].contains(&algorithm.name);
+        assert_eq!(counts.late_then > 10, asks_twice, "{} {counts:?}", algorithm.name);
         assert_eq!(read(&bytes).1, None);
     }
 }
@@ -300,7 +307,7 @@ fn every_method_is_forwarded_and_recorded() {
         core.open(&mut session, &Opened { now, demand: 0 });
         assert_eq!(core.request(&mut session, &arrival), Verdict::Reject(RejectReason::Priority));
         assert_eq!(core.execute(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
-        let departure = Departure { now, outcome: Outcome::Dropped, sojourn: Nanos(0) };
+        let departure = Departure { now, outcome: Outcome::Dropped, sojourn: Nanos(0), credit: CreditId::NONE };
         assert_eq!(core.reply(&mut session, &departure).custom, 1);
         assert_eq!(core.demand(&mut session, now).unwrap().custom, 2);
         assert_eq!(core.next_to_wake(0), Some(SessionSlot(3)));
@@ -379,7 +386,7 @@ proptest! {
     #[test]
     fn forged_entries_are_harmless(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<[u64; 4]>(), 0u8..8), 1..30),
-        algorithm in 0usize..8,
+        algorithm in 0usize..10,
     ) {
         let registry = Registry::builtin();
         let algorithm = registry.algorithms().nth(algorithm).unwrap();
@@ -397,6 +404,7 @@ proptest! {
                         arrivals: words[3],
                         completions: words[0] ^ words[1],
                         drops: words[2],
+                        lock_drops: words[3],
                     };
                 }
                 (Entry::Session(entry), 1) => entry.pending = words[0] as u32,
@@ -410,7 +418,7 @@ proptest! {
                         Call::Request(event) => {
                             Call::Request(Arrival { now, delay: Nanos(words[1]), demand: words[2] as u32, ..event })
                         }
-                        Call::Reply(event) => Call::Reply(Departure { now, sojourn: Nanos(words[1]), ..event }),
+                        Call::Reply(event) => Call::Reply(Departure { now, sojourn: Nanos(words[1]), credit: CreditId(words[2]), ..event }),
                         call => call,
                     };
                 }
@@ -434,7 +442,7 @@ proptest! {
     }
 }
 
-/// The bytes of version 1. If this changes, so must the version, and old recordings must be refused or still be read.
+/// The bytes of version 2. If this changes, so must the version, and old recordings must be refused or still be read.
 #[test]
 fn the_format_is_pinned() {
     let mut header = header("codel");
@@ -454,14 +462,17 @@ fn the_format_is_pinned() {
     };
     let arrival =
         Arrival { now: Time(300), demand: 3, priority: Priority::new(7), delay: Nanos(1_000), random: 0x0102_0304 };
-    let feedback = Feedback { window: Credits(5), threshold: Priority::LOWEST, custom: 0 };
-    let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64) };
+    let feedback = Feedback { window: Credits(5), ..Feedback::NONE };
+    let named = Feedback { credit: CreditId(9), ..feedback };
+    let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64), credit: CreditId::NONE };
+    let granted = Departure { outcome: Outcome::Completed, credit: CreditId(8), ..departure };
     let entries = [
         place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
         place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
+        place(SessionCall::Reply(granted), Answer::Feedback(named)),
         Entry::Next { core: CoreId(1), random: 255, chosen: Some(SessionSlot(2)) },
         Entry::Tick {
-            signals: Signals { arrivals: 2, ..Signals::idle(Time(290)) },
+            signals: Signals { arrivals: 2, drops: 1, lock_drops: 1, ..Signals::idle(Time(290)) },
             gauges: Gauges { credit_pool: Some(-1), ..Gauges::default() },
         },
         Entry::Execute { core: CoreId(1), waited: Nanos(300), verdict: Verdict::Reject(RejectReason::Delay) },

@@ -1,6 +1,6 @@
 //! The tables of the results by field name, for claims and plots.
 
-use crate::results::{Point, Results, Shift, Window};
+use crate::results::{Lock, Point, Results, Shift, Window};
 
 /// A table of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Table {
     Windows,
     /// [`Results::shifts`].
     Shifts,
+    /// [`Results::locks`].
+    Locks,
 }
 
 /// What a field holds.
@@ -42,6 +44,8 @@ pub enum Row<'a> {
     Window(&'a Window),
     /// Of the shifts.
     Shift(&'a Shift),
+    /// Of the locks.
+    Lock(&'a Lock),
 }
 
 impl Table {
@@ -51,6 +55,7 @@ impl Table {
             Table::Points => "points",
             Table::Windows => "windows",
             Table::Shifts => "shifts",
+            Table::Locks => "locks",
         }
     }
 
@@ -59,6 +64,7 @@ impl Table {
             Table::Points => POINT_FIELDS,
             Table::Windows => WINDOW_FIELDS,
             Table::Shifts => SHIFT_FIELDS,
+            Table::Locks => LOCK_FIELDS,
         }
     }
 
@@ -80,6 +86,7 @@ impl Table {
             Table::Points => results.points.iter().filter(|row| row.seed == seed).map(Row::Point).collect(),
             Table::Windows => results.windows.iter().filter(|row| row.seed == seed).map(Row::Window).collect(),
             Table::Shifts => results.shifts.iter().filter(|row| row.seed == seed).map(Row::Shift).collect(),
+            Table::Locks => results.locks.iter().filter(|row| row.seed == seed).map(Row::Lock).collect(),
         }
     }
 }
@@ -91,6 +98,7 @@ impl<'a> Row<'a> {
             Row::Point(row) => point_cell(row, name),
             Row::Window(row) => window_cell(row, name),
             Row::Shift(row) => shift_cell(row, name),
+            Row::Lock(row) => lock_cell(row, name),
         }
     }
 }
@@ -154,8 +162,8 @@ table!(
     POINT_FIELDS, point_cell, Point,
     text: [controller, label, service],
     number: [
-        demand_rps, demand_ratio, clients, service_mean_us, capacity_rps, slo_us, seed, throughput_rps, goodput_rps,
-        p50_us, p99_us, p999_us, mean_us, drop_rate, expiry_rate, throttle_rate, reject_delay_mean_us,
+        demand_rps, demand_ratio, clients, service_mean_us, capacity_rps, p, r, slo_us, seed, throughput_rps, goodput_rps,
+        p50_us, p99_us, p999_us, mean_us, drop_rate, lock_drop_rate, expiry_rate, throttle_rate, reject_delay_mean_us,
         cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, predicted_goodput_rps,
         predicted_p99_us
     ]
@@ -179,6 +187,15 @@ table!(
     ]
 );
 
+table!(
+    LOCK_FIELDS, lock_cell, Lock,
+    text: [lock, controller, label, service],
+    number: [
+        demand_rps, demand_ratio, clients, p, r, seed, acquired_rps, waited_rate, refused_rps, wait_mean_us, wait_p99_us,
+        waiting, utilization
+    ]
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,10 +211,12 @@ mod tests {
             }
             assert_eq!(value.as_object().unwrap().len(), table.fields().len());
         }
-        let predicted = Some(0.0);
-        let point = Point { predicted_goodput_rps: predicted, predicted_p99_us: predicted, ..Point::default() };
+        let some = Some(0.0);
+        let predicted = Point { predicted_goodput_rps: some, predicted_p99_us: some, ..Point::default() };
+        let point = Point { p: some, r: some, lock_drop_rate: some, ..predicted };
         check(point, Table::Points);
         check(Window { credit_pool: Some(0.0), credits_issued: Some(0.0), ..Window::default() }, Table::Windows);
         check(Shift::default(), Table::Shifts);
+        check(Lock { p: some, r: some, ..Lock::default() }, Table::Locks);
     }
 }

@@ -1,10 +1,10 @@
 //! From the simulator's report to rows of the results.
 
 use crate::plan::PlannedRun;
-use crate::results::{Point, Window};
+use crate::results::{Lock, Point, Window};
 use leeward_control::units::Nanos;
 use leeward_sim::SimReport;
-use leeward_sim::report::WindowReport;
+use leeward_sim::report::{LockReport, WindowReport};
 
 /// Rounds to `decimals`: beyond what means anything, so that no row depends on a last bit.
 pub(crate) fn round(value: f64, decimals: i32) -> f64 {
@@ -38,6 +38,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         service: run.service.text.clone(),
         service_mean_us: micros(run.service.service.mean()),
         capacity_rps: round(run.capacity.0, 1),
+        p: run.application.p,
+        r: run.application.r,
         slo_us: micros(run.config.slo),
         seed: run.config.seed,
         throughput_rps: per_second(counts.completed, report.measured),
@@ -47,6 +49,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         p999_us: micros(report.latency.p999),
         mean_us: round(report.latency.mean_ns / 1e3, 3),
         drop_rate: ratio(counts.rejected, counts.received),
+        lock_drop_rate: (!run.config.application.is_plain()).then(|| ratio(counts.refused_at_locks, counts.received)),
         expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
         throttle_rate: ratio(counts.throttled, counts.offered),
         reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
@@ -60,6 +63,31 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         predicted_goodput_rps: None,
         predicted_p99_us: None,
     }
+}
+
+/// The rows of a run's locks.
+pub(crate) fn locks(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Lock> {
+    let demand = run.demand().0;
+    let one = |lock: &LockReport| Lock {
+        lock: lock.name.clone(),
+        controller: run.variant.controller.clone(),
+        label: run.variant.label.clone(),
+        service: run.service.text.clone(),
+        demand_rps: round(demand, 1),
+        demand_ratio: round(demand / run.capacity.0, 6),
+        clients: run.clients,
+        p: run.application.p,
+        r: run.application.r,
+        seed: run.config.seed,
+        acquired_rps: per_second(lock.acquisitions, report.measured),
+        waited_rate: ratio(lock.waited, lock.acquisitions),
+        refused_rps: per_second(lock.refusals, report.measured),
+        wait_mean_us: round(lock.wait.mean_ns / 1e3, 3),
+        wait_p99_us: micros(lock.wait.p99),
+        waiting: lock.waiting,
+        utilization: round(lock.utilization, 6),
+    };
+    report.locks.iter().map(one).collect()
 }
 
 /// The rows of a run's time series.

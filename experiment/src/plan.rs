@@ -1,13 +1,13 @@
-//! Every run that a scenario asks for, in the order in which results are reported: variant, service, clients, demand,
-//! seed.
+//! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
+//! clients, demand, seed.
 
 use crate::run::RunError;
-use crate::scenario::{DemandPlan, Scenario, ServiceSpec, Variant};
+use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
 use leeward_sim::SimConfig;
-use leeward_sim::config::{Segment, Workload};
+use leeward_sim::config::{Application, LockModel, Segment, Workload};
 
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
@@ -23,6 +23,8 @@ pub struct PlannedRun<'a> {
     pub params: Vec<(String, Raw)>,
     /// The service.
     pub service: &'a ServiceSpec,
+    /// The application, with its `p` and `r`.
+    pub application: Instance,
     /// Clients.
     pub clients: u32,
     /// Capacity of the server without control.
@@ -35,9 +37,15 @@ impl PlannedRun<'_> {
     /// For messages.
     pub fn name(&self) -> String {
         let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
+        let named = |name, value: Option<f64>| value.map_or(String::new(), |value| format!(", {name}={value}"));
         format!(
-            "{} at {first:.0}/s, {} clients, {}, seed {}",
-            self.variant.label, self.clients, self.service.text, self.config.seed
+            "{} at {first:.0}/s, {} clients, {}{}{}, seed {}",
+            self.variant.label,
+            self.clients,
+            self.service.text,
+            named("p", self.application.p),
+            named("r", self.application.r),
+            self.config.seed
         )
     }
 
@@ -76,21 +84,30 @@ pub fn plan<'a>(
     base_seed: u64,
 ) -> Result<Vec<PlannedRun<'a>>, RunError> {
     let mut runs = Vec::new();
+    let instances = scenario.workload.instances();
     for variant in &scenario.controllers {
         let algorithm = registry.find(&variant.controller)?;
         for service in &scenario.workload.services {
-            for clients in &scenario.workload.clients {
+            let clients = &scenario.workload.clients;
+            for (application, clients) in instances.iter().flat_map(|one| clients.iter().map(move |count| (one, count)))
+            {
                 let params = variant.params_for(&service.text, *clients);
                 for demand in demands(scenario, service) {
                     for index in 0..scenario.run.seeds {
+                        let seed = base_seed.wrapping_add(index.into());
                         runs.push(PlannedRun {
                             variant,
                             algorithm,
                             params: params.clone(),
                             service,
+                            application: application.clone(),
                             clients: *clients,
                             capacity: scenario.server.capacity(service.service.mean()),
-                            config: config(scenario, service, *clients, &demand, base_seed.wrapping_add(index.into())),
+                            config: SimConfig {
+                                application: application.application.clone(),
+                                locks: variant.locks,
+                                ..config(scenario, service, *clients, &demand, seed)
+                            },
                         });
                     }
                 }
@@ -124,6 +141,8 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
             demand: demand.to_vec(),
             service: service.service.clone(),
         },
+        application: Application::default(),
+        locks: LockModel::default(),
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,

@@ -11,16 +11,20 @@ use crate::results::{Machine, Point, Results, Shift};
 use crate::run::{Options, Progress, RunError, blank, simulate_one};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
+use leeward_control::budget::Budget;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Time};
 use leeward_load::report as load;
 use leeward_real::machine::STEPS;
 use leeward_real::run::Sample;
-use leeward_real::{Placement, RealError, RunReport, RunSpec, Snapshot};
+use leeward_real::search::Corpus;
+use leeward_real::served::{Layout, UnservedError};
+use leeward_real::{Placement, RealError, RunReport, RunSpec, Served, Snapshot};
 use leeward_sim::SimReport;
-use leeward_sim::config::{Costs, NetworkModel, ServerModel, Stalls};
+use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::report as sim;
+use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,6 +48,9 @@ pub enum Stage<'a> {
 
 /// Steps of the measurement of the machine.
 pub const MEASURING_STEPS: usize = STEPS;
+
+/// What the load generator calls a drop for a lock's sake.
+const LOCK: &str = "Lock";
 
 /// Windows of a run whose scenario asks for none: the live view has to show something.
 pub const WINDOW: Nanos = Nanos::from_millis(100);
@@ -94,25 +101,40 @@ pub fn run_all(
         progress(Progress { done: done.get(), total });
     };
     let mut known = Vec::new();
+    let mut ready: Vec<(String, Served)> = Vec::new();
     let each = scenarios.iter().map(|scenario| {
         let mut results = blank(scenario, options);
-        let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
         for (service, clients) in subjects(scenario) {
+            let served = match ready.iter().find(|(text, _)| *text == service.text) {
+                Some((_, served)) => Served::clone(served),
+                None => {
+                    let served = serve(service, &|step| watch(&Stage::Measuring { step }))?;
+                    ready.push((service.text.clone(), served.clone()));
+                    served
+                }
+            };
+            if let Some(words) = served.words() {
+                results.description = format!("{}\n{words}", results.description).trim().into();
+            }
+            let cores = scenario.server.cores;
+            let place = if served.takes_locks() { Placement::together } else { Placement::choose };
+            let placement = place(cores).map_err(while_measuring)?;
             let key = (scenario.server.cores, service.text.clone(), clients);
             let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
             let measured = match before {
                 Some(measured) => measured,
                 None => {
                     let step = |step: &str| watch(&Stage::Measuring { step });
-                    let measured = leeward_real::Machine::measure(&placement, &service.service, clients, cancel, step)
-                        .map_err(while_measuring)?;
+                    let measured =
+                        leeward_real::Machine::measure(&placement, &served, &service.service, clients, cancel, step)
+                            .map_err(while_measuring)?;
                     known.push((key, measured));
                     (0..STEPS).for_each(|_| advance());
                     measured
                 }
             };
             let calibrated = calibrated(scenario, service, clients, &placement, &measured);
-            let machine = row(&calibrated, service, clients, &placement);
+            let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
             let planned = plan(&calibrated, registry, options.seed)?;
@@ -121,7 +143,8 @@ pub fn run_all(
                 if cancel.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                let outcome = one(&planned[index], &placement, watch, cancel)?;
+                let plant = Plant { placement: &placement, served: &served, measured: &measured };
+                let outcome = one(&planned[index], &plant, watch, cancel)?;
                 watch(&Stage::Ended(&outcome.point, &outcome.shifts));
                 outcomes[index] = Some(outcome);
                 advance();
@@ -136,6 +159,17 @@ pub fn run_all(
         Ok(results)
     });
     each.collect()
+}
+
+/// Makes a service ready, which may mean indexing a corpus.
+fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
+    if let Some(mix) = service.pairs {
+        return Ok(Served::pairs(mix));
+    }
+    let Some(queries) = service.queries else { return Ok(Served::Synthetic) };
+    step("reading and indexing documents");
+    let corpus = Corpus::load(None).map_err(|error| while_measuring(UnservedError::from(error).into()))?;
+    Served::search(corpus, Layout::default(), queries).map_err(|error| while_measuring(error.into()))
 }
 
 /// What the machine is measured with: each service with each number of clients.
@@ -160,6 +194,12 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.order != usual.order, "server.order", order)?;
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
+    let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
+    refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
+    let how = "the real locks wait, or refuse whom they know to wait too long";
+    let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
+    let unlike = |way| matches!(way, Acquire::Try | Acquire::Timed { .. });
+    refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let jitter = "the real network has the jitter that it has";
     refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
 }
@@ -191,7 +231,8 @@ fn calibrated(
     measured: &leeward_real::Machine,
 ) -> Scenario {
     let mut calibrated = scenario.clone();
-    calibrated.workload.services = vec![service.clone()];
+    let known = measured.alone.map_or_else(|| service.service.clone(), |alone| Service::Constant(alone.mean));
+    calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
     calibrated.workload.clients = vec![clients];
     (calibrated.server, calibrated.network) = models(measured, placement);
     calibrated
@@ -223,10 +264,32 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
     }
 }
 
-/// One run, and its prediction.
+/// What runs have in common.
+struct Plant<'a> {
+    placement: &'a Placement,
+    served: &'a Served,
+    measured: &'a leeward_real::Machine,
+}
+
+impl Plant<'_> {
+    /// What a request of this run may spend on queues.
+    fn budget(&self, run: &PlannedRun<'_>) -> Budget {
+        match (run.variant.locks.acquire, run.variant.derived_budget) {
+            // Thesis §2.3.2: what the target leaves of network and service. Nothing is known of the network's tail.
+            (_, true) => {
+                let service = self.measured.alone.map_or(Nanos::ZERO, |alone| alone.p99);
+                Budget::of_target(run.config.slo, self.measured.rtt, service)
+            }
+            (Acquire::UnlessCongested { budget }, false) => Budget::of(budget),
+            _ => Budget::UNLIMITED,
+        }
+    }
+}
+
+/// One run, and its prediction if the simulator knows the service.
 fn one(
     run: &PlannedRun<'_>,
-    placement: &Placement,
+    plant: &Plant<'_>,
     watch: &dyn Fn(&Stage<'_>),
     cancel: &AtomicBool,
 ) -> Result<Outcome, RunError> {
@@ -239,7 +302,9 @@ fn one(
     let params = run.algorithm.params(&pairs).map_err(|error| failed(error.into()))?;
     let config = &run.config;
     let spec = RunSpec {
-        placement,
+        placement: plant.placement,
+        served: plant.served,
+        budget: plant.budget(run),
         algorithm: run.algorithm,
         params: &params,
         rtt: config.network.rtt,
@@ -256,12 +321,18 @@ fn one(
     if let Some(violation) = report.violations.first() {
         return Err(RunError::Violation { run: run.name(), violation: violation.clone() });
     }
-    let predicted = simulate_one(run)?;
     let told = in_the_simulators_terms(run, &report);
     let mut point = measure::point(run, &told);
-    let forecast = measure::point(run, &predicted);
-    point.predicted_goodput_rps = Some(forecast.goodput_rps);
-    point.predicted_p99_us = Some(forecast.p99_us);
+    if plant.served.takes_locks() {
+        let refused: u64 =
+            report.load.drop_reasons.iter().filter(|(why, _)| **why == LOCK).map(|(_, count)| count).sum();
+        let received = report.server.received.max(1);
+        point.lock_drop_rate = Some(measure::round(refused as f64 / received as f64, 6));
+    } else {
+        let predicted = measure::point(run, &simulate_one(run)?);
+        point.predicted_goodput_rps = Some(predicted.goodput_rps);
+        point.predicted_p99_us = Some(predicted.p99_us);
+    }
     let windows = if config.window.is_some() { measure::windows(run, &told) } else { Vec::new() };
     Ok(Outcome { point, windows, shifts: shifts(run, &told) })
 }
@@ -297,6 +368,7 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
         mean_in_server: 0.0,
         mean_sojourn_ns: load.server_sojourn.mean_ns,
         violations: Vec::new(),
+        locks: Vec::new(),
         windows: windows(load, &report.samples, run.config.window.unwrap_or(WINDOW), to),
         fine: load
             .fine

@@ -36,6 +36,9 @@ pub struct Results {
     pub windows: Vec<Window>,
     /// What each shift of demand did, for scenarios with shifting demand.
     pub shifts: Vec<Shift>,
+    /// What happened at each lock of each point, for applications with locks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<Lock>,
     /// The papers' claims and what we measured.
     pub claims: Vec<Claim>,
 }
@@ -45,7 +48,7 @@ pub struct Results {
 pub struct Plot {
     /// Heading.
     pub title: String,
-    /// `points` or `windows`.
+    /// `points`, `windows` or `locks`.
     pub table: String,
     /// A numeric field of the table, or `label` for one group of bars per variant.
     pub x: String,
@@ -82,6 +85,12 @@ pub struct Point {
     pub service_mean_us: f64,
     /// Capacity of the plant without control, requests per second.
     pub capacity_rps: f64,
+    /// The scenario's `p`, such as the share of requests that take a lock, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    /// The scenario's `r`, such as the share of the work that is done with a lock, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r: Option<f64>,
     /// The latency objective, µs.
     pub slo_us: f64,
     /// The run's seed.
@@ -100,6 +109,9 @@ pub struct Point {
     pub mean_us: f64,
     /// Requests rejected by the server over requests received by it.
     pub drop_rate: f64,
+    /// Of these, the ones that did not get a lock, over requests received, for applications with locks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_drop_rate: Option<f64>,
     /// Requests expired or displaced at clients over requests issued.
     pub expiry_rate: f64,
     /// Requests that the client's half dropped by itself over requests issued.
@@ -215,6 +227,47 @@ pub struct Shift {
     pub p99_peak_us: f64,
     /// Highest mean reject delay of a window of the time series, µs.
     pub reject_delay_peak_us: f64,
+}
+
+/// One lock in one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lock {
+    /// The lock's name.
+    pub lock: String,
+    /// The algorithm.
+    pub controller: String,
+    /// The variant.
+    pub label: String,
+    /// The distribution of service times, as written in the scenario.
+    pub service: String,
+    /// Total demand, requests per second.
+    pub demand_rps: f64,
+    /// Demand over the plant's capacity.
+    pub demand_ratio: f64,
+    /// Clients.
+    pub clients: u32,
+    /// The scenario's `p`, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    /// The scenario's `r`, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r: Option<f64>,
+    /// The run's seed.
+    pub seed: u64,
+    /// How often requests got it, per second.
+    pub acquired_rps: f64,
+    /// Of these, the share that had to wait for it.
+    pub waited_rate: f64,
+    /// How often requests did without it and ended as drops, per second.
+    pub refused_rps: f64,
+    /// Mean wait of those that got it, µs; those that got it at once waited 0.
+    pub wait_mean_us: f64,
+    /// 99th percentile of the same, µs.
+    pub wait_p99_us: f64,
+    /// Requests that wait for it at the run's end.
+    pub waiting: u64,
+    /// The share of time in which somebody held it.
+    pub utilization: f64,
 }
 
 /// A claim of a paper, and what we measured.

@@ -74,6 +74,9 @@ pub enum RunError {
         /// Why not.
         why: &'static str,
     },
+    /// The scenario asks for a service that the simulator doesn't have.
+    #[error("`{0}` is measured, not simulated: run it with --plant real")]
+    NotSimulated(String),
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
@@ -139,16 +142,19 @@ pub fn run(
         "real" => return real::run(scenario, registry, options, progress, &|_| {}, cancel),
         _ => return Err(unknown_plant(options)),
     }
+    check_services(scenario)?;
     let planned = plan(scenario, registry, options.seed)?;
     let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
         let report = simulate_one(run)?;
-        Ok((measure::point(run, &report), measure::windows(run, &report), shifts(run, &report)))
+        let rows = (measure::windows(run, &report), shifts(run, &report), measure::locks(run, &report));
+        Ok((measure::point(run, &report), rows))
     })?;
     let mut results = blank(scenario, options);
-    for (point, windows, shifts) in outcomes {
+    for (point, (windows, shifts, locks)) in outcomes {
         results.points.push(point);
         results.windows.extend(windows);
         results.shifts.extend(shifts);
+        results.locks.extend(locks);
     }
     results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
     Ok(results)
@@ -178,6 +184,18 @@ pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
         "real" => Err(RunError::OnlySimulated),
         _ => Err(unknown_plant(options)),
     }
+}
+
+/// Refuses what can't be simulated.
+pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
+    let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
+    if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
+        return refuse(&service.text);
+    }
+    if scenario.controllers.iter().any(|variant| variant.derived_budget) {
+        return refuse("acquire = unless-congested, without a budget,");
+    }
+    Ok(())
 }
 
 fn unknown_plant(options: &Options) -> RunError {

@@ -1,7 +1,7 @@
 //! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
 //! that a reader never sees half a file.
 
-use crate::results::{Claim, Machine, Point, Results, Shift, Window};
+use crate::results::{Claim, Lock, Machine, Point, Results, Shift, Window};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -68,6 +68,7 @@ enum Record<'a> {
     Point(&'a Point),
     Window(&'a Window),
     Shift(&'a Shift),
+    Lock(&'a Lock),
     Claim(&'a Claim),
 }
 
@@ -85,7 +86,7 @@ pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     })
 }
 
-/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts and claims.
+/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts, locks and claims.
 ///
 /// # Errors
 /// Those of `out`.
@@ -106,6 +107,7 @@ pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()
         .chain(results.points.iter().map(Record::Point))
         .chain(results.windows.iter().map(Record::Window))
         .chain(results.shifts.iter().map(Record::Shift))
+        .chain(results.locks.iter().map(Record::Lock))
         .chain(results.claims.iter().map(Record::Claim));
     for record in records {
         serde_json::to_writer(&mut *out, &record)?;
@@ -177,6 +179,7 @@ mod tests {
             machines: vec![Machine { capacity_rps: 60e3, ..Machine::default() }],
             windows: vec![Window { credit_pool: Some(3.0), ..Window::default() }],
             shifts: vec![Shift::default()],
+            locks: vec![Lock { p: Some(0.2), ..Lock::default() }],
             ..Results::default()
         }
     }
@@ -191,7 +194,7 @@ mod tests {
         let lines = std::fs::read_to_string(folder.join(LINES)).unwrap();
         let records: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let kinds: Vec<&str> = records.iter().map(|record| record["record"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["experiment", "machine", "point", "window", "shift"]);
+        assert_eq!(kinds, ["experiment", "machine", "point", "window", "shift", "lock"]);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "no partial file stays");
         std::fs::remove_dir_all(&folder).unwrap();
     }

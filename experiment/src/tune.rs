@@ -3,7 +3,7 @@
 use crate::measure::{point, round};
 use crate::plan::plan;
 use crate::results::Point;
-use crate::run::{Options, Progress, RunError, check_simulated, in_parallel, simulate_one};
+use crate::run::{Options, Progress, RunError, check_services, check_simulated, in_parallel, simulate_one};
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
@@ -92,6 +92,7 @@ pub fn tune(
     cancel: &AtomicBool,
 ) -> Result<Tuning, RunError> {
     check_simulated(options)?;
+    check_services(scenario)?;
     let variant =
         scenario.controllers.iter().find(|variant| variant.label == label).ok_or_else(|| RunError::Label {
             label: label.chars().take(60).collect(),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use leeward_control::params::ParamError;
 use leeward_control::units::Nanos;
@@ -9,6 +10,7 @@ use leeward_rpc::client::ConnectionConfig;
 use leeward_rpc::wire::Method;
 use leeward_workload::Service;
 
+use crate::ask::Ask;
 use crate::schedule::Schedule;
 
 /// Where requests come from.
@@ -73,6 +75,8 @@ pub struct LoadConfig {
     /// Bytes of each request's payload, at least 8. The first 8 are the service time in nanoseconds, little-endian: how
     /// long a synthetic service should keep a core busy. The others are 0.
     pub payload: usize,
+    /// What requests ask instead, for other services than the synthetic one.
+    pub ask: Option<Arc<dyn Ask>>,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
     /// An application gives up after this long, from the intended time: a later response counts as timed out.
@@ -107,6 +111,7 @@ impl LoadConfig {
             address,
             method: Method(0),
             payload: 8,
+            ask: None,
             slo,
             timeout: None,
             warmup: Nanos::ZERO,

@@ -12,6 +12,7 @@ use leeward_rpc::client::{Event, Request};
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};
 
+use crate::ask::bits_of;
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
@@ -421,8 +422,17 @@ impl<'a> Driver<'a> {
     fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
         self.recorder.issued(Time(now.since(self.start).0), at);
         let mut payload = mem::take(&mut self.payload);
-        payload[..8].copy_from_slice(&service.0.to_le_bytes());
-        let request = Request { method: self.config.method, payload: &payload, priority, random };
+        let method = match &self.config.ask {
+            Some(ask) => {
+                payload.clear();
+                ask.ask(bits_of(random), &mut payload)
+            }
+            None => {
+                payload[..8].copy_from_slice(&service.0.to_le_bytes());
+                self.config.method
+            }
+        };
+        let request = Request { method, payload: &payload, priority, random };
         self.act(number, Action::Submit(now, Due(at), request));
         self.payload = payload;
         self.touched.push(number);

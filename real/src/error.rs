@@ -58,6 +58,9 @@ pub enum RealError {
         /// Sockets allowed.
         allowed: u64,
     },
+    /// The service can't be made ready.
+    #[error(transparent)]
+    Unserved(#[from] crate::served::UnservedError),
     /// Nothing was answered while the machine was being measured.
     #[error("the server answered nothing while its capacity was measured")]
     Silent,
@@ -66,8 +69,8 @@ pub enum RealError {
 impl RealError {
     /// Whether something was asked for that can't be done, rather than something failed on the way.
     pub fn is_input(&self) -> bool {
-        use RealError::{Failed, Params, Schedule, Sockets};
-        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. })
+        use RealError::{Failed, Params, Schedule, Sockets, Unserved};
+        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Unserved(_))
     }
 }
 

@@ -4,8 +4,10 @@
 use crate::error::RealError;
 use crate::placement::Placement;
 use crate::run::{allow_clients, start};
+use crate::served::Served;
 use crate::stalls::{self, Missed};
 use leeward_control::algorithms::none;
+use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
@@ -25,6 +27,17 @@ pub struct Machine {
     pub costs: MessageCosts,
     /// How often a core that is busy is taken away; `None` if it was never.
     pub stalls: Option<Stalls>,
+    /// How long the server takes over a request when it has no other, if that is not drawn but measured.
+    pub alone: Option<Alone>,
+}
+
+/// Requests that had the server for themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Mean.
+    pub mean: Nanos,
+    /// 99th percentile.
+    pub p99: Nanos,
 }
 
 /// CPU time per message besides the service.
@@ -53,18 +66,22 @@ pub const ROUNDS: usize = 3;
 const ROUND: Nanos = Nanos::from_millis(1_000);
 /// Round trips are measured for this long.
 const IDLE: Nanos = Nanos::from_millis(400);
+/// A service that is not synthetic has the server for itself for this long.
+const ALONE: Nanos = Nanos::from_millis(2_000);
 /// Stalls are looked for on both ends' CPUs at once for this long.
 const WATCH: Nanos = Nanos::from_millis(3_000);
 /// Steps that [`Machine::measure`] tells of.
 pub const STEPS: usize = ROUNDS + 2;
 
 impl Machine {
-    /// Measures with `clients` connections and this service. `step` is told before each of [`STEPS`] steps.
+    /// Measures with `clients` connections and this service, whose times are those of `service` if it is synthetic. `step`
+    /// is told before each of [`STEPS`] steps.
     ///
     /// # Errors
     /// See [`RealError`].
     pub fn measure(
         placement: &Placement,
+        served: &Served,
         service: &Service,
         clients: u32,
         stop: &AtomicBool,
@@ -74,7 +91,18 @@ impl Machine {
         step("round trip");
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
-        let rtt = Nanos(closed(placement, &alone, stop)?.recording.report.latency_from_send.p50_ns);
+        let rtt = Nanos(closed(placement, &Served::Synthetic, &alone, stop)?.recording.report.latency_from_send.p50_ns);
+        let alone = match served {
+            Served::Synthetic => None,
+            _ => {
+                step("service alone");
+                let plan =
+                    Plan::Closed { connections: 1, outstanding: 1, service: service.clone(), seed: 1, duration: ALONE };
+                let report = closed(placement, served, &plan, stop)?.recording.report;
+                let (mean, p99) = (report.server_sojourn.mean_ns as u64, report.server_sojourn.p99_ns);
+                Some(Alone { mean: Nanos(mean), p99: Nanos(p99) })
+            }
+        };
         step("stalls");
         let missed = watch(placement, stop);
         let mut rounds = Vec::with_capacity(ROUNDS);
@@ -82,7 +110,7 @@ impl Machine {
             step("capacity");
             let (service, seed) = (service.clone(), round as u64 + 1);
             let full = Plan::Closed { connections: clients, outstanding: 1, service, seed, duration: ROUND };
-            rounds.push(closed(placement, &full, stop)?);
+            rounds.push(closed(placement, served, &full, stop)?);
         }
         rounds.sort_by(|a, b| a.throughput().total_cmp(&b.throughput()));
         let middle = &rounds[ROUNDS / 2];
@@ -90,11 +118,15 @@ impl Machine {
         if capacity.0 <= 0.0 || rtt == Nanos::ZERO {
             return Err(RealError::Silent);
         }
-        let stalls = Stalls::of(&missed);
+        // What a measured service takes has its share of stalls in it, and what it may do is the locks' affair: its machine is
+        // one that costs so much per request besides the service that it can do what was measured.
+        let stalls = Stalls::of(&missed).filter(|_| alone.is_none());
         let available = stalls.map_or(1.0, |stalls| stalls.available());
         let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / capacity.0);
-        let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(service.mean()));
-        Ok(Machine { capacity, rtt, costs, stalls })
+        let alone = alone.map(|alone| Alone { mean: alone.mean.min(busy), ..alone });
+        let mean = alone.map_or(service.mean(), |alone| alone.mean);
+        let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(mean));
+        Ok(Machine { capacity, rtt, costs, stalls, alone })
     }
 }
 
@@ -143,11 +175,12 @@ impl Round {
 }
 
 /// A closed loop on a server of its own, without control.
-fn closed(placement: &Placement, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
+fn closed(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
-    let server = start(placement, &none::ALGORITHM, &params, rtt, slo)?;
+    let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED)?;
     let config = LoadConfig {
+        ask: served.ask(),
         warmup: Nanos(plan.duration().0 / 4),
         polling: placement.polling(),
         cpu: Some(placement.load),

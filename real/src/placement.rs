@@ -14,7 +14,7 @@ pub struct Placement {
     pub server: Vec<usize>,
     /// The clients' CPU.
     pub load: usize,
-    /// Whether the ends share a CPU, because there is only one: then nothing measured means much.
+    /// Whether the ends share a CPU: with a synthetic service nothing measured means much then.
     pub shared: bool,
 }
 
@@ -27,6 +27,20 @@ impl Placement {
         let set = sched_getaffinity(None).map_err(|error| RealError::Cpus(error.into()))?;
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
         Ok(Self::of(&cpus, cores))
+    }
+
+    /// Up to `cores` CPUs for the server, and the last of them all for the clients, whether the server has it or not: for
+    /// services that take locks, where CPUs are not what is short and clients ask for little.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn together(cores: u32) -> Result<Self, RealError> {
+        let apart = Self::choose(cores)?;
+        if apart.shared || apart.server.len() >= cores as usize {
+            return Ok(apart);
+        }
+        let server = apart.server.iter().copied().chain([apart.load]).collect();
+        Ok(Placement { server, shared: true, ..apart })
     }
 
     fn of(cpus: &[usize], cores: u32) -> Self {

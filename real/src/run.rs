@@ -2,6 +2,8 @@
 
 use crate::error::RealError;
 use crate::placement::Placement;
+use crate::served::Served;
+use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
@@ -9,7 +11,6 @@ use leeward_control::units::Nanos;
 use leeward_load::report::{Ending, LoadReport, WindowReport};
 use leeward_load::{LoadConfig, Plan, Recording, Schedule};
 use leeward_rpc::server::{Counts, Server};
-use leeward_services::synthetic::Synthetic;
 use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -19,6 +20,10 @@ use std::time::{Duration, Instant};
 pub struct RunSpec<'a> {
     /// The two ends' CPUs.
     pub placement: &'a Placement,
+    /// What is served.
+    pub served: &'a Served,
+    /// What a request may spend on queues; unlimited: no lock refuses it.
+    pub budget: Budget,
     /// The controller.
     pub algorithm: &'a Algorithm,
     /// Its parameters.
@@ -94,8 +99,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapshot)) -> Result<RunReport, RealError> {
     let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
     allow_clients(schedule.clients())?;
-    let server = start(spec.placement, spec.algorithm, spec.params, spec.rtt, spec.slo)?;
+    let admission = (spec.algorithm, spec.params);
+    let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget)?;
     let config = LoadConfig {
+        ask: spec.served.ask(),
         warmup: spec.warmup,
         window: Some(spec.window),
         fine_window: spec.fine_window,
@@ -126,22 +133,23 @@ pub(crate) fn allow_clients(clients: u32) -> Result<(), RealError> {
     if allowed < needed { Err(RealError::Sockets { clients, needed, allowed }) } else { Ok(()) }
 }
 
-/// A synthetic server on its part of the placement.
+/// A server on its part of the placement, told of the round trip and the objective.
 pub(crate) fn start(
     placement: &Placement,
-    algorithm: &Algorithm,
-    params: &Params,
-    rtt: Nanos,
-    slo: Nanos,
+    served: &Served,
+    (algorithm, params): (&Algorithm, &Params),
+    (rtt, slo): (Nanos, Nanos),
+    budget: Budget,
 ) -> Result<Server, RealError> {
     let builder = Server::builder()
         .admission(algorithm, params.clone())
         .objective(rtt, slo)
+        .budget(budget)
         .cores(placement.server.len())
         .cpus(placement.server.clone())
         .idle(placement.idle())
         .connection_limit(1 << 20);
-    Ok(builder.start("127.0.0.1:0", Synthetic::new())?)
+    Ok(served.start(builder, "127.0.0.1:0")?)
 }
 
 /// Stops the server, whatever came of the load, and checks what both ends say.

@@ -98,6 +98,16 @@ impl Field {
             "delay_us" => "Queueing delay",
             "credit_pool" => "Credit pool",
             "credits_issued" => "Credits issued",
+            "p" => "p",
+            "r" => "r",
+            "lock" => "Lock",
+            "lock_drop_rate" => "Drops at locks",
+            "acquired_rps" => "Acquisitions",
+            "waited_rate" => "Acquisitions after waiting",
+            "refused_rps" => "Refusals",
+            "wait_mean_us" => "Mean wait for the lock",
+            "wait_p99_us" => "99th percentile wait for the lock",
+            "utilization" => "Lock held",
             _ => "",
         };
         let name = if known.is_empty() { sentence(key) } else { known.into() };
@@ -107,7 +117,8 @@ impl Field {
 
 fn quantity(key: &str) -> Quantity {
     match key {
-        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" => Quantity::Share,
+        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" | "p" | "r" | "lock_drop_rate"
+        | "waited_rate" | "utilization" => Quantity::Share,
         "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,

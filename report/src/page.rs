@@ -36,6 +36,7 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (machine::machines(results))
                     (machine::predictions(results, &palette))
                     (tables::shifts(results, &palette))
+                    (tables::locks(results, &palette))
                     (tables::points(results, &palette))
                 }
                 footer { p { "Leeward results, schema " (results.schema) ". "

@@ -1,6 +1,6 @@
-//! All numbers behind the figures: what each shift of demand did, and every run. For exact values there is `result.json`.
+//! All numbers behind the figures: what each shift of demand did, what happened at each lock, and every run. For exact values there is `result.json`.
 
-use leeward_experiment::results::{Point, Results, Shift};
+use leeward_experiment::results::{Lock, Point, Results, Shift};
 use maud::{Markup, html};
 
 use crate::fields::{grouped, number};
@@ -57,6 +57,22 @@ const POINTS: [Column<Point>; 22] = [
     column("Unfinished", "requests", |point| grouped(point.unfinished as f64, 0)),
 ];
 
+const LOCKS: [Column<Lock>; 13] = [
+    column("Lock", "", |row| row.lock.clone()),
+    column("Demand", "k/s", |row| thousands(row.demand_rps)),
+    column("p", "%", |row| row.p.map_or("–".into(), percent)),
+    column("r", "%", |row| row.r.map_or("–".into(), percent)),
+    column("Clients", "", |row| grouped(f64::from(row.clients), 0)),
+    column("Seed", "", |row| row.seed.to_string()),
+    column("Acquired", "k/s", |row| thousands(row.acquired_rps)),
+    column("After waiting", "%", |row| percent(row.waited_rate)),
+    column("Refused", "k/s", |row| thousands(row.refused_rps)),
+    column("Mean wait", "µs", |row| number(row.wait_mean_us)),
+    column("p99 wait", "µs", |row| number(row.wait_p99_us)),
+    column("Held", "%", |row| percent(row.utilization)),
+    column("Waiting at the end", "requests", |row| grouped(row.waiting as f64, 0)),
+];
+
 fn thousands(value: f64) -> String {
     if value.is_finite() && value.abs() < 1e12 { grouped(value / 1e3, 1) } else { number(value) }
 }
@@ -91,6 +107,24 @@ pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
                 details {
                     summary { "All " (results.points.len()) " runs" }
                     (table(&results.points, &POINTS, |point| &point.label, palette))
+                }
+            }
+        }
+    }
+}
+
+/// What happened at each lock, folded away; nothing for applications without locks.
+pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.locks.is_empty() {
+            section {
+                h2 { "Locks" }
+                p.explain {
+                    "Those that got a lock at once waited 0. Whoever gets a mutex after waiting holds it while waiting for a core, too."
+                }
+                details {
+                    summary { "Each lock of each run" }
+                    (table(&results.locks, &LOCKS, |row| &row.label, palette))
                 }
             }
         }

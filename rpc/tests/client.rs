@@ -186,7 +186,7 @@ fn a_rejection_says_why() {
     let client = client("gradient", &[&server]);
     let calls: Vec<_> = (0..30).map(|_| client.call(Method(3), "x")).collect();
     let ends: Vec<_> = calls.into_iter().map(pollster::block_on).collect();
-    let rejected = |error: &CallError| matches!(error, CallError::Rejected { reason: DropReason::Concurrency, retry_after: None, waited } if waited.0 > 0);
+    let rejected = |error: &CallError| matches!(error, CallError::Rejected { reason: DropReason::Concurrency, retry_after: None, waited, .. } if waited.0 > 0);
     let rejections = ends.iter().filter_map(|end| end.as_ref().err()).inspect(|error| {
         assert!(rejected(error) || matches!(error, CallError::QueueFull { .. }), "{error}");
         assert_eq!(error.effect(), Effect::Excluded);

@@ -18,7 +18,9 @@ fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
 #[test]
 fn every_kind_has_an_example_and_comes_back() {
     let examples = examples();
-    let kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
+    let mut kinds: Vec<Kind> = examples.iter().map(|(_, frame)| frame.kind()).collect();
+    // Some have more than one.
+    kinds.dedup();
     assert_eq!(kinds, Kind::ALL);
     for (name, frame) in examples {
         let bytes = encoded(&frame);
@@ -215,8 +217,12 @@ fn an_encoder_refuses_what_the_peer_would() {
 
 #[test]
 fn what_the_controllers_say_arrives_unchanged() {
-    let feedback =
-        Feedback { window: leeward_control::units::Credits(u32::MAX), threshold: Priority::HIGHEST, custom: u64::MAX };
+    let feedback = Feedback {
+        window: leeward_control::units::Credits(u32::MAX),
+        threshold: Priority::HIGHEST,
+        custom: u64::MAX,
+        credit: leeward_control::units::CreditId(u64::MAX),
+    };
     for feedback in [Feedback::NONE, feedback] {
         let answer = leeward_rpc::wire::Answer { feedback, sojourn: Nanos32::saturating(Nanos::MAX), ..answer() };
         let bytes = encoded(&Frame::Response(Response { answer, payload: b"" }));

@@ -1,11 +1,6 @@
 //! The primitives that cores share, swapped for loom's when the model checker runs (`--cfg loom`).
 
 #[cfg(loom)]
-pub(crate) use loom::thread::{Thread, current as current_thread, park};
-#[cfg(not(loom))]
-pub(crate) use std::thread::{Thread, current as current_thread, park};
-
-#[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering, fence},

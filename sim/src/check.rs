@@ -1,6 +1,6 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Shares, SimConfig};
+use crate::config::{Acquire, Shares, SimConfig};
 use leeward_control::units::Nanos;
 use leeward_workload::service::Service;
 
@@ -14,6 +14,10 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         Shares::Zipf(exponent) => (0.0..=10.0).contains(&exponent),
     };
     let hour = Nanos::from_secs(3_600);
+    let waits_are_possible = match config.locks.acquire {
+        Acquire::Plain | Acquire::Try => true,
+        Acquire::UnlessCongested { budget: span } | Acquire::Timed { after: span } => span <= hour,
+    };
     let rules = [
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
@@ -28,9 +32,13 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (config.warmup < config.duration, "the run must last longer than its warm-up"),
         (config.duration <= hour, "a run lasts an hour at most"),
         (config.network.rtt <= hour && config.network.jitter <= hour, "a round trip lasts an hour at most"),
+        (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),
     ];
+    if let Err(problem) = config.application.check() {
+        return Err(problem);
+    }
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err((*rule).into()),
         None => Ok(()),

@@ -4,7 +4,8 @@
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 
-pub use leeward_workload::{Arrivals, Segment, Shares, Workload};
+pub use leeward_workload::application::MOST_STEPS;
+pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,10 @@ pub struct SimConfig {
     pub network: NetworkModel,
     /// The clients and what they ask.
     pub workload: Workload,
+    /// What a request does at the server besides computing; the default takes no locks.
+    pub application: Application,
+    /// How the application's locks are made and taken.
+    pub locks: LockModel,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -50,6 +55,8 @@ impl SimConfig {
                 demand: vec![Segment { from: Nanos::ZERO, rate }],
                 service,
             },
+            application: Application::default(),
+            locks: LockModel::default(),
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,
@@ -101,6 +108,47 @@ pub enum Order {
     /// Its packets, so that a rejection never waits behind work. Work does wait behind packets: at demands where receiving
     /// alone fills the cores, nothing is executed at all.
     PacketsFirst,
+}
+
+/// How an application's locks are made and taken: one way for all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockModel {
+    /// What a request does while it waits.
+    pub kind: LockKind,
+    /// What it does instead of waiting.
+    pub acquire: Acquire,
+}
+
+/// What a request does while it waits for a lock. Either way the lock goes to the one that has waited longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockKind {
+    /// It leaves its core to others, and joins the run queue of the core on which the lock is given back when it has it.
+    #[default]
+    Mutex,
+    /// It keeps its core busy.
+    Spinlock,
+}
+
+/// When a request does without a lock that somebody else holds: it gives back the locks it has and ends as a drop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acquire {
+    /// Never.
+    #[default]
+    Plain,
+    /// At once, if the age of the lock's oldest waiter and the run queue's delay together exceed what is left of the
+    /// request's budget (thesis §2.3.2; Hoover §3.4). A budget is spent in the packet queue, the run queue and the locks'
+    /// queues. It also rejects a request when it arrives, if the run queue's delay exceeds it.
+    UnlessCongested {
+        /// Queueing delay that a request may spend in all.
+        budget: Nanos,
+    },
+    /// At once.
+    Try,
+    /// When it has waited this long for it.
+    Timed {
+        /// How long.
+        after: Nanos,
+    },
 }
 
 /// CPU time per message. The sum for a served request is what the paper's capacity implies: 10 cores at 10 µs give

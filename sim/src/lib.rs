@@ -31,6 +31,7 @@ mod check;
 mod clients;
 pub mod config;
 mod heap;
+mod locks;
 pub mod report;
 mod requests;
 mod run;

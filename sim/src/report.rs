@@ -27,9 +27,11 @@ pub struct SimReport {
     /// Books that did not balance, the first few, in words; empty unless the simulator or a controller has a defect.
     /// Checked on every run: each request has exactly one end; no core idles while something is queued; Little's law
     /// as an identity (the area under the number of requests in the server is the sum of their times there, to the
-    /// nanosecond). With [`crate::SimConfig::audit`] also, each control period: a controller's issued credits are the
+    /// nanosecond), for each lock's waiters, too; locks go to those that have waited longest. With [`crate::SimConfig::audit`] also, each control period: a controller's issued credits are the
     /// sum of its sessions' windows; every request is where the books say.
     pub violations: Vec<String>,
+    /// What happened at the application's locks, in their order; empty without any.
+    pub locks: Vec<LockReport>,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowReport>,
     /// Fine time series, if asked for; covers the whole run.
@@ -61,6 +63,8 @@ pub struct Counts {
     pub received: u64,
     /// Requests rejected by the server.
     pub rejected: u64,
+    /// Of these, the ones that did not get a lock.
+    pub refused_at_locks: u64,
     /// Messages received by the server, of any kind.
     pub rx_messages: u64,
     /// Messages sent by the server, of any kind.
@@ -80,10 +84,30 @@ impl Counts {
             throttled: self.throttled - earlier.throttled,
             received: self.received - earlier.received,
             rejected: self.rejected - earlier.rejected,
+            refused_at_locks: self.refused_at_locks - earlier.refused_at_locks,
             rx_messages: self.rx_messages - earlier.rx_messages,
             tx_messages: self.tx_messages - earlier.tx_messages,
         }
     }
+}
+
+/// One lock, in the measured part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockReport {
+    /// Its name.
+    pub name: String,
+    /// How often a request got it.
+    pub acquisitions: u64,
+    /// Of these, how often it had to wait.
+    pub waited: u64,
+    /// How often a request did without it and ended as a drop.
+    pub refusals: u64,
+    /// How long those waited that got it; zero for those that got it at once.
+    pub wait: Percentiles,
+    /// Requests that wait for it at the run's end.
+    pub waiting: u64,
+    /// The share of time in which somebody held it, 0..=1. Whoever gets a mutex holds it while waiting for a core, too.
+    pub utilization: f64,
 }
 
 /// Conservation over the whole run: `offered` = the sum of all the others.

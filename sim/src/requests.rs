@@ -1,10 +1,17 @@
 //! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused.
 
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId(u32);
+
+impl RequestId {
+    /// Its slot: small numbers, reused.
+    pub(crate) fn slot(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// What is known about a request.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) demand: u32,
     /// How important it is.
     pub(crate) priority: Priority,
+    /// The newest grant that its client knew when it left.
+    pub(crate) credit: CreditId,
 }
 
 /// All requests under way.

@@ -1,5 +1,7 @@
 //! One run: the clients, the wire and the server put together, and the loop over their events.
 
+mod staged;
+
 use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::clients::Clients;
@@ -16,9 +18,10 @@ use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
+use staged::Staged;
 
 /// Explicit credit messages that one control tick may cause. Far above what any controller asks for in a round trip,
 /// far below what would stall the run.
@@ -37,6 +40,8 @@ pub(crate) enum Event {
     Credit(u32, Feedback),
     /// A core has finished what it was busy with.
     Core(u32),
+    /// A request has waited long enough for a lock: its wait of this number.
+    LockTimeout(RequestId, u32),
     /// A client's timer.
     Timer(u32),
     /// The controller's slow half is due.
@@ -58,6 +63,7 @@ pub(crate) struct Run<'a> {
     wire: Wire,
     server: Server,
     stalls: StallClock,
+    staged: Option<Box<Staged>>,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
@@ -94,6 +100,7 @@ impl<'a> Run<'a> {
             wire: Wire::new(config),
             server: Server::new(&config.server),
             stalls: StallClock::new(config.server.stalls, cores, config.seed),
+            staged: Staged::new(config).map(Box::new),
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
@@ -125,10 +132,12 @@ impl<'a> Run<'a> {
             self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
         }
         self.audit_books();
+        self.spinners_end(end);
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let gauges = self.halves.control.gauges();
         let unfinished = self.requests.len() as u64;
         let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, events);
+        report.locks = self.staged.map(|staged| staged.report()).unwrap_or_default();
         self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
         report.violations = self.audit.into_found();
         report
@@ -142,6 +151,9 @@ impl<'a> Run<'a> {
         self.audit.check(known == waiting + outstanding, self.now, || {
             format!("{known} requests under way, but {waiting} wait at clients and {outstanding} are unanswered")
         });
+        if let Some(staged) = &self.staged {
+            staged.audit(self.now, &mut self.audit);
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -159,6 +171,7 @@ impl<'a> Run<'a> {
                 }
             }
             Event::Core(core) => self.core_is_done(core as usize),
+            Event::LockTimeout(request, wait) => self.lock_times_out(request, wait),
             Event::Tick => self.tick(),
             Event::WarmedUp => self.stats.warmed_up(self.now),
             Event::Window => {
@@ -189,7 +202,11 @@ impl<'a> Run<'a> {
             session: client,
             demand: 0,
             priority: Priority::from_random(self.client_rng.bits()),
+            credit: CreditId::NONE,
         });
+        if let Some(staged) = &mut self.staged {
+            staged.issued(request);
+        }
         let priority = self.requests[request].priority;
         let random = self.client_rng.bits();
         self.with_client(client, |clients, now, wire| clients.submit(client, now, request, priority, random, wire));
@@ -238,23 +255,31 @@ impl<'a> Run<'a> {
     fn core_is_done(&mut self, core: usize) {
         let activity = std::mem::replace(&mut self.server.cores[core].activity, Activity::Idle);
         let owed = match activity {
-            Activity::Idle | Activity::Settling => Nanos::ZERO,
-            Activity::Receiving(packet) => self.received(core, packet),
+            Activity::Idle | Activity::Settling | Activity::Spinning(..) => Some(Nanos::ZERO),
+            Activity::Receiving(packet) => Some(self.received(core, packet)),
+            Activity::Executing(task) if self.staged.is_some() => self.step_ends(core, task),
             Activity::Executing(task) => {
                 self.respond(task.request, Outcome::Completed);
                 self.stats.sent_messages(1);
-                Nanos::ZERO
+                Some(Nanos::ZERO)
             }
             Activity::Sending(count, messages) => {
                 self.stats.sent_messages(messages);
                 for _ in 0..count {
                     self.send_outgoing(core);
                 }
-                Nanos::ZERO
+                Some(Nanos::ZERO)
             }
         };
-        self.begin(core, owed);
-        // What this core has queued and can't do itself yet is for those that idle.
+        // `None`: it goes on with the same request.
+        if let Some(owed) = owed {
+            self.begin(core, owed);
+        }
+        self.wake_idle_cores(core);
+    }
+
+    /// What `core` has queued and can't do itself yet is for those that idle.
+    fn wake_idle_cores(&mut self, core: usize) {
         while self.server.queues.waiting() > 0 {
             match self.server.idle_core(core) {
                 Some(idle) => self.begin(idle, Nanos::ZERO),
@@ -280,11 +305,11 @@ impl<'a> Run<'a> {
                 let home = self.home(record.session);
                 let session = &mut self.sessions[record.session as usize];
                 match session.request(self.halves.cores[home].as_mut(), &arrival) {
-                    Verdict::Admit => {
+                    Verdict::Admit if self.budget_lasts(request) => {
                         self.server.queues.push_task(core, self.now, Task { request });
                         self.server.cost_of_admission()
                     }
-                    Verdict::Reject(_) => {
+                    Verdict::Admit | Verdict::Reject(_) => {
                         self.stats.rejected();
                         self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, request));
                         self.server.cost_of_rejection()
@@ -307,14 +332,21 @@ impl<'a> Run<'a> {
     /// `core` begins what comes next for it.
     fn begin(&mut self, core: usize, mut owed: Nanos) {
         let begun = loop {
-            let requests = &self.requests;
-            let Some(begun) = self.server.begin(core, self.now, owed, |request| requests[request].service) else {
-                return;
+            let (requests, staged, send) = (&self.requests, &self.staged, self.server.cost_of_sending());
+            let length = |request| match staged {
+                None => requests[request].service + send,
+                Some(staged) => staged.next_work(request, requests[request].service),
             };
+            let Some(begun) = self.server.begin(core, self.now, owed, length) else { return };
             let (Activity::Executing(task), Some(from)) = (self.server.cores[core].activity, begun.executes_from)
             else {
                 break begun;
             };
+            if let Some(staged) = &mut self.staged
+                && !staged.takes_its_first_turn(task.request, from)
+            {
+                break begun;
+            }
             let record = self.requests[task.request];
             let home = self.home(record.session);
             match self.halves.cores[home].execute(from.since(record.arrived)) {
@@ -356,7 +388,11 @@ impl<'a> Run<'a> {
             Outcome::Completed => self.since_tick.completions += 1,
             Outcome::Dropped => self.since_tick.drops += 1,
         }
-        let departure = Departure { now: self.now, outcome, sojourn: self.now.since(record.arrived) };
+        if let Some(staged) = &mut self.staged {
+            staged.leaves(request);
+        }
+        let sojourn = self.now.since(record.arrived);
+        let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);

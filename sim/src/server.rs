@@ -46,8 +46,10 @@ pub(crate) enum Activity {
     Idle,
     /// Receiving and parsing a message.
     Receiving(Packet),
-    /// Executing a request and sending its response.
+    /// Executing a request and sending its response; where an application has locks, one step of either.
     Executing(Task),
+    /// Burning time since then, until a lock that somebody else holds is this request's.
+    Spinning(Time),
     /// Sending the first so many of what is outgoing, in so many messages.
     Sending(usize, u64),
     /// Finishing what an earlier step has cost.
@@ -127,17 +129,27 @@ impl Server {
         self.costs.reject
     }
 
-    /// A free core begins its next activity at `now` after `owed`, what its last step has still to cost. `services`
-    /// tells a request's service time. `None` if there is nothing to do: the core idles.
+    /// What sending a message costs.
+    pub(crate) fn cost_of_sending(&self) -> Nanos {
+        self.costs.send
+    }
+
+    /// What receiving a message costs.
+    pub(crate) fn cost_of_receiving(&self) -> Nanos {
+        self.costs.receive
+    }
+
+    /// A free core begins its next activity at `now` after `owed`, what its last step has still to cost. `length` tells
+    /// for how long a request that takes its turn keeps the core. `None` if there is nothing to do: the core idles.
     pub(crate) fn begin(
         &mut self,
         core: usize,
         now: Time,
         owed: Nanos,
-        service: impl Fn(RequestId) -> Nanos,
+        length: impl Fn(RequestId) -> Nanos,
     ) -> Option<Begun> {
         let start = now + owed;
-        let (activity, until) = self.choose(core, now, start, &service);
+        let (activity, until) = self.choose(core, now, start, &length);
         self.cores[core].activity = activity;
         let bit = 1u128 << core;
         if let Activity::Idle = activity {
@@ -146,7 +158,7 @@ impl Server {
         }
         self.idle &= !bit;
         let executes_from = match activity {
-            Activity::Executing(task) => Some(Time(until.0 - (service(task.request) + self.costs.send).0)),
+            Activity::Executing(task) => Some(Time(until.0 - length(task.request).0)),
             _ => None,
         };
         Some(Begun { until, executes_from })
@@ -157,10 +169,10 @@ impl Server {
         core: usize,
         now: Time,
         start: Time,
-        service: &impl Fn(RequestId) -> Nanos,
+        length: &impl Fn(RequestId) -> Nanos,
     ) -> (Activity, Time) {
         let costs = self.costs;
-        let execute = |task: Task, from: Time| (Activity::Executing(task), from + service(task.request) + costs.send);
+        let execute = |task: Task, from: Time| (Activity::Executing(task), from + length(task.request));
         // A batch of messages, once begun, is finished; its drops leave together.
         if self.cores[core].batch_left > 0 {
             if let Some(packet) = self.queues.pop_packet(core) {

@@ -9,20 +9,20 @@ use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 
 /// A distribution: the histogram's percentiles, and an exact mean.
-struct Distribution {
+pub(crate) struct Distribution {
     histogram: Histogram<u64>,
     sum: u128,
     count: u64,
 }
 
 impl Distribution {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Three digits, up to an hour: nothing here waits longer, as no run lasts longer.
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constant bounds are valid");
         Distribution { histogram, sum: 0, count: 0 }
     }
 
-    fn record(&mut self, span: Nanos) {
+    pub(crate) fn record(&mut self, span: Nanos) {
         self.histogram.saturating_record(span.0);
         self.sum += u128::from(span.0);
         self.count += 1;
@@ -36,7 +36,7 @@ impl Distribution {
         percentiles
     }
 
-    fn percentiles(&self) -> Percentiles {
+    pub(crate) fn percentiles(&self) -> Percentiles {
         if self.count == 0 {
             return Percentiles::default();
         }
@@ -52,9 +52,9 @@ impl Distribution {
     }
 }
 
-/// The number of requests in the server over time, for Little's law: exact, in integers.
+/// The number of requests in the server, or in a lock's queue, over time, for Little's law: exact, in integers.
 #[derive(Clone, Copy, Default)]
-struct Occupancy {
+pub(crate) struct Occupancy {
     inside: u64,
     since: Time,
     /// ∫ inside dt.
@@ -72,13 +72,13 @@ impl Occupancy {
         self.since = now;
     }
 
-    fn enter(&mut self, now: Time) {
+    pub(crate) fn enter(&mut self, now: Time) {
         self.advance(now);
         self.inside += 1;
         self.arrivals += u128::from(now.0);
     }
 
-    fn leave(&mut self, now: Time, arrived: Time) {
+    pub(crate) fn leave(&mut self, now: Time, arrived: Time) {
         self.advance(now);
         self.inside -= 1;
         self.arrivals -= u128::from(arrived.0);
@@ -90,6 +90,11 @@ impl Occupancy {
     fn holds(&self, now: Time) -> bool {
         let still_inside = u128::from(self.inside) * u128::from(now.0) - self.arrivals;
         self.area == self.left + still_inside
+    }
+
+    /// Whether it has held so far.
+    pub(crate) fn holds_so_far(&self) -> bool {
+        self.holds(self.since)
     }
 }
 
@@ -180,6 +185,11 @@ impl Stats {
         self.counts.rejected += 1;
     }
 
+    /// One of those rejected did not get a lock.
+    pub(crate) fn refused_at_lock(&mut self) {
+        self.counts.refused_at_locks += 1;
+    }
+
     /// A request begins to execute.
     pub(crate) fn started(&mut self, now: Time, request: &Request) {
         if now >= self.warmup {
@@ -257,7 +267,7 @@ impl Stats {
 
     /// Whether Little's law has held so far.
     pub(crate) fn littles_law_holds(&self) -> bool {
-        self.occupancy.holds(self.occupancy.since)
+        self.occupancy.holds_so_far()
     }
 
     pub(crate) fn report(mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> SimReport {
@@ -288,6 +298,7 @@ impl Stats {
                 (self.occupancy.left - before.left) as f64 / departures as f64
             },
             violations: Vec::new(),
+            locks: Vec::new(),
             windows: self.window.map(|series| series.done).unwrap_or_default(),
             fine: self.fine,
             gauges,

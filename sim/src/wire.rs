@@ -92,6 +92,7 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
         let record = &mut self.requests[request];
         record.sent = self.now;
         record.demand = header.demand;
+        record.credit = header.credit;
         let at = self.wire.arrival_at_server(self.session, self.now);
         self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(Packet::Request(request)));
     }

@@ -5,6 +5,7 @@ mod common;
 
 use common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_control::units::Nanos;
+use leeward_sim::config::{Application, LockKind};
 use leeward_sim::service::Service;
 
 const MEAN: Nanos = Nanos::from_micros(10);
@@ -16,7 +17,7 @@ const LOADS: [(f64, f64); 4] = [(0.5, 2e6), (0.8, 6e6), (0.9, 20e6), (0.95, 60e6
 /// Compares waiting times of `service` on `cores` with what `expected_us` says for a load.
 fn check(cores: u32, service: &Service, expected_us: impl Fn(f64) -> f64) {
     for (load, requests) in LOADS {
-        let report = Queue { cores, service: service.clone(), load, requests, seed: 1 }.run();
+        let report = queue(cores, service, load, requests).run();
         let measured_us = report.waiting.mean_ns / 1e3;
         let error = measured_us / expected_us(load) - 1.0;
         println!(
@@ -26,6 +27,68 @@ fn check(cores: u32, service: &Service, expected_us: impl Fn(f64) -> f64) {
         );
         assert!(error.abs() < 0.01, "off by {:.2} %", error * 100.0);
     }
+}
+
+/// Without locks.
+fn queue(cores: u32, service: &Service, load: f64, requests: f64) -> Queue {
+    let (application, kind) = (Application::default(), LockKind::Mutex);
+    Queue { cores, service: service.clone(), load, requests, seed: 1, application, kind }
+}
+
+/// With cores to spare, a mutex that every request takes for the whole of its work is a queue with one server.
+#[test]
+fn a_lone_mutex_is_m_g_1() {
+    let whole = Application::one_lock(1.0, 1.0);
+    for (service, scv) in
+        [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0), (Service::Bimodal(MEAN), 2.25)]
+    {
+        for (load, requests) in &LOADS[..2] {
+            let queue = Queue { application: whole.clone(), ..queue(3, &service, *load, *requests) };
+            check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));
+        }
+    }
+}
+
+/// Work before the lock, on a core for each request, keeps arrivals at the lock Poisson: still M/M/1, of half the work.
+#[test]
+fn a_mutex_behind_work_is_m_m_1() {
+    let application = Application::one_lock(1.0, 0.5);
+    for (load, requests) in &LOADS[..2] {
+        let queue = Queue {
+            application: application.clone(),
+            ..queue(64, &Service::Exponential(MEAN), *load * 2.0, *requests)
+        };
+        check_lock(&queue, pollaczek_khinchine(*load, 5.0, 1.0));
+    }
+}
+
+/// A spinlock keeps its waiters on cores, but they wait no less and no more; those that find no core wait for one.
+#[test]
+fn a_lone_spinlock_is_m_m_1() {
+    let whole = Application::one_lock(1.0, 1.0);
+    for (load, requests) in &LOADS[..2] {
+        let queue = Queue {
+            application: whole.clone(),
+            kind: LockKind::Spinlock,
+            ..queue(64, &Service::Exponential(MEAN), *load, *requests)
+        };
+        check_lock(&queue, pollaczek_khinchine(*load, 10.0, 1.0));
+    }
+}
+
+fn check_lock(queue: &Queue, expected_us: f64) {
+    let report = queue.run();
+    let lock = &report.locks[0];
+    let measured_us = lock.wait.mean_ns / 1e3;
+    let error = measured_us / expected_us - 1.0;
+    println!(
+        "{:?}, load {}: {measured_us:.3} us at the lock, theory {expected_us:.3} us, {:+.2} %",
+        queue.service,
+        queue.load,
+        error * 100.0
+    );
+    assert!(error.abs() < 0.015, "off by {:.2} %", error * 100.0);
+    assert_eq!(lock.refusals, 0);
 }
 
 #[test]

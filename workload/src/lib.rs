@@ -1,23 +1,29 @@
 //! What clients ask of a server: when, by whom, and how long it takes. Drawn from a seed, the same for every controller
 //! and every plant: the simulator and the load generator take their requests from here.
 //!
+//! - [`application`]: which paths requests take through the server, and which locks they hold there.
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
 //! - [`pairs`]: which keys are read and written, for a service that keeps pairs.
+//! - [`queries`]: what is searched for, for a service that searches.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
 //! Never here: what becomes of a request.
 
 #![forbid(unsafe_code)]
 
+pub mod application;
 pub mod arrivals;
 pub mod demand;
 pub mod pairs;
+pub mod queries;
 pub mod rng;
 pub mod service;
 
+pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
 pub use pairs::{PairMix, Pairs};
+pub use queries::{Queries, QueryMix};
 pub use service::Service;

@@ -19,6 +19,8 @@ pub enum Purpose {
     Network,
     /// When the machine takes cores away, and for how long.
     Stalls,
+    /// Which path they take through an application with locks.
+    Paths,
 }
 
 /// A stream of random numbers.

@@ -5,7 +5,7 @@ use leeward_control::units::Nanos;
 use leeward_experiment::real;
 use leeward_experiment::run::RunError;
 use leeward_experiment::scenario::machine;
-use leeward_real::{Machine, Placement};
+use leeward_real::{Machine, Placement, Served};
 use leeward_workload::Service;
 
 use super::target;
@@ -31,7 +31,8 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let measured = {
         let steps = Steps::new("calibrate");
         let step = |step: &str| steps.show(step);
-        Machine::measure(&placement, &service, args.clients, interrupt.flag(), step).map_err(failed)?
+        Machine::measure(&placement, &Served::Synthetic, &service, args.clients, interrupt.flag(), step)
+            .map_err(failed)?
     };
     let (server, network) = real::models(&measured, &placement);
     let words = words(args, &measured, &placement);

@@ -1,6 +1,7 @@
 //! What `leeward serve --service kv` has besides other services: the store, and the port for memcached's clients.
 
 use anyhow::anyhow;
+use leeward_control::budget::Budget;
 use leeward_kv::server::Server;
 use leeward_kv::store::{Store, StoreConfig};
 use std::hash::{BuildHasher, RandomState};
@@ -37,7 +38,9 @@ pub(super) fn memcached(store: &Arc<Store>, args: &ServeArgs) -> Result<Option<S
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let budget = args.budget.as_deref().map(|budget| admission::span("--budget", budget)).transpose()?;
     let builder = Server::builder()
+        .budget(budget.map_or(Budget::UNLIMITED, Budget::of))
         .admission(&algorithm, params)
         .objective(rtt, slo)
         .cores(args.cores.into())

@@ -1,12 +1,17 @@
 //! `leeward load`: requests for a server, and what came of each.
 
 use anyhow::{Context, anyhow};
-use leeward_control::registry::Environment;
+use leeward_control::params::Params;
+use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
+use leeward_load::ask::Ask;
 use leeward_load::report::{Ending, LoadReport, Percentiles};
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
-use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use leeward_real::pairs::{Asks, PairMix, fill_server};
+use leeward_real::search::searches_of;
+use leeward_workload::{Arrivals, QueryMix, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
@@ -20,12 +25,14 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let address = address(&args.address)?;
     let config = LoadConfig {
+        ask: asked(args, address, (&algorithm, &params), (rtt, slo))?,
         warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
-        ..LoadConfig::new(address(&args.address)?, slo)
+        ..LoadConfig::new(address, slo)
     };
     let wish = wish(args)?;
     if let Some(path) = &args.hgrm {
@@ -59,6 +66,28 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
+/// What requests ask, if that is not a service time. A service that is searched says itself what there is to search for; one that
+/// keeps pairs is filled first.
+fn asked(
+    args: &LoadArgs,
+    address: SocketAddr,
+    admission: (&Algorithm, &Params),
+    objective: (Nanos, Nanos),
+) -> Result<Option<Arc<dyn Ask>>, Failure> {
+    if args.service.starts_with("kv") {
+        let mix = PairMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+        let asks = Asks::new(mix);
+        fill_server(address, asks.pairs(), admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
+        return Ok(Some(Arc::new(asks)));
+    }
+    if !args.service.starts_with("search") {
+        return Ok(None);
+    }
+    let mix = QueryMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    let searches = searches_of(address, mix, admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
+    Ok(Some(Arc::new(searches)))
+}
+
 /// What is asked for.
 enum Wish<W> {
     /// This.
@@ -69,7 +98,10 @@ enum Wish<W> {
 
 fn wish(args: &LoadArgs) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
     let duration = admission::span("--duration", &args.duration)?;
-    let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    // What is no synthetic service takes as long as it takes.
+    let text =
+        if ["search", "kv"].iter().any(|other| args.service.starts_with(other)) { "const:1us" } else { &args.service };
+    let service = Service::parse(text).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);
         return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));

@@ -9,6 +9,7 @@ mod record;
 mod replay;
 mod report;
 mod run;
+mod search;
 pub(crate) mod serve;
 mod summary;
 mod target;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Tune(args) => tune::tune(&args),
         Command::Serve(args) => serve::serve(args),
         Command::Load(args) => load::load(&args),
+        Command::Corpus(args) => search::make(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Record(args) => record::record(args),
         Command::Replay(args) => replay::replay(&args),

@@ -1,17 +1,19 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 
 use anyhow::{Context, anyhow};
+use leeward_control::budget::Budget;
 use leeward_control::units::parse_duration;
 use leeward_kv::service::Kv;
 use leeward_kv::store::Store;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_runtime::Idle;
+use leeward_search::Search;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{kv, record};
+use super::{kv, record, search};
 use crate::args::{ServeArgs, Service};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -24,6 +26,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    if args.service != Service::Search && (args.corpus.is_some() || args.segments != 1) {
+        return Err(Failure::Input(anyhow!(
+            "--corpus and --segments are of --service search, and this is {}",
+            args.service
+        )));
+    }
     let mut builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)
@@ -31,6 +39,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cpus(args.cpus.clone())
         .idle(idle(&args.idle)?)
         .connection_limit(args.connections as usize);
+    if let Some(budget) = &args.budget {
+        builder = builder.budget(Budget::of(admission::span("--budget", budget)?));
+    }
     if args.print_config {
         return stdout::print(&serve_config::text(args)?);
     }
@@ -97,6 +108,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
 fn start(builder: Builder, args: &ServeArgs, store: Option<&Arc<Store>>) -> Result<Server, Failure> {
     let started = match (args.service, store) {
         (Service::Kv, Some(store)) => builder.start(&args.listen, Kv::new(Arc::clone(store))),
+        (Service::Search, _) => builder.start_async(&args.listen, Search::new(search::index(args)?)),
         (Service::Echo, _) => builder.start(&args.listen, Echo),
         _ => builder.start(&args.listen, Synthetic::new()),
     };

@@ -9,8 +9,12 @@ pub(crate) fn points(points: &[Point]) -> String {
     let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
     let services = varies(|a, b| a.service == b.service);
     let clients = varies(|a, b| a.clients == b.clients);
+    let ps = varies(|a, b| a.p == b.p);
+    let rs = varies(|a, b| a.r == b.r);
     let mut columns = vec![("variant", Align::Left)];
     columns.extend(services.then_some(("service", Align::Left)));
+    columns.extend(ps.then_some(("p %", Align::Right)));
+    columns.extend(rs.then_some(("r %", Align::Right)));
     columns.extend(clients.then_some(("clients", Align::Right)));
     let numbers = ["demand k/s", "x capacity", "goodput k/s", "p99 us", "drops %"];
     columns.extend(numbers.map(|name| (name, Align::Right)));
@@ -19,10 +23,15 @@ pub(crate) fn points(points: &[Point]) -> String {
         let first = group[0];
         let mut row = vec![first.label.clone()];
         row.extend(services.then(|| first.service.clone()));
+        let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
+        row.extend(ps.then(|| percent(first.p)));
+        row.extend(rs.then(|| percent(first.r)));
         row.extend(clients.then(|| first.clients.to_string()));
-        row.push(format!("{:.0}", first.demand_rps / 1e3));
+        // A service of milliseconds does a few thousand.
+        let slow = first.capacity_rps < 20e3;
+        row.push(format!("{:.*}", if slow { 2 } else { 0 }, first.demand_rps / 1e3));
         row.push(format!("{:.2}", first.demand_ratio));
-        row.push(format!("{:.1}", median(&group, |point| point.goodput_rps) / 1e3));
+        row.push(format!("{:.*}", if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps) / 1e3));
         row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);
@@ -81,7 +90,8 @@ pub(crate) fn predictions(points: &[Point]) -> String {
 fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
     let same = |a: &Point, b: &Point| {
-        let workload = |point: &Point| (point.clients, point.demand_rps.to_bits());
+        let bits = |share: Option<f64>| share.map(f64::to_bits);
+        let workload = |point: &Point| (point.clients, point.demand_rps.to_bits(), bits(point.p), bits(point.r));
         a.label == b.label && a.service == b.service && workload(a) == workload(b)
     };
     for point in points {

@@ -3,7 +3,7 @@
 
 use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, Gate, Local, Reply, Submit};
 use crate::server::{Feedback, Outcome};
-use crate::units::{Nanos, Priority, Time};
+use crate::units::{CreditId, Nanos, Priority, Time};
 
 /// What a request carries to the server besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Header {
     pub demand: u32,
     /// How important it is.
     pub priority: Priority,
+    /// The newest grant that the client knows.
+    pub credit: CreditId,
 }
 
 /// Why a request ended at the client without being sent.
@@ -58,6 +60,7 @@ pub struct Client<T> {
     queue: BoundedQueue<Waiting<T>>,
     outstanding: u32,
     announced: u32,
+    credit: CreditId,
 }
 
 impl<T> Client<T> {
@@ -69,6 +72,7 @@ impl<T> Client<T> {
             config: parts.config,
             outstanding: 0,
             announced: 0,
+            credit: CreditId::NONE,
         }
     }
 
@@ -98,12 +102,14 @@ impl<T> Client<T> {
         debug_assert!(self.outstanding > 0, "a reply to nothing");
         self.outstanding = self.outstanding.saturating_sub(1);
         self.half.reply(&Reply { now, outcome, round_trip, feedback: *feedback });
+        self.credit = feedback.credit;
         self.drain(now, out);
     }
 
     /// An explicit credit message came.
     pub fn on_credit(&mut self, now: Time, feedback: &Feedback, out: &mut impl Outlet<T>) {
         self.half.credit(now, feedback);
+        self.credit = feedback.credit;
         self.drain(now, out);
     }
 
@@ -189,7 +195,7 @@ impl<T> Client<T> {
         self.outstanding += 1;
         self.half.sent(now);
         self.announced = self.demand();
-        out.send(waiting.request, Header { demand: self.announced, priority: waiting.priority });
+        out.send(waiting.request, Header { demand: self.announced, priority: waiting.priority, credit: self.credit });
     }
 
     /// Tells of a demand that no request has carried, if the algorithm wants that.
@@ -264,6 +270,36 @@ mod tests {
             ]
         );
         assert_eq!(client.outstanding(), 2);
+    }
+
+    /// Writes down which grant each request names.
+    #[derive(Default)]
+    struct Grants(Vec<(u32, u64)>);
+
+    impl Outlet<u32> for Grants {
+        fn send(&mut self, request: u32, header: Header) {
+            self.0.push((request, header.credit.0));
+        }
+        fn end(&mut self, _: u32, _: LocalEnd) {}
+        fn send_demand(&mut self, _: u32) {}
+    }
+
+    #[test]
+    fn a_request_names_the_newest_grant() {
+        let mut client = client(0, 4, Nanos::MAX);
+        let mut out = Grants::default();
+        for request in 1..=3 {
+            client.submit(Time(0), request, Priority::HIGHEST, 0, &mut out);
+        }
+        let grant = |window: u32, credit: u64| Feedback {
+            window: crate::units::Credits(window),
+            credit: CreditId(credit),
+            ..Feedback::NONE
+        };
+        client.on_credit(Time(5), &grant(2, 77), &mut out);
+        client.on_credit(Time(6), &grant(4, 78), &mut out);
+        client.submit(Time(900), 4, Priority::HIGHEST, 0, &mut out);
+        assert_eq!(out.0, [(1, 77), (2, 77), (3, 78), (4, 78)]);
     }
 
     /// Opens at time 10.

@@ -6,7 +6,7 @@ use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use crate::server::{
     Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals, Verdict,
 };
-use crate::units::{Credits, Nanos, Priority, Time};
+use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
 const OPEN: u8 = 0;
 const REQUEST: u8 = 1;
@@ -25,6 +25,8 @@ const CUSTOM: u8 = 1 << 4;
 const SAME_DEMAND: u8 = 1 << 5;
 /// The request was rejected, the reply is a drop.
 const NEGATIVE: u8 = 1 << 6;
+/// The reply's request has named a grant. No kind has both this and [`SAME_DEMAND`].
+const CREDIT: u8 = 1 << 5;
 /// The feedback is the session's window and nothing else.
 const PLAIN: u8 = 1 << 7;
 /// The demand message is answered, a session was named. No kind has both this and [`SAME_DEMAND`].
@@ -68,8 +70,8 @@ impl Codec {
                 let same = same_gauges(gauges, &self.gauges);
                 out.push(TICK | flag(same, SAME_GAUGES));
                 self.encode_time(signals.now, out);
-                let Signals { packet_delay, run_delay, arrivals, completions, drops, .. } = *signals;
-                for number in [packet_delay.0, run_delay.0, arrivals, completions, drops] {
+                let Signals { now: _, packet_delay, run_delay, arrivals, completions, drops, lock_drops } = *signals;
+                for number in [packet_delay.0, run_delay.0, arrivals, completions, drops, lock_drops] {
                     put(out, number);
                 }
                 if !same {
@@ -89,7 +91,10 @@ impl Codec {
                 let rejected = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
                 REQUEST | flag(event.demand == demand, SAME_DEMAND) | flag(rejected, NEGATIVE)
             }
-            SessionCall::Reply(event) => REPLY | flag(event.outcome == Outcome::Dropped, NEGATIVE) | flag(plain, PLAIN),
+            SessionCall::Reply(event) => {
+                let marks = flag(event.outcome == Outcome::Dropped, NEGATIVE) | flag(plain, PLAIN);
+                REPLY | marks | flag(event.credit != CreditId::NONE, CREDIT)
+            }
             SessionCall::Demand(_) => DEMAND | flag(matches!(answer, Answer::Feedback(_)), SOME) | flag(plain, PLAIN),
             SessionCall::Wake(_) => WAKE | flag(plain, PLAIN),
             SessionCall::Close(_) => CLOSE,
@@ -112,7 +117,12 @@ impl Codec {
                 put(out, event.delay.0);
                 out.extend_from_slice(&event.random.to_le_bytes());
             }
-            SessionCall::Reply(event) => put(out, event.sojourn.0),
+            SessionCall::Reply(event) => {
+                put(out, event.sojourn.0);
+                if event.credit != CreditId::NONE {
+                    put(out, event.credit.0);
+                }
+            }
             _ => {}
         }
         match answer {
@@ -121,6 +131,7 @@ impl Codec {
                 put(out, feedback.window.0.into());
                 out.push(feedback.threshold.level());
                 put(out, feedback.custom);
+                put(out, feedback.credit.0);
             }
             _ => {}
         }
@@ -140,7 +151,7 @@ impl Codec {
         let accepted = match tag & KINDS {
             OPEN => CUSTOM | SAME_DEMAND,
             REQUEST => CUSTOM | SAME_DEMAND | NEGATIVE,
-            REPLY => CUSTOM | NEGATIVE | PLAIN,
+            REPLY => CUSTOM | CREDIT | NEGATIVE | PLAIN,
             DEMAND => CUSTOM | SOME | PLAIN,
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
@@ -172,6 +183,7 @@ impl Codec {
                     arrivals: bytes.number()?,
                     completions: bytes.number()?,
                     drops: bytes.number()?,
+                    lock_drops: bytes.number()?,
                 };
                 if tag & SAME_GAUGES == 0 {
                     self.gauges = decode_gauges(bytes)?;
@@ -192,7 +204,8 @@ impl Codec {
                 return Ok(Answer::Feedback(Feedback { window, ..Feedback::NONE }));
             }
             let (window, threshold) = (Credits(bytes.small()?), priority(bytes.byte()?)?);
-            Ok(Answer::Feedback(Feedback { window, threshold, custom: bytes.number()? }))
+            let (custom, credit) = (bytes.number()?, CreditId(bytes.number()?));
+            Ok(Answer::Feedback(Feedback { window, threshold, custom, credit }))
         };
         let (call, answer) = match tag & KINDS {
             OPEN => {
@@ -208,7 +221,12 @@ impl Codec {
             }
             REPLY => {
                 let outcome = if has(NEGATIVE) { Outcome::Dropped } else { Outcome::Completed };
-                let event = Departure { now, outcome, sojourn: Nanos(bytes.number()?) };
+                let sojourn = Nanos(bytes.number()?);
+                let credit = match has(CREDIT).then(|| bytes.number()).transpose()? {
+                    Some(0) => return Err("a grant is marked and none is named"),
+                    named => CreditId(named.unwrap_or(0)),
+                };
+                let event = Departure { now, outcome, sojourn, credit };
                 (SessionCall::Reply(event), feedback(bytes)?)
             }
             DEMAND if has(SOME) => (SessionCall::Demand(now), feedback(bytes)?),
@@ -304,10 +322,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn feedback() -> impl Strategy<Value = Feedback> {
-        (any::<u32>(), 1u8..=128, any::<u64>()).prop_map(|(window, level, custom)| Feedback {
+        (any::<u32>(), 1u8..=128, any::<u64>(), 0..3u64).prop_map(|(window, level, custom, credit)| Feedback {
             window: Credits(window),
             threshold: Priority::new(level),
             custom,
+            credit: CreditId(credit),
         })
     }
 
@@ -346,10 +365,11 @@ mod tests {
             },
         );
         let outcome = prop_oneof![Just(Outcome::Completed), Just(Outcome::Dropped)];
-        let departure = (at(), outcome, any::<u64>()).prop_map(|(now, outcome, sojourn)| Departure {
+        let departure = (at(), outcome, any::<u64>(), 0..3u64).prop_map(|(now, outcome, sojourn, credit)| Departure {
             now,
             outcome,
             sojourn: Nanos(sojourn),
+            credit: CreditId(credit),
         });
         prop_oneof![
             (at(), any::<u32>()).prop_map(|(now, demand)| (SessionCall::Open(Opened { now, demand }), Answer::Nothing)),
@@ -380,14 +400,21 @@ mod tests {
             waited: Nanos(waited),
             verdict,
         });
-        let tick =
-            (any::<[u64; 6]>(), gauges()).prop_map(|([now, packet, run, arrivals, completions, drops], gauges)| {
+        let tick = (any::<[u64; 7]>(), gauges()).prop_map(
+            |([now, packet, run, arrivals, completions, drops, locks], gauges)| {
                 let (packet_delay, run_delay) = (Nanos(packet), Nanos(run));
-                Entry::Tick {
-                    signals: Signals { now: Time(now), packet_delay, run_delay, arrivals, completions, drops },
-                    gauges,
-                }
-            });
+                let signals = Signals {
+                    now: Time(now),
+                    packet_delay,
+                    run_delay,
+                    arrivals,
+                    completions,
+                    drops,
+                    lock_drops: locks,
+                };
+                Entry::Tick { signals, gauges }
+            },
+        );
         prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick]
     }
 

@@ -1,7 +1,7 @@
 //! One call of a plant to a controller's server side, with what came of it.
 
 use crate::server::{Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict};
-use crate::units::{Credits, Nanos, Time};
+use crate::units::{CreditId, Credits, Nanos, Time};
 use std::fmt;
 
 /// One call.
@@ -116,8 +116,9 @@ impl fmt::Display for Answer {
             Answer::Nothing => f.write_str("nothing"),
             Answer::Verdict(Verdict::Admit) => f.write_str("admit"),
             Answer::Verdict(Verdict::Reject(reason)) => write!(f, "reject for {reason:?}"),
-            Answer::Feedback(Feedback { window, threshold, custom }) => {
-                write!(f, "window {}, threshold {}, word {custom}", window.0, threshold.level())
+            Answer::Feedback(Feedback { window, threshold, custom, credit }) => {
+                write!(f, "window {}, threshold {}, word {custom}", window.0, threshold.level())?;
+                if *credit == CreditId::NONE { Ok(()) } else { write!(f, ", grant {}", credit.0) }
             }
         }
     }

@@ -13,7 +13,7 @@ mod session;
 
 pub use session::{CoreId, Session, SessionSlot};
 
-use crate::units::{Credits, Nanos, Priority, Time};
+use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
 /// A client has registered (or connected, where the protocol has no registration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct Departure {
     pub outcome: Outcome,
     /// Time since the request's packet arrived at this server.
     pub sojourn: Nanos,
+    /// The grant that its request named. It comes from the client, as it is.
+    pub credit: CreditId,
 }
 
 /// What a server tells a client with every response and every credit message.
@@ -93,11 +95,14 @@ pub struct Feedback {
     pub threshold: Priority,
     /// For algorithms of other crates: carried as it is.
     pub custom: u64,
+    /// Names this grant, where the algorithm wants to hear of it again.
+    pub credit: CreditId,
 }
 
 impl Feedback {
     /// What an algorithm says that tells its clients nothing.
-    pub const NONE: Feedback = Feedback { window: Credits(0), threshold: Priority::LOWEST, custom: 0 };
+    pub const NONE: Feedback =
+        Feedback { window: Credits(0), threshold: Priority::LOWEST, custom: 0, credit: CreditId::NONE };
 }
 
 /// The fast half: what every core asks about its own sessions. One value per core.
@@ -165,14 +170,24 @@ pub struct Signals {
     pub arrivals: u64,
     /// Requests answered with a result since the last tick.
     pub completions: u64,
-    /// Requests rejected since the last tick.
+    /// Requests rejected since the last tick, for whatever reason.
     pub drops: u64,
+    /// Those of `drops` that were refused a lock ([`RejectReason::Lock`]).
+    pub lock_drops: u64,
 }
 
 impl Signals {
     /// Nothing queued, nothing happened.
     pub fn idle(now: Time) -> Self {
-        Signals { now, packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO, arrivals: 0, completions: 0, drops: 0 }
+        Signals {
+            now,
+            packet_delay: Nanos::ZERO,
+            run_delay: Nanos::ZERO,
+            arrivals: 0,
+            completions: 0,
+            drops: 0,
+            lock_drops: 0,
+        }
     }
 
     /// The queueing delay `d_m` (Breakwater §3.1).

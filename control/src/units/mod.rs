@@ -11,6 +11,17 @@ pub use time::{Nanos, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credits(pub u32);
 
+/// Names a grant of credit. A server chooses it and sends it with the window; a client puts the newest that it knows into
+/// each request, so that the server can measure the time from the grant to the response which it made possible (the
+/// end-to-end round trip of admission by efficiency, thesis §2.3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CreditId(pub u64);
+
+impl CreditId {
+    /// No grant in particular.
+    pub const NONE: CreditId = CreditId(0);
+}
+
 /// Importance of a request, 1 (served first) to 128 (dropped first), as in DAGOR (SoCC'18 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);

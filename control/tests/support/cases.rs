@@ -20,6 +20,9 @@ pub(crate) struct Case {
 const QUEUE: usize = 4;
 const MAX_OUTSTANDING: u32 = 12;
 
+/// Those whose clients send by window.
+const BY_CREDITS: [&str; 3] = ["breakwater", "efficiency", "auto"];
+
 /// Three cores and the 10 µs workload of the papers: RTT 10 µs, SLO 200 µs.
 pub(crate) fn environment() -> Environment {
     Environment::new(3, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -63,13 +66,24 @@ pub(crate) fn every_algorithm() -> Vec<Case> {
     let registry = Registry::builtin();
     let mut cases: Vec<Case> = registry
         .algorithms()
-        .map(|algorithm| Case::new(algorithm, &[], (algorithm.name == "breakwater").then_some(64)))
+        .map(|algorithm| Case::new(algorithm, &[], BY_CREDITS.contains(&algorithm.name).then_some(64)))
         .collect();
     let find = |name| registry.find(name).expect("built in");
     for law in ["threshold", "sqrt"] {
         cases.push(Case::new(find("codel"), &[("law", law), ("interval", "30us"), ("target", "10us")], None));
     }
     cases.push(Case::new(find("gradient"), &[("max_limit", "3"), ("probe", "1ms"), ("period", "10us")], None));
+    // A pool that moves fast, in both of its forms, with the drops that a share of locks would give.
+    for name in ["efficiency", "auto"] {
+        for decrease in ["multiplicative", "additive"] {
+            for demand in ["speculation", "synchronization"] {
+                let laws = [("decrease", decrease), ("demand", demand), ("iteration", "2"), ("alpha", "20%")];
+                let pairs = [laws.as_slice(), &[("max_window", "5"), ("beta", "30%"), ("max_pool", "20")]].concat();
+                cases.push(Case::new(find(name), &pairs, Some(5)));
+            }
+        }
+        cases.push(Case::new(find(name), &[("credits", "off"), ("drop_threshold", "0")], None));
+    }
     cases.push(Case::new(find("window"), &[("max_window", "2")], None));
     cases.push(Case::new(find("seda"), &[("responses", "3"), ("adj_i", "1000")], None));
     cases

@@ -10,7 +10,7 @@ use leeward_control::server::{
     Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Signals,
     Verdict,
 };
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 use super::checker::{End, Event, SessionView, View};
 use super::step::{PLACES, Step};
@@ -27,6 +27,7 @@ enum ToClient {
 
 struct InServer {
     request: u64,
+    credit: CreditId,
     sent: Time,
     arrived: Time,
     admitted: bool,
@@ -87,8 +88,8 @@ pub(crate) struct Plant {
     answers: u64,
     /// The delay of the packet queue and of the run queue.
     queues: (Nanos, Nanos),
-    /// Arrivals, completions and drops.
-    since_tick: (u64, u64, u64),
+    /// Arrivals, completions and drops, and those of them for a lock.
+    since_tick: (u64, u64, u64, u64),
     mistake: Mistake,
     events: Vec<Event>,
 }
@@ -108,7 +109,7 @@ impl Plant {
             requests: 0,
             answers: 0,
             queues: (Nanos::ZERO, Nanos::ZERO),
-            since_tick: (0, 0, 0),
+            since_tick: (0, 0, 0, 0),
             mistake,
             events: Vec::new(),
         }
@@ -250,7 +251,7 @@ impl Plant {
                 let arrival = Arrival { now, demand: header.demand, priority: header.priority, delay, random };
                 let verdict = connection.session.request(self.cores[core].as_mut(), &arrival);
                 let admitted = verdict == Verdict::Admit;
-                connection.in_server.push(InServer { request, sent, arrived: now, admitted });
+                connection.in_server.push(InServer { request, credit: header.credit, sent, arrived: now, admitted });
                 self.since_tick.0 += 1;
                 if admitted {
                     self.events.push(Event::Admitted);
@@ -277,7 +278,9 @@ impl Plant {
             Outcome::Completed => self.since_tick.1 += 1,
             Outcome::Dropped => self.since_tick.2 += 1,
         }
-        let departure = Departure { now, outcome, sojourn: waited };
+        // Admitted and not executed: it was refused a lock.
+        self.since_tick.3 += u64::from(entry.admitted && !executed);
+        let departure = Departure { now, outcome, sojourn: waited, credit: entry.credit };
         let feedback = connection.session.reply(self.cores[core].as_mut(), &departure);
         self.events.push(departed(&feedback, &connection.session));
         let answer = ToClient::Answer { request: entry.request, outcome, sent: entry.sent, feedback };
@@ -319,8 +322,8 @@ impl Plant {
 
     fn tick(&mut self, random: u64) {
         let (packet_delay, run_delay) = self.queues;
-        let (arrivals, completions, drops) = std::mem::take(&mut self.since_tick);
-        let signals = Signals { now: self.now, packet_delay, run_delay, arrivals, completions, drops };
+        let (arrivals, completions, drops, lock_drops) = std::mem::take(&mut self.since_tick);
+        let signals = Signals { now: self.now, packet_delay, run_delay, arrivals, completions, drops, lock_drops };
         self.control.tick(&signals);
         self.events.push(Event::Ticked);
         // One more than there are sessions: the checker then sees one twice.

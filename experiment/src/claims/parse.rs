@@ -154,9 +154,10 @@ impl Parser {
                 "points" => Table::Points,
                 "windows" => Table::Windows,
                 "shifts" => Table::Shifts,
+                "locks" => Table::Locks,
                 _ => {
                     self.at = start;
-                    return Err(self.error(format!("unknown table `{name}`; accepted: points, windows, shifts")));
+                    return Err(self.error(format!("unknown table `{name}`; accepted: points, windows, shifts, locks")));
                 }
             };
             name = self.take_while(word);

@@ -32,6 +32,10 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "bw-sensitivity",
         "bw-today",
         "bw-today-shift",
+        "lk-memcached-var",
+        "lk-mismatch-real",
+        "lk-one-mutex",
+        "lk-search",
         "real-overall",
         "real-spike",
     ]

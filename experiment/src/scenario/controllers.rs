@@ -1,10 +1,13 @@
 //! `[[controller]]`: which algorithms run, with which parameters, and the grids that `vary` spans.
 
+use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
+use leeward_real::pairs::PairMix;
+use leeward_real::search::QueryMix;
 use leeward_sim::service::Service;
 
 /// The most variants of a scenario.
@@ -16,7 +19,7 @@ type Pair = (String, Raw);
 /// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
     let mut variants: Vec<(Variant, Item<'a>)> = Vec::new();
-    for table in item.tables(MOST_VARIANTS, &["name", "label", "params", "vary", "tuned"])? {
+    for table in item.tables(MOST_VARIANTS, &["name", "label", "params", "vary", "tuned", "lock", "acquire"])? {
         let name = table.require("name", "the name of a controller")?;
         let algorithm = registry.find(name.text()?).map_err(|error| name.error(error.to_string()))?;
         for variant in expand(&table, algorithm)? {
@@ -40,10 +43,13 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         None => algorithm.name.to_string(),
         Some(item) => label(&item)?,
     };
+    let (locks, derived_budget) = lock_model(table)?;
     let mut base = Variant {
         controller: algorithm.name.into(),
         label: label.clone(),
         base_label: label,
+        locks,
+        derived_budget,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),
@@ -124,7 +130,7 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
 
 fn service(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    if !text.starts_with("file:") {
+    if !text.starts_with("file:") && QueryMix::parse(text).is_err() && PairMix::parse(text).is_err() {
         Service::parse(text).map_err(|error| item.error(error.to_string()))?;
     }
     Ok(text.into())

@@ -3,10 +3,11 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `application`, `controllers`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
+mod application;
 pub mod builtin;
 mod controllers;
 mod document;
@@ -19,6 +20,7 @@ mod reader;
 pub mod settings;
 mod workload;
 
+pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
 
 use crate::claims::Expression;
@@ -26,7 +28,9 @@ use crate::results::Plot;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Arrivals, NetworkModel, ServerModel, Shares};
+use leeward_real::pairs::PairMix;
+use leeward_real::search::QueryMix;
+use leeward_sim::config::{Arrivals, LockModel, NetworkModel, ServerModel, Shares};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -74,8 +78,17 @@ pub struct Workload {
     pub shares: Shares,
     /// Total demand.
     pub demand: DemandPlan,
+    /// The application, if its requests take locks.
+    pub application: Option<ApplicationSpec>,
     /// The objective; `None` for 10 × (mean service + round trip).
     pub slo: Option<Nanos>,
+}
+
+impl Workload {
+    /// Every application that the scenario runs: one without locks, or one per value of `p` and `r`.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.application.as_ref().map_or_else(|| vec![Instance::default()], ApplicationSpec::instances)
+    }
 }
 
 /// A distribution of service times and how it was written.
@@ -83,8 +96,19 @@ pub struct Workload {
 pub struct ServiceSpec {
     /// As written, such as `exp:10us`.
     pub text: String,
-    /// What it means.
+    /// What it means; for a service that is not synthetic, a stand-in until it is measured.
     pub service: Service,
+    /// What is searched for, if it is the search service: on the real plant only.
+    pub queries: Option<QueryMix>,
+    /// Which pairs are asked for, if it is the key-value service: on the real plant only.
+    pub pairs: Option<PairMix>,
+}
+
+impl ServiceSpec {
+    /// Whether the simulator knows how long it takes.
+    pub fn is_simulated(&self) -> bool {
+        self.queries.is_none() && self.pairs.is_none()
+    }
 }
 
 /// Demand, over time or as a list of steady points.
@@ -152,6 +176,10 @@ pub struct Variant {
     pub label: String,
     /// The label of the `[[controller]]` entry this came from: differs from `label` for the variants of a `vary` grid.
     pub base_label: String,
+    /// How the application's locks are made and taken, if it has any.
+    pub locks: LockModel,
+    /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
+    pub derived_budget: bool,
     /// Parameters, before any retuning per workload.
     pub params: Vec<(String, Raw)>,
     /// Retuning per workload; of those that match, later ones win.

@@ -19,8 +19,12 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
         let index = read.find(key).map_or(Ok(0), |item| item.choice(words))?;
         Ok(words[index].into())
     };
-    let table_name = word("table", &["points", "windows"])?;
-    let table = if table_name == "windows" { Table::Windows } else { Table::Points };
+    let table_name = word("table", &["points", "windows", "locks"])?;
+    let table = match table_name.as_str() {
+        "windows" => Table::Windows,
+        "locks" => Table::Locks,
+        _ => Table::Points,
+    };
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;
     let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
     let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;

@@ -16,6 +16,8 @@ pub(super) const QUICK: &[(&str, &str)] = &[
     ("demand", "workload"),
     ("clients", "workload"),
     ("service", "workload"),
+    ("p", "workload"),
+    ("r", "workload"),
 ];
 
 /// Applies the `[quick]` section, or one seed per point where there is none.

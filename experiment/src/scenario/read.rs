@@ -7,6 +7,7 @@ use super::{Scenario, ScenarioError, Variant, controllers, output, workload};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
+use leeward_sim::config::LockModel;
 use std::path::Path;
 
 /// The most runs of a scenario.
@@ -92,6 +93,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         controllers: variants,
         overrides: Vec::new(),
     };
+    check_locks(&scenario, &controllers)?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)
@@ -117,16 +119,29 @@ fn id(item: &Item<'_>) -> Result<String, ScenarioError> {
     Ok(text.into())
 }
 
+/// Without an application that has locks there are none to say anything about.
+fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
+    let told = controllers.iter().find(|(variant, _)| variant.locks != LockModel::default());
+    match told {
+        Some((variant, item)) if scenario.workload.application.is_none() => {
+            Err(item
+                .error(format!("`{}` has `lock` or `acquire`, but no [[workload.path]] takes locks", variant.label)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Result<(), ScenarioError> {
     let demands = scenario.workload.demand.levels();
     let points = if scenario.workload.demand.is_shifting() { 1 } else { demands.len() };
-    let lists = [scenario.workload.services.len(), scenario.workload.clients.len(), points];
+    let workloads = scenario.workload.instances().len();
+    let lists = [scenario.workload.services.len(), workloads, scenario.workload.clients.len(), points];
     let runs = lists
         .iter()
         .fold(scenario.controllers.len() * scenario.run.seeds as usize, |runs, list| runs.saturating_mul(*list));
     if runs > MOST_RUNS {
         let problem = format!(
-            "asks for {runs} runs (variants x services x clients x demands x seeds); accepted: up to {MOST_RUNS}"
+            "asks for {runs} runs (variants x services x p x r x clients x demands x seeds); accepted: up to {MOST_RUNS}"
         );
         return Err(workload.error(problem));
     }

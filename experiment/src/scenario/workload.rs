@@ -1,9 +1,12 @@
 //! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
 
+use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_real::pairs::PairMix;
+use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
 use std::path::Path;
@@ -66,7 +69,8 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<NetworkModel, ScenarioEr
 }
 
 pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
-    let table = item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo"])?;
+    let table =
+        item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo", "locks", "path", "p", "r"])?;
     let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
     let services = each_once(&services, |item| service(item, folder))?;
     let clients = table.require("clients", "a number of clients, or a list")?;
@@ -81,12 +85,13 @@ pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Resul
         arrivals,
         shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
         demand: demand_plan(&table, duration)?,
+        application: application(&table)?,
         slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
     })
 }
 
 /// The entries of a list, which must differ: one written twice would count twice in every mean.
-fn each_once<T: PartialEq>(
+pub(super) fn each_once<T: PartialEq>(
     list: &Item<'_>,
     read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
 ) -> Result<Vec<T>, ScenarioError> {
@@ -101,8 +106,19 @@ fn each_once<T: PartialEq>(
     Ok(values)
 }
 
+/// Stands for a service whose time is to be measured.
+const UNKNOWN: Service = Service::Constant(Nanos::from_millis(1));
+
 fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
     let text = item.text()?;
+    if text.starts_with("search") {
+        let queries = QueryMix::parse(text).map_err(|error| item.error(error.to_string()))?;
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries), pairs: None });
+    }
+    if text.starts_with("kv") {
+        let pairs = PairMix::parse(text).map_err(|error| item.error(error.to_string()))?;
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: None, pairs: Some(pairs) });
+    }
     let service = match text.strip_prefix("file:") {
         None => Service::parse(text).map_err(|error| item.error(format!("{error}, or `file:times.txt`")))?,
         Some(path) => {
@@ -117,7 +133,7 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
             service
         }
     };
-    Ok(ServiceSpec { text: text.into(), service })
+    Ok(ServiceSpec { text: text.into(), service, queries: None, pairs: None })
 }
 
 fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use leeward_control::server::Feedback;
 use leeward_control::units::Credits;
 use leeward_rpc::wire::{
-    Answer, Call, CreditId, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32,
-    PayloadLimit, Regime, Response, Side, Welcome,
+    Answer, Call, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit,
+    Regime, Response, Side, Welcome,
 };
 
 /// What the server does.
@@ -117,7 +117,6 @@ fn serve(state: &State, mut socket: TcpStream) {
                 Frame::Register(register) => {
                     let welcome = Welcome {
                         timestamp: register.timestamp,
-                        credit: CreditId::NONE,
                         feedback,
                         payload_max: PayloadLimit::DEFAULT,
                         regime: state.behaviour.regime,
@@ -164,13 +163,7 @@ fn answer(state: &State, call: &Call<'_>, feedback: Feedback) -> Option<Frame<'s
     if behaviour.mute || state.dead.load(Ordering::SeqCst) {
         return None;
     }
-    let answer = Answer {
-        request: call.request,
-        timestamp: call.timestamp,
-        credit: CreditId::NONE,
-        feedback,
-        sojourn: Nanos32(1_000),
-    };
+    let answer = Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32(1_000) };
     let turn = state.answers.fetch_add(1, Ordering::SeqCst) + 1;
     let is_due = |every: u64| every > 0 && turn.is_multiple_of(every);
     Some(if is_due(behaviour.drop_every) {

@@ -18,10 +18,12 @@ pub enum Effect {
 #[non_exhaustive]
 pub enum CallError {
     /// The server rejected it: overload, most of the time. Send less, or elsewhere.
-    #[error("rejected by the server after {waited}: {reason:?}{}", hint(.retry_after))]
+    #[error("rejected by the server after {waited}: {reason:?}{}{}", what(.message), hint(.retry_after))]
     Rejected {
         /// The server's reason.
         reason: DropReason,
+        /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        message: String,
         /// How long the server asks this client to send nothing, if it does.
         retry_after: Option<Nanos>,
         /// Since the call was made.
@@ -95,6 +97,10 @@ pub enum CallError {
     },
 }
 
+fn what(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
 fn hint(retry_after: &Option<Nanos>) -> String {
     retry_after.map_or_else(String::new, |span| format!(", retry after {span}"))
 }
@@ -165,8 +171,17 @@ mod tests {
         let waited = Nanos::from_micros(120);
         for (error, text) in [
             (
-                CallError::Rejected { reason: DropReason::Delay, retry_after: Some(Nanos::from_millis(2)), waited },
+                CallError::Rejected {
+                    reason: DropReason::Delay,
+                    message: String::new(),
+                    retry_after: Some(Nanos::from_millis(2)),
+                    waited,
+                },
                 "rejected by the server after 120us: Delay, retry after 2ms",
+            ),
+            (
+                CallError::Rejected { reason: DropReason::Lock, message: "accounts".into(), retry_after: None, waited },
+                "rejected by the server after 120us: Lock (accounts)",
             ),
             (CallError::Expired { waited }, "not sent: expired after 120us at the client"),
             (
@@ -188,7 +203,8 @@ mod tests {
 
     #[test]
     fn only_what_was_not_begun_is_safe_to_repeat() {
-        let rejected = |reason| CallError::Rejected { reason, retry_after: None, waited: Nanos::ZERO };
+        let rejected =
+            |reason| CallError::Rejected { reason, message: String::new(), retry_after: None, waited: Nanos::ZERO };
         assert_eq!(rejected(DropReason::Delay).effect(), Effect::Excluded);
         assert_eq!(rejected(DropReason::Lock).effect(), Effect::Possible);
         assert_eq!(CallError::Protocol { violation: String::new() }.effect(), Effect::Possible);

@@ -12,8 +12,8 @@ use super::gate::Cap;
 use super::outbox::Outbox;
 use super::slots::Slots;
 use crate::wire::{
-    Answer, Budget, Call, CreditId, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong, Regime,
-    Register, RequestId, Side, Timestamp, Welcome,
+    Answer, Budget, Call, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong, Regime, Register,
+    RequestId, Side, Timestamp, Welcome,
 };
 
 /// A connection's limits.
@@ -76,7 +76,6 @@ struct Link<T> {
     call_max: PayloadLimit,
     registered: Option<Time>,
     welcome: Option<Welcomed>,
-    credit: CreditId,
     /// A demand that found no room.
     owes_demand: bool,
     /// When a ping left that has not come back.
@@ -102,7 +101,6 @@ impl<T> Connection<T> {
                 call_max: PayloadLimit::MIN,
                 registered: None,
                 welcome: None,
-                credit: CreditId::NONE,
                 owes_demand: false,
                 pinged: None,
             },
@@ -391,7 +389,8 @@ impl<T> Link<T> {
                 let (token, round_trip) = self.answered(now, kind, &dropped.answer)?;
                 let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
                 if let Some(token) = token {
-                    events(Event::Dropped { token, reason: dropped.reason, retry_after, round_trip, sojourn });
+                    let (reason, message) = (dropped.reason, dropped.message);
+                    events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
                 }
                 self.reply(now, Outcome::Dropped, round_trip, &dropped.answer, shell, events);
                 Ok(())
@@ -407,7 +406,7 @@ impl<T> Link<T> {
                 Ok(())
             }
             Frame::Credit(credit) => {
-                self.granted(credit.credit, &credit.feedback);
+                self.granted(&credit.feedback);
                 shell.on_credit(now, &credit.feedback, &mut Out { link: self, now, events });
                 Ok(())
             }
@@ -446,7 +445,7 @@ impl<T> Link<T> {
         if self.phase == Phase::Registering {
             self.phase = Phase::Ready;
         }
-        self.granted(welcome.credit, &welcome.feedback);
+        self.granted(&welcome.feedback);
         shell.on_credit(now, &welcome.feedback, &mut Out { link: self, now, events });
         Ok(())
     }
@@ -469,13 +468,12 @@ impl<T> Link<T> {
         shell: &mut Client<u32>,
         events: &mut impl FnMut(Event<'_, T>),
     ) {
-        self.granted(answer.credit, &answer.feedback);
+        self.granted(&answer.feedback);
         shell.on_reply(now, outcome, round_trip, &answer.feedback, &mut Out { link: self, now, events });
     }
 
     /// "The newest window replaces the last one as a whole."
-    fn granted(&mut self, credit: CreditId, feedback: &Feedback) {
-        self.credit = credit;
+    fn granted(&mut self, feedback: &Feedback) {
         let binding = self.welcome.is_some_and(|welcome| welcome.regime != Regime::Open);
         self.allowed = if binding { feedback.window.0 } else { u32::MAX };
         self.update_cap();
@@ -522,7 +520,7 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
         let call = Frame::Call(Call {
             request,
             timestamp: Timestamp(self.now.0),
-            credit: link.credit,
+            credit: header.credit,
             method,
             demand: header.demand,
             budget,

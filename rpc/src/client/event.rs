@@ -26,6 +26,8 @@ pub enum Event<'a, T> {
         token: T,
         /// Why.
         reason: DropReason,
+        /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        message: Message<'a>,
         /// The server's hint not to send anything for so long; zero is no hint.
         retry_after: Nanos,
         /// From when the request left to now.

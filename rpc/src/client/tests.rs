@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use leeward_control::client::{ClientConfig, ClientHalf, Gate, LocalReason};
-use leeward_control::units::Credits;
+use leeward_control::units::{CreditId, Credits};
 use proptest::prelude::*;
 
 use super::*;
@@ -177,8 +177,7 @@ impl World {
     fn welcome(&mut self, window: u32, regime: Regime) -> Result<(), ConnectionError> {
         self.say(&Frame::Welcome(Welcome {
             timestamp: self.registered,
-            credit: CreditId(1),
-            feedback: feedback(window),
+            feedback: Feedback { credit: CreditId(1), ..feedback(window) },
             payload_max: PayloadLimit::new(2048),
             regime,
         }))
@@ -186,7 +185,8 @@ impl World {
 
     fn answer(&mut self, place: usize, window: u32) -> Answer {
         let (request, timestamp) = self.calls.remove(place);
-        Answer { request, timestamp, credit: CreditId(2), feedback: feedback(window), sojourn: Nanos32(5) }
+        let feedback = Feedback { credit: CreditId(2), ..feedback(window) };
+        Answer { request, timestamp, feedback, sojourn: Nanos32(5) }
     }
 
     fn respond(&mut self, place: usize, window: u32) -> Result<(), ConnectionError> {
@@ -262,7 +262,8 @@ fn the_registration_carries_the_demand_and_later_changes_are_announced() {
     world.carry(usize::MAX);
     assert_eq!(world.heard, ["register demand 2", "demand 3"]);
     world.welcome(1, Regime::Credits).unwrap();
-    world.say(&Frame::Credit(Credit { credit: CreditId(9), feedback: feedback(2) })).unwrap();
+    let feedback = Feedback { credit: CreditId(9), ..feedback(2) };
+    world.say(&Frame::Credit(Credit { feedback })).unwrap();
     world.carry(usize::MAX);
     assert_eq!(world.heard[2..], ["call 1 demand 2 credit 1", "call 2 demand 1 credit 9"]);
 }
@@ -276,7 +277,7 @@ fn every_end_reaches_the_application() {
     assert_eq!(world.ends[&3], "ended Overflow");
     world.carry(usize::MAX);
     let answer = world.answer(0, 1);
-    let dropped = Dropped { answer, reason: DropReason::Delay, retry_after: Nanos32(0) };
+    let dropped = Dropped { answer, reason: DropReason::Delay, message: Default::default(), retry_after: Nanos32(0) };
     world.say(&Frame::Drop(dropped)).unwrap();
     assert_eq!(world.ends[&1], "dropped Delay");
     let answer = world.answer(0, 0);
@@ -366,7 +367,7 @@ fn an_answer_to_nothing_is_fatal() {
 fn frames_at_the_wrong_moment_are_fatal() {
     let mut world = World::new(Box::new(Open), ConnectionConfig::default());
     world.carry(usize::MAX);
-    let credit = Frame::Credit(Credit { credit: CreditId(1), feedback: feedback(1) });
+    let credit = Frame::Credit(Credit { feedback: feedback(1) });
     assert_eq!(world.say(&credit), Err(ConnectionError::Unexpected { kind: Kind::Credit }));
 
     let mut world = World::ready(Box::new(Open), 1, Regime::Open);
@@ -513,11 +514,12 @@ impl World {
             }
             Step::Drop(place, window) if self.connection.welcome().is_some() && !self.calls.is_empty() => {
                 let answer = self.answer(place % self.calls.len(), *window);
-                let dropped = Dropped { answer, reason: DropReason::Other, retry_after: Nanos32(0) };
+                let dropped =
+                    Dropped { answer, reason: DropReason::Other, message: Default::default(), retry_after: Nanos32(0) };
                 let _ = self.say(&Frame::Drop(dropped));
             }
             Step::Credit(window) if self.connection.welcome().is_some() => {
-                let _ = self.say(&Frame::Credit(Credit { credit: CreditId(3), feedback: feedback(*window) }));
+                let _ = self.say(&Frame::Credit(Credit { feedback: feedback(*window) }));
             }
             Step::Ping if self.connection.welcome().is_some() => {
                 let _ = self.say(&Frame::Ping(Ping { timestamp: Timestamp(1) }));

@@ -10,9 +10,7 @@ use super::execute::Execute;
 use super::handler::{Failed, Request};
 use super::receive::Receiver;
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
-use crate::wire::{
-    Call, Credit, CreditId, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome,
-};
+use crate::wire::{Call, Credit, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome};
 use leeward_control::budget::Budget;
 use leeward_control::server::{Admission, Arrival, CoreId, Feedback, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
@@ -274,7 +272,7 @@ impl<H: Execute> CoreNetwork<H> {
                     session.demand = demand.demand;
                     if let Some(feedback) = self.admission.demand(session, now) {
                         connection.enforcement.told(feedback.window);
-                        self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+                        self.say(slot, &Frame::Credit(Credit { feedback }), now);
                     }
                 }
                 Ok(())
@@ -309,13 +307,7 @@ impl<H: Execute> CoreNetwork<H> {
             connection.enforcement = Enforcement::binding();
             connection.enforcement.told(feedback.window);
         }
-        let welcome = Welcome {
-            timestamp: register.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            payload_max: self.limits.payload,
-            regime,
-        };
+        let welcome = Welcome { timestamp: register.timestamp, feedback, payload_max: self.limits.payload, regime };
         self.say(slot, &Frame::Welcome(welcome), now);
     }
 
@@ -337,11 +329,14 @@ impl<H: Execute> CoreNetwork<H> {
             connection: id,
             request: call.request,
             timestamp: call.timestamp,
+            credit: call.credit,
             arrived: Time(now.0.saturating_sub(waited.0)),
         };
         match verdict {
-            Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), now),
-            Verdict::Admit if self.stopping_since.is_some() => self.drop_call(&ticket, DropReason::ShuttingDown, now),
+            Verdict::Reject(reason) => self.drop_call(&ticket, reason.into(), "", now),
+            Verdict::Admit if self.stopping_since.is_some() => {
+                self.drop_call(&ticket, DropReason::ShuttingDown, "", now)
+            }
             Verdict::Admit => {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);
@@ -365,7 +360,7 @@ impl<H: Execute> CoreNetwork<H> {
             let feedback = self.admission.wake(session, now);
             add(&self.common.counters[self.index].credits, 1);
             connection.enforcement.told(feedback.window);
-            self.say(slot, &Frame::Credit(Credit { credit: CreditId::NONE, feedback }), now);
+            self.say(slot, &Frame::Credit(Credit { feedback }), now);
         }
     }
 

@@ -4,7 +4,7 @@ use super::connection::ConnectionId;
 use super::handler::Failed;
 use super::inbox::Inbox;
 use super::ticks::Ticks;
-use crate::wire::{DropReason, RequestId, Timestamp};
+use crate::wire::{CreditId, DropReason, RequestId, Timestamp};
 use leeward_control::budget::Budget;
 use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
@@ -32,6 +32,7 @@ pub(super) struct Ticket {
     pub(super) connection: ConnectionId,
     pub(super) request: RequestId,
     pub(super) timestamp: Timestamp,
+    pub(super) credit: CreditId,
     pub(super) arrived: Time,
 }
 
@@ -64,6 +65,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Those of the rejected that their clients sent without credit. The controller never hears of them.
     pub without_credit: u64,
+    /// Those of the rejected that were refused a lock.
+    pub refused_lock: u64,
     /// Neither, because their connection ended first.
     pub abandoned: u64,
     /// Connections that are open.
@@ -89,6 +92,7 @@ impl Counts {
             completed: less(self.completed, earlier.completed),
             dropped: less(self.dropped, earlier.dropped),
             without_credit: less(self.without_credit, earlier.without_credit),
+            refused_lock: less(self.refused_lock, earlier.refused_lock),
             abandoned: less(self.abandoned, earlier.abandoned),
             connections: self.connections,
             credits: less(self.credits, earlier.credits),
@@ -108,6 +112,7 @@ pub(super) struct Counters {
     pub(super) completed: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) without_credit: AtomicU64,
+    pub(super) refused_lock: AtomicU64,
     pub(super) abandoned: AtomicU64,
     pub(super) connections: AtomicU64,
     pub(super) credits: AtomicU64,
@@ -167,6 +172,7 @@ impl Common {
                 arrivals: (counts.received - before.received).saturating_sub(refused),
                 completions: counts.completed - before.completed,
                 drops: (counts.dropped - before.dropped).saturating_sub(refused),
+                lock_drops: counts.refused_lock - before.refused_lock,
             };
             control.half.tick(&signals);
             // Periods that passed while every core slept: nothing waited in them, and a controller that counts its periods
@@ -197,6 +203,7 @@ impl Common {
             sum.completed += core.completed.load(Ordering::Relaxed);
             sum.dropped += core.dropped.load(Ordering::Relaxed);
             sum.without_credit += core.without_credit.load(Ordering::Relaxed);
+            sum.refused_lock += core.refused_lock.load(Ordering::Relaxed);
             sum.abandoned += core.abandoned.load(Ordering::Relaxed);
             sum.connections += core.connections.load(Ordering::Relaxed);
             sum.credits += core.credits.load(Ordering::Relaxed);

@@ -2,12 +2,12 @@
 //! for a payload that is too long.
 
 use leeward_control::server::Feedback;
-use leeward_control::units::{Credits, Priority};
+use leeward_control::units::{CreditId, Credits, Priority};
 
 use super::code::{DropReason, ErrorCode, FailureCode, Regime};
 use super::error::WireError;
 use super::header::{Field, HEADER_LEN, Kind, Words};
-use super::value::{Budget, CreditId, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
+use super::value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
 
 /// Everything that travels. Payloads are borrowed from wherever the bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Frame<'a> {
     /// Server to client: its result.
     Response(Response<'a>),
     /// Server to client: it was rejected.
-    Drop(Dropped),
+    Drop(Dropped<'a>),
     /// Server to client: it was admitted and has no result.
     Failure(Failure<'a>),
     /// Server to client: a window that nothing else could carry.
@@ -54,9 +54,7 @@ pub struct Register {
 pub struct Welcome {
     /// Echo of the client's clock.
     pub timestamp: Timestamp,
-    /// The grant of the first window.
-    pub credit: CreditId,
-    /// The first window and threshold.
+    /// The first window and threshold, and the name of this grant.
     pub feedback: Feedback,
     /// The longest call that the server accepts.
     pub payload_max: PayloadLimit,
@@ -92,9 +90,7 @@ pub struct Answer {
     pub request: RequestId,
     /// Echo of the client's clock.
     pub timestamp: Timestamp,
-    /// The grant of this window.
-    pub credit: CreditId,
-    /// The window, the threshold and what the algorithm adds.
+    /// The window, the name of this grant, the threshold and what the algorithm adds.
     pub feedback: Feedback,
     /// How long the server had the request, from its packet's arrival to this answer's departure. The rest of the round
     /// trip is the network's.
@@ -112,11 +108,13 @@ pub struct Response<'a> {
 
 /// A rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dropped {
+pub struct Dropped<'a> {
     /// What every answer says.
     pub answer: Answer,
     /// Why.
     pub reason: DropReason,
+    /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+    pub message: Message<'a>,
     /// A hint not to send anything for so long; zero is no hint.
     pub retry_after: Nanos32,
 }
@@ -135,9 +133,7 @@ pub struct Failure<'a> {
 /// A window on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The grant of this window.
-    pub credit: CreditId,
-    /// The window, the threshold and what the algorithm adds.
+    /// The window, the name of this grant, the threshold and what the algorithm adds.
     pub feedback: Feedback,
 }
 
@@ -197,6 +193,7 @@ impl<'a> Frame<'a> {
         match self {
             Frame::Call(call) => call.payload,
             Frame::Response(response) => response.payload,
+            Frame::Drop(dropped) => dropped.message.as_str().as_bytes(),
             Frame::Failure(failure) => failure.message.as_str().as_bytes(),
             Frame::Error(fatal) => fatal.message.as_str().as_bytes(),
             _ => &[],
@@ -218,7 +215,7 @@ impl<'a> Frame<'a> {
                 .with(Field::Timestamp, register.timestamp.0)
                 .with(Field::PayloadMax, register.payload_max.bytes().into())
                 .with(Field::Demand, register.demand.into()),
-            Frame::Welcome(welcome) => granted(words, welcome.credit, &welcome.feedback)
+            Frame::Welcome(welcome) => granted(words, &welcome.feedback)
                 .with(Field::Timestamp, welcome.timestamp.0)
                 .with(Field::PayloadMax, welcome.payload_max.bytes().into())
                 .with(Field::Code, welcome.regime.number().into()),
@@ -235,7 +232,7 @@ impl<'a> Frame<'a> {
                 .with(Field::RetryAfter, dropped.retry_after.0.into())
                 .with(Field::Code, dropped.reason.number().into()),
             Frame::Failure(failure) => answered(words, &failure.answer).with(Field::Code, failure.code.number().into()),
-            Frame::Credit(credit) => granted(words, credit.credit, &credit.feedback),
+            Frame::Credit(credit) => granted(words, &credit.feedback),
             Frame::Demand(demand) => words.with(Field::Demand, demand.demand.into()),
             Frame::Deregister => words,
             Frame::Ping(Ping { timestamp }) | Frame::Pong(Pong { timestamp }) => {
@@ -260,7 +257,6 @@ impl<'a> Frame<'a> {
             }),
             Kind::Welcome => Frame::Welcome(Welcome {
                 timestamp: reader.timestamp(),
-                credit: reader.credit(),
                 payload_max: reader.payload_max()?,
                 feedback: reader.feedback()?,
                 regime: reader.code(Regime::from_number)?,
@@ -280,13 +276,14 @@ impl<'a> Frame<'a> {
                 answer: reader.answer()?,
                 retry_after: Nanos32(words.value_u32(Field::RetryAfter)),
                 reason: reader.code(DropReason::from_number)?,
+                message: reader.message(payload)?,
             }),
             Kind::Failure => Frame::Failure(Failure {
                 answer: reader.answer()?,
                 code: reader.code(FailureCode::from_number)?,
                 message: reader.message(payload)?,
             }),
-            Kind::Credit => Frame::Credit(Credit { credit: reader.credit(), feedback: reader.feedback()? }),
+            Kind::Credit => Frame::Credit(Credit { feedback: reader.feedback()? }),
             Kind::Demand => Frame::Demand(Demand { demand: words.value_u32(Field::Demand) }),
             Kind::Deregister => Frame::Deregister,
             Kind::Ping => Frame::Ping(Ping { timestamp: reader.timestamp() }),
@@ -303,15 +300,15 @@ impl<'a> Frame<'a> {
 pub(super) const fn payload_max(kind: Kind, limit: PayloadLimit) -> u32 {
     match kind {
         Kind::Call | Kind::Response => limit.bytes(),
-        Kind::Failure | Kind::Error => MESSAGE_MAX as u32,
+        Kind::Drop | Kind::Failure | Kind::Error => MESSAGE_MAX as u32,
         _ => 0,
     }
 }
 
 #[inline]
-fn granted(words: Words, credit: CreditId, feedback: &Feedback) -> Words {
+fn granted(words: Words, feedback: &Feedback) -> Words {
     words
-        .with(Field::CreditId, credit.0)
+        .with(Field::CreditId, feedback.credit.0)
         .with(Field::Custom, feedback.custom)
         .with(Field::Window, feedback.window.0.into())
         .with(Field::Threshold, feedback.threshold.level().into())
@@ -319,7 +316,7 @@ fn granted(words: Words, credit: CreditId, feedback: &Feedback) -> Words {
 
 #[inline]
 fn answered(words: Words, answer: &Answer) -> Words {
-    granted(words, answer.credit, &answer.feedback)
+    granted(words, &answer.feedback)
         .with(Field::RequestId, answer.request.value())
         .with(Field::Timestamp, answer.timestamp.0)
         .with(Field::Sojourn, answer.sojourn.0.into())
@@ -373,6 +370,7 @@ impl Reader<'_> {
             window: Credits(self.words.value_u32(Field::Window)),
             threshold: self.priority(Field::Threshold)?,
             custom: self.words.value(Field::Custom),
+            credit: self.credit(),
         })
     }
 
@@ -381,7 +379,6 @@ impl Reader<'_> {
         Ok(Answer {
             request: self.request()?,
             timestamp: self.timestamp(),
-            credit: self.credit(),
             feedback: self.feedback()?,
             sojourn: Nanos32(self.words.value_u32(Field::Sojourn)),
         })

@@ -103,7 +103,9 @@ impl Kind {
             Kind::Welcome => &[Timestamp, CreditId, Custom, PayloadMax, Window, Threshold, Code],
             Kind::Call => &[PayloadLen, RequestId, Timestamp, CreditId, Method, Demand, Budget, Priority],
             Kind::Response => &[PayloadLen, RequestId, Timestamp, CreditId, Custom, Window, Sojourn, Threshold],
-            Kind::Drop => &[RequestId, Timestamp, CreditId, Custom, Window, RetryAfter, Sojourn, Threshold, Code],
+            Kind::Drop => {
+                &[PayloadLen, RequestId, Timestamp, CreditId, Custom, Window, RetryAfter, Sojourn, Threshold, Code]
+            }
             Kind::Failure => &[PayloadLen, RequestId, Timestamp, CreditId, Custom, Window, Sojourn, Threshold, Code],
             Kind::Credit => &[CreditId, Custom, Window, Threshold],
             Kind::Demand => &[Demand],

@@ -45,8 +45,7 @@
 //! let answer = Answer {
 //!     request: call.request,
 //!     timestamp: call.timestamp,
-//!     credit: CreditId(12),
-//!     feedback: Feedback { window: Credits(4), ..Feedback::NONE },
+//!     feedback: Feedback { window: Credits(4), credit: CreditId(12), ..Feedback::NONE },
 //!     sojourn: Nanos32::saturating(Nanos::from_micros(12)),
 //! };
 //! wire.clear();
@@ -71,4 +70,5 @@ pub use frame::{
     Answer, Call, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
 };
 pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, VERSION};
-pub use value::{Budget, CreditId, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
+pub use leeward_control::units::CreditId;
+pub use value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};

@@ -28,16 +28,6 @@ impl RequestId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Timestamp(pub u64);
 
-/// Names a grant of credit, so that the server can measure the time from the grant to the response which it made
-/// possible (the end-to-end round trip of control by efficiency). Chosen by the server, returned by the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CreditId(pub u64);
-
-impl CreditId {
-    /// No grant in particular.
-    pub const NONE: CreditId = CreditId(0);
-}
-
 /// Which procedure a call calls: the application's own numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Method(pub u32);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use leeward_control::server::Feedback;
 use leeward_control::units::Credits;
 use leeward_rpc::wire::{
-    Answer, Budget, CreditId, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32,
-    PayloadLimit, Pong, Regime, RequestId, Response, Side, Timestamp, Welcome,
+    Answer, Budget, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit,
+    Pong, Regime, RequestId, Response, Side, Timestamp, Welcome,
 };
 
 /// What a client has said.
@@ -106,7 +106,6 @@ impl Peer {
         let Heard::Register(timestamp) = self.hear()? else { panic!("a registration comes first") };
         self.say(&Frame::Welcome(Welcome {
             timestamp,
-            credit: CreditId::NONE,
             feedback: feedback(window),
             payload_max: PayloadLimit::new(64 * 1024),
             regime,
@@ -119,7 +118,8 @@ impl Peer {
     }
 
     pub(crate) fn reject(&mut self, call: &Called, window: u32, reason: DropReason, retry_after: u32) {
-        let dropped = Dropped { answer: answer(call, window), reason, retry_after: Nanos32(retry_after) };
+        let message = Message::default();
+        let dropped = Dropped { answer: answer(call, window), reason, message, retry_after: Nanos32(retry_after) };
         self.say(&Frame::Drop(dropped));
     }
 
@@ -136,7 +136,7 @@ fn feedback(window: u32) -> Feedback {
 
 fn answer(call: &Called, window: u32) -> Answer {
     let (request, timestamp) = (call.request, call.timestamp);
-    Answer { request, timestamp, credit: CreditId::NONE, feedback: feedback(window), sojourn: Nanos32(5) }
+    Answer { request, timestamp, feedback: feedback(window), sojourn: Nanos32(5) }
 }
 
 /// A listener whose connections follow a script, each in a thread of its own. Ends when it is dropped.

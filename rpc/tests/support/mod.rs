@@ -12,15 +12,15 @@ use leeward_rpc::wire::{
 };
 use proptest::prelude::*;
 
-const FEEDBACK: Feedback = Feedback { window: Credits(5), threshold: Priority::LOWEST, custom: 0 };
+const FEEDBACK: Feedback =
+    Feedback { window: Credits(5), threshold: Priority::LOWEST, custom: 0, credit: CreditId::NONE };
 
 /// What the examples answer.
 pub(crate) fn answer() -> Answer {
     Answer {
         request: RequestId::new(7).unwrap(),
         timestamp: Timestamp(0x0102_0304_0506_0708),
-        credit: CreditId(0x2a),
-        feedback: FEEDBACK,
+        feedback: Feedback { credit: CreditId(0x2a), ..FEEDBACK },
         sojourn: Nanos32(12_000),
     }
 }
@@ -48,8 +48,7 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
             "welcome",
             Frame::Welcome(Welcome {
                 timestamp,
-                credit: CreditId(0x29),
-                feedback: Feedback { window: Credits(1), ..FEEDBACK },
+                feedback: Feedback { window: Credits(1), credit: CreditId(0x29), ..FEEDBACK },
                 payload_max: PayloadLimit::DEFAULT,
                 regime: Regime::Credits,
             }),
@@ -60,11 +59,26 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
             "drop",
             Frame::Drop(Dropped {
                 answer: Answer {
-                    feedback: Feedback { window: Credits(0), threshold: Priority::new(32), custom: 0xcafe },
+                    feedback: Feedback {
+                        window: Credits(0),
+                        threshold: Priority::new(32),
+                        custom: 0xcafe,
+                        credit: CreditId(0x2a),
+                    },
                     ..answer()
                 },
                 reason: DropReason::Delay,
+                message: Message::default(),
                 retry_after: Nanos32(500_000),
+            }),
+        ),
+        (
+            "drop-lock",
+            Frame::Drop(Dropped {
+                answer: answer(),
+                reason: DropReason::Lock,
+                message: Message::new("accounts"),
+                retry_after: Nanos32(0),
             }),
         ),
         (
@@ -75,7 +89,7 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
                 message: Message::new("no method 3"),
             }),
         ),
-        ("credit", Frame::Credit(Credit { credit: CreditId(0x2b), feedback: FEEDBACK })),
+        ("credit", Frame::Credit(Credit { feedback: Feedback { credit: CreditId(0x2b), ..FEEDBACK } })),
         ("demand", Frame::Demand(Demand { demand: 16 })),
         ("deregister", Frame::Deregister),
         ("ping", Frame::Ping(Ping { timestamp })),
@@ -176,23 +190,21 @@ fn edgy_u64() -> impl Strategy<Value = u64> {
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
-    (edgy_u32(), 1..=128_u8, edgy_u64()).prop_map(|(window, threshold, custom)| Feedback {
+    (edgy_u32(), 1..=128_u8, edgy_u64(), edgy_u64()).prop_map(|(window, threshold, custom, credit)| Feedback {
         window: Credits(window),
         threshold: Priority::new(threshold),
         custom,
+        credit: CreditId(credit),
     })
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
-    (1..=u64::MAX, edgy_u64(), edgy_u64(), feedback(), edgy_u32()).prop_map(
-        |(request, timestamp, credit, feedback, sojourn)| Answer {
-            request: RequestId::new(request).unwrap(),
-            timestamp: Timestamp(timestamp),
-            credit: CreditId(credit),
-            feedback,
-            sojourn: Nanos32(sojourn),
-        },
-    )
+    (1..=u64::MAX, edgy_u64(), feedback(), edgy_u32()).prop_map(|(request, timestamp, feedback, sojourn)| Answer {
+        request: RequestId::new(request).unwrap(),
+        timestamp: Timestamp(timestamp),
+        feedback,
+        sojourn: Nanos32(sojourn),
+    })
 }
 
 fn calls() -> impl Strategy<Value = Call<'static>> {
@@ -234,23 +246,21 @@ fn from_client() -> impl Strategy<Value = Frame<'static>> {
 fn from_server() -> impl Strategy<Value = Frame<'static>> {
     let message = Message::default();
     prop_oneof![
-        1 => (edgy_u64(), edgy_u64(), feedback(), limits(), prop::sample::select(Regime::ALL)).prop_map(
-            |(timestamp, credit, feedback, payload_max, regime)| Frame::Welcome(Welcome {
+        1 => (edgy_u64(), feedback(), limits(), prop::sample::select(Regime::ALL)).prop_map(
+            |(timestamp, feedback, payload_max, regime)| Frame::Welcome(Welcome {
                 timestamp: Timestamp(timestamp),
-                credit: CreditId(credit),
                 feedback,
                 payload_max,
                 regime
             })
         ),
         3 => answers().prop_map(|answer| Frame::Response(Response { answer, payload: b"" })),
-        1 => (answers(), prop::sample::select(DropReason::ALL), edgy_u32()).prop_map(|(answer, reason, retry_after)| {
-            Frame::Drop(Dropped { answer, reason, retry_after: Nanos32(retry_after) })
+        1 => (answers(), prop::sample::select(DropReason::ALL), edgy_u32()).prop_map(move |(answer, reason, retry_after)| {
+            Frame::Drop(Dropped { answer, reason, message, retry_after: Nanos32(retry_after) })
         }),
         1 => (answers(), prop::sample::select(FailureCode::ALL))
             .prop_map(move |(answer, code)| Frame::Failure(Failure { answer, code, message })),
-        1 => (edgy_u64(), feedback())
-            .prop_map(|(credit, feedback)| Frame::Credit(Credit { credit: CreditId(credit), feedback })),
+        1 => feedback().prop_map(|feedback| Frame::Credit(Credit { feedback })),
         1 => edgy_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
         1 => edgy_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
         1 => prop::sample::select(ErrorCode::ALL).prop_map(move |code| Frame::Error(Fatal { code, message })),

@@ -1,40 +1,91 @@
 //! Waiting with the thread instead of a task: the same futures, and the thread sleeps until it is woken.
 
-use crate::sync::{AtomicBool, Ordering, Thread, current_thread, park};
+use sleeper::Sleeper;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Wakes a thread that sleeps, or keeps it from the next sleep.
-struct Sleeper {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
 impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        self.rouse();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.rouse();
     }
 }
 
 /// The future's output. The thread sleeps until then.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let sleeper = Arc::new(Sleeper { thread: current_thread(), woken: AtomicBool::new(false) });
+    let sleeper = Arc::new(Sleeper::of_this_thread());
     let waker = Waker::from(Arc::clone(&sleeper));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        // Others may have unparked this thread for reasons of their own.
-        while !sleeper.woken.swap(false, Ordering::Acquire) {
-            park();
+        sleeper.sleep();
+    }
+}
+
+#[cfg(not(loom))]
+mod sleeper {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::{Thread, current, park};
+
+    /// Wakes a thread that sleeps, or keeps it from the next sleep.
+    pub(super) struct Sleeper {
+        thread: Thread,
+        roused: AtomicBool,
+    }
+
+    impl Sleeper {
+        pub(super) fn of_this_thread() -> Self {
+            Sleeper { thread: current(), roused: AtomicBool::new(false) }
+        }
+
+        pub(super) fn rouse(&self) {
+            self.roused.store(true, Ordering::Release);
+            self.thread.unpark();
+        }
+
+        /// Until it has been roused since the last sleep. Others may have unparked this thread for reasons of their own.
+        pub(super) fn sleep(&self) {
+            while !self.roused.swap(false, Ordering::Acquire) {
+                park();
+            }
+        }
+    }
+}
+
+/// The model checker forgets an unparking if its thread waits for a mutex just then.
+#[cfg(loom)]
+mod sleeper {
+    use crate::sync::lock;
+    use loom::sync::{Condvar, Mutex};
+
+    pub(super) struct Sleeper {
+        roused: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    impl Sleeper {
+        pub(super) fn of_this_thread() -> Self {
+            Sleeper { roused: Mutex::new(false), changed: Condvar::new() }
+        }
+
+        pub(super) fn rouse(&self) {
+            *lock(&self.roused) = true;
+            self.changed.notify_one();
+        }
+
+        pub(super) fn sleep(&self) {
+            let mut roused = lock(&self.roused);
+            while !*roused {
+                roused = self.changed.wait(roused).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            *roused = false;
         }
     }
 }

@@ -143,6 +143,11 @@ impl Condvar {
         self.counts.read()
     }
 
+    #[cfg(all(test, loom))]
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.line).len()
+    }
+
     fn check(&self) -> Result<(), Congested> {
         let budget = budget::current();
         if budget == Budget::UNLIMITED || budget.allows(self.delay() + context::run_delay()) {

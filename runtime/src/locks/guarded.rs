@@ -5,8 +5,11 @@
 use super::permits::{Acquire, Denied, Permits, Wait};
 use super::{Congested, Spins};
 use std::cell::UnsafeCell;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// See the module.
 pub(super) struct Guarded<T: ?Sized> {
@@ -16,8 +19,6 @@ pub(super) struct Guarded<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `Alone` gives `&mut T` to one thread at a time, which needs `T: Send`.
-unsafe impl<T: ?Sized + Send> Send for Guarded<T> {}
 // SAFETY: through `&Guarded` threads get `&mut T` one after the other (`T: Send`). `&T` for several at once comes only from
 // `Guarded::share`, which asks for `T: Sync` by itself.
 unsafe impl<T: ?Sized + Send> Sync for Guarded<T> {}
@@ -50,15 +51,12 @@ impl<T: ?Sized> Guarded<T> {
 
     /// Waits for all permits.
     #[inline]
-    pub(super) async fn take_alone(&self, wait: Wait, spins: Spins) -> Result<Alone<'_, T>, Congested> {
-        if let Some(alone) = self.try_alone() {
-            return Ok(alone);
-        }
-        not_closed(Acquire::new(&self.permits, self.all, wait, spins.0).await)?;
-        Ok(self.alone())
+    pub(super) fn take_alone(&self, wait: Wait, spins: Spins) -> TakeAlone<'_, T> {
+        TakeAlone { from: self, acquire: Acquire::new(&self.permits, self.all, wait, spins.0) }
     }
 
     /// Private: whoever calls it has just acquired all permits, and nothing came in between.
+    #[inline]
     fn alone(&self) -> Alone<'_, T> {
         Alone { from: self, owns: PhantomData }
     }
@@ -82,8 +80,33 @@ impl<T: ?Sized + Sync> Guarded<T> {
     }
 
     /// Private, as [`Guarded::alone`].
+    #[inline]
     fn share(&self) -> Share<'_, T> {
         Share { from: self, shares: PhantomData }
+    }
+}
+
+/// Waits for all permits. Written by hand, for a free lock is to cost its compare-and-swap and no more.
+#[must_use = "it waits when it is awaited"]
+pub(super) struct TakeAlone<'a, T: ?Sized> {
+    from: &'a Guarded<T>,
+    acquire: Acquire<'a>,
+}
+
+impl<'a, T: ?Sized> Future for TakeAlone<'a, T> {
+    type Output = Result<Alone<'a, T>, Congested>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.acquire.is_waiting()
+            && let Some(alone) = self.from.try_alone()
+        {
+            return Poll::Ready(Ok(alone));
+        }
+        match Pin::new(&mut self.acquire).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(outcome) => Poll::Ready(not_closed(outcome).map(|()| self.from.alone())),
+        }
     }
 }
 

@@ -44,6 +44,8 @@ mod channel;
 mod condvar;
 mod guarded;
 mod list;
+#[cfg(all(test, loom))]
+mod model;
 mod mutex;
 mod permits;
 mod registry;

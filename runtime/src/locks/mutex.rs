@@ -1,7 +1,7 @@
 //! Mutual exclusion.
 
 use super::blocking::block_on;
-use super::guarded::{Alone, Guarded};
+use super::guarded::{Alone, Guarded, TakeAlone};
 use super::permits::{Permits, Wait};
 use super::stats::{Kind, LockStats};
 use super::{Congested, Spins, granted};
@@ -9,6 +9,8 @@ use leeward_control::units::Nanos;
 use std::fmt;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back when
 /// nobody waits.
@@ -48,7 +50,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits however long it takes: for what must not be dropped.
     #[inline]
     pub async fn lock(&self) -> MutexGuard<'_, T> {
-        granted(self.take(Wait::Regardless).await)
+        granted(self.take(Wait::Regardless, Spins::OF_TASKS).await)
     }
 
     /// Waits unless the running request's budget would not last.
@@ -56,8 +58,8 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// It would not: nothing was waited for.
     #[inline]
-    pub async fn lock_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
-        self.take(Wait::UnlessCongested).await
+    pub fn lock_unless_congested(&self) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
+        self.take(Wait::UnlessCongested, Spins::OF_TASKS)
     }
 
     /// As [`Mutex::lock`], with the thread waiting.
@@ -101,8 +103,9 @@ impl<T: ?Sized> Mutex<T> {
         self.inner.permits().stats()
     }
 
-    fn take(&self, wait: Wait) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
-        async move { Ok(MutexGuard { alone: self.inner.take_alone(wait, Spins::OF_TASKS).await? }) }
+    #[inline]
+    fn take(&self, wait: Wait, spins: Spins) -> Take<'_, T> {
+        Take(self.inner.take_alone(wait, spins))
     }
 
     #[inline]
@@ -115,7 +118,7 @@ impl<T: ?Sized> Mutex<T> {
 
     #[cold]
     fn wait_blocking(&self, wait: Wait) -> Result<MutexGuard<'_, T>, Congested> {
-        Ok(MutexGuard { alone: block_on(self.inner.take_alone(wait, Spins::OF_THREADS))? })
+        block_on(self.take(wait, Spins::OF_THREADS))
     }
 }
 
@@ -127,6 +130,18 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
             Some(guard) => debug.field("value", &&*guard).finish(),
             None => debug.finish_non_exhaustive(),
         }
+    }
+}
+
+/// Waits for the mutex.
+struct Take<'a, T: ?Sized>(TakeAlone<'a, T>);
+
+impl<'a, T: ?Sized> Future for Take<'a, T> {
+    type Output = Result<MutexGuard<'a, T>, Congested>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_ok(|alone| MutexGuard { alone })
     }
 }
 

@@ -40,7 +40,8 @@ const NOBODY: u64 = u64::MAX;
 /// A sleep and a wake-up cost as much as many short critical sections.
 #[cfg(not(loom))]
 pub(super) const SPINS_OF_THREADS: u32 = 100;
-/// A task looks less often: its core has others to run, and joining the line costs it no sleep.
+/// A task looks a tenth as often: its core has others to run, and joining the line costs it no sleep but some hundred
+/// nanoseconds.
 #[cfg(not(loom))]
 pub(super) const SPINS_OF_TASKS: u32 = 10;
 #[cfg(loom)]
@@ -399,8 +400,23 @@ struct Waiting {
 }
 
 impl<'a> Acquire<'a> {
+    #[inline]
     pub(super) fn new(permits: &'a Permits, count: u64, wait: Wait, spins: u32) -> Self {
         Acquire { permits, count, wait, spins, waiting: None }
+    }
+
+    /// Whether it is in the line.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// It goes without having been told what has become of it.
+    #[cold]
+    fn give_up(&self, waiting: Waiting) {
+        charge(waiting.since, waiting.spent_on_cores);
+        self.permits.counts.cancelled();
+        self.permits.leave(waiting.place, self.count);
     }
 
     /// Looks again for a moment, as long as nobody waits.
@@ -478,11 +494,10 @@ impl Future for Acquire<'_> {
 }
 
 impl Drop for Acquire<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(waiting) = self.waiting.take() {
-            charge(waiting.since, waiting.spent_on_cores);
-            self.permits.counts.cancelled();
-            self.permits.leave(waiting.place, self.count);
+        if let Some(waiting) = self.waiting {
+            self.give_up(waiting);
         }
     }
 }

@@ -65,6 +65,9 @@ impl Semaphore {
 
     /// As [`Semaphore::acquire`], with the thread waiting.
     pub fn acquire_blocking(&self) -> Permit<'_> {
+        if let Some(permit) = self.try_acquire() {
+            return permit;
+        }
         granted(block_on(self.take(1, Wait::Regardless, Spins::OF_THREADS)))
     }
 
@@ -73,6 +76,9 @@ impl Semaphore {
     /// # Errors
     /// The running request's budget would not last: nothing was waited for.
     pub fn acquire_blocking_unless_congested(&self) -> Result<Permit<'_>, Congested> {
+        if let Some(permit) = self.try_acquire() {
+            return Ok(permit);
+        }
         block_on(self.take(1, Wait::UnlessCongested, Spins::OF_THREADS))
     }
 

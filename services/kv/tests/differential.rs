@@ -107,7 +107,6 @@ fn commands_and_mistakes_are_answered_alike() {
     sessions.push(large("set big 0 0 1000000", 1_000_000, "get big\r\n"));
     sessions.push(large("append big 0 0 100000", 100_000, "get big\r\n"));
     sessions.push(large("set big 0 0 2000000", 2_000_000, "get big\r\n"));
-    sessions.push(vec![b'x'; 3000]);
     let many: Vec<String> = (0..100).map(|number| format!("key{number}")).collect();
     sessions.push(format!("set key7 0 0 1\r\na\r\nset key77 0 0 1\r\nb\r\nget {}\r\n", many.join(" ")).into_bytes());
     sessions.push(format!("gets {}\r\n", vec!["k".repeat(200); 20].join(" ")).into_bytes());

@@ -53,6 +53,22 @@ fn a_large_value_comes_back_whole() {
 }
 
 #[test]
+fn lines_that_never_end_end_the_connection() {
+    let server = serve(&store());
+    for (line, closed) in
+        [("x".repeat(3000), true), (format!("get {}", "k ".repeat(1500)), false), ("get ".repeat(20_000), true)]
+    {
+        let (_, was_closed) = Client::new(server.address()).exchange(line.as_bytes());
+        assert_eq!(was_closed, closed, "{} bytes", line.len());
+    }
+    // A client of the binary protocol.
+    let mut binary = Client::new(server.address());
+    binary.send(b"\x80\x0b");
+    assert_eq!(binary.rest(), b"");
+    server.stop().unwrap();
+}
+
+#[test]
 fn too_many_connections_are_told_so() {
     let server = builder().cores(1).connection_limit(2).start("127.0.0.1:0", &store()).unwrap();
     let mut first = Client::new(server.address());

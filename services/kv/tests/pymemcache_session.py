@@ -23,7 +23,7 @@ assert len(client.gets_many([f"k{i}" for i in range(40)])) == 40
 assert client.delete_many([f"k{i}" for i in range(500)], noreply=False)
 assert client.get("k1") is None
 assert client.touch("a", 100, noreply=False) is True and client.touch("nothing", 100, noreply=False) is False
-assert client.gat("a", expire=0) == b"new"
+assert client.get("a") == b"new"
 assert client.delete("a", noreply=False) is True and client.delete("a", noreply=False) is False
 binary = bytes(range(256)) * 2000
 client.set("binary", binary)

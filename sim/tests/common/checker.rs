@@ -22,6 +22,16 @@ pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
             report.latency.count == counts.completed && report.reject_delay.count == counts.dropped,
             format!("latencies of {} and delays of {}: {counts:?}", report.latency.count, report.reject_delay.count),
         ),
+        (counts.refused_at_locks <= counts.rejected, format!("more refused at locks than rejected: {counts:?}")),
+        (
+            // One that stopped waiting before the measured part may be dropped in it.
+            report.locks.iter().map(|lock| lock.refusals).sum::<u64>() + carried >= counts.refused_at_locks,
+            format!("locks refused less than the server: {:?} {counts:?}", report.locks),
+        ),
+        (
+            report.locks.iter().all(|lock| lock.waited <= lock.acquisitions && lock.utilization <= 1.0 + 1e-9),
+            format!("more than there can be: {:?}", report.locks),
+        ),
         (counts.rx_messages >= counts.received, format!("more requests than messages: {counts:?}")),
         (
             report.latency.count == 0 || report.latency.mean_ns >= config.network.rtt.0 as f64,

@@ -2,7 +2,9 @@
 
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Costs, NetworkModel, Segment, ServerModel, SimConfig, Workload};
+use leeward_sim::config::{
+    Acquire, Application, Costs, LockKind, LockModel, NetworkModel, Segment, ServerModel, SimConfig, Workload,
+};
 use leeward_sim::service::Service;
 use leeward_sim::{SimReport, simulate};
 
@@ -18,12 +20,17 @@ pub(crate) struct Queue {
     pub(crate) requests: f64,
     /// Draws everything.
     pub(crate) seed: u64,
+    /// Takes locks; then `load` is that of one core.
+    pub(crate) application: Application,
+    /// What waiting for one means.
+    pub(crate) kind: LockKind,
 }
 
 impl Queue {
     /// Runs it without control and checks what must hold on every run.
     pub(crate) fn run(&self) -> SimReport {
-        let rate = self.load * f64::from(self.cores) / self.service.mean().as_secs_f64();
+        let busy = if self.application.is_plain() { f64::from(self.cores) } else { 1.0 };
+        let rate = self.load * busy / self.service.mean().as_secs_f64();
         let length = Nanos::from_secs_f64(self.requests / rate);
         let warmup = length.scale(0.02);
         let testbed = SimConfig::testbed(self.service.clone(), 1.0);
@@ -37,6 +44,8 @@ impl Queue {
             warmup,
             duration: warmup + length,
             seed: self.seed,
+            application: self.application.clone(),
+            locks: LockModel { kind: self.kind, acquire: Acquire::Plain },
             ..testbed
         };
         let none = Registry::builtin().find("none").unwrap().clone();

@@ -4,7 +4,8 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Arrivals, Costs, NetworkModel, Order, Segment, ServerModel, Shares, SimConfig, Stalls, Workload,
+    Acquire, Application, Arrivals, Costs, LockKind, LockModel, NetworkModel, Order, Path, Segment, ServerModel,
+    Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
@@ -111,5 +112,54 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         fine_window: Some(duration / 100),
         seed,
         audit: true,
+        // Drawn last, so that everything else of a seed is what it was before there were locks.
+        application: draw_application(dice),
+        locks: draw_locks(dice, mean),
+    }
+}
+
+/// Every other scenario has locks.
+fn draw_application(dice: &mut Dice) -> Application {
+    let share = |dice: &mut Dice| dice.between(0, 20) as f64 / 20.0;
+    match dice.below(8) {
+        0 => Application::one_lock(share(dice), share(dice)),
+        1 => Application::two_locks(share(dice)),
+        2 => chained(dice.between(1, 10) as usize),
+        3 => nested(share(dice)),
+        _ => Application::default(),
+    }
+}
+
+/// One lock after another, all by all requests.
+fn chained(locks: usize) -> Application {
+    let work = Step::Work(1.0 / locks as f64);
+    let steps = (0..locks).flat_map(|lock| [Step::Acquire(lock), work, Step::Release(lock)]).collect();
+    Application {
+        locks: (0..locks).map(|lock| format!("lock {lock}")).collect(),
+        paths: vec![Path { share: 1.0, steps }],
+    }
+}
+
+/// One lock within another, given back in either order, with steps that take no time.
+fn nested(p: f64) -> Application {
+    use Step::{Acquire, Release, Work};
+    let path = |share, steps: &[Step]| Path { share, steps: steps.to_vec() };
+    let inner = [Acquire(0), Work(0.5), Acquire(1), Work(0.5), Release(0), Release(1)];
+    let outer = [Work(0.0), Acquire(0), Acquire(1), Release(1), Work(1.0), Release(0), Work(0.0)];
+    let lone = [Work(0.3), Acquire(1), Work(0.7), Release(1)];
+    let paths = vec![path(p / 2.0, &inner), path(p / 2.0, &outer), path(1.0 - p, &lone)];
+    Application { locks: vec!["outer".into(), "inner".into()], paths }
+}
+
+fn draw_locks(dice: &mut Dice, mean: Nanos) -> LockModel {
+    let span = mean * dice.between(0, 30);
+    LockModel {
+        kind: dice.one_of(&[LockKind::Mutex, LockKind::Mutex, LockKind::Spinlock]),
+        acquire: dice.one_of(&[
+            Acquire::Plain,
+            Acquire::UnlessCongested { budget: span },
+            Acquire::Try,
+            Acquire::Timed { after: span },
+        ]),
     }
 }

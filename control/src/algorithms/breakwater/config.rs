@@ -1,10 +1,31 @@
-//! Breakwater's parameters. Each part that the paper takes away in an ablation can be switched off here.
+//! What Breakwater may be told, read and checked. Each part that the paper takes away in an ablation can be switched off.
+//! Never here: the parameters' names and ranges ([`super::params`]).
 
-use super::super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
+use super::super::client_params::client_config;
 use crate::client::ClientConfig;
-use crate::params::{Kind, ParamError, ParamSpec, Params};
+use crate::params::{ParamError, Params};
 use crate::registry::Environment;
 use crate::units::Nanos;
+
+/// What the credit pool is adapted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
+    Delay,
+    /// What more load brings in throughput: anything may be the bottleneck (thesis §2.3.2).
+    Efficiency,
+    /// Whichever of the two has evidence of overload.
+    Auto,
+}
+
+/// How the efficiency signal takes credits away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decrease {
+    /// A fixed part of the pool (thesis Algorithm 1).
+    Multiplicative,
+    /// As much as an increase adds (Hoover Algorithm 1).
+    Additive,
+}
 
 /// How the additive increase α·n_c turns into whole credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +61,15 @@ pub struct Config {
     pub credits: bool,
     /// Drop requests on arrival when the queueing delay is at `aqm_threshold` or above.
     pub aqm: bool,
-    /// See [`Additive`].
-    pub additive: Additive,
+    /// See [`Additive`]; `None` is each signal's own default.
+    pub additive: Option<Additive>,
     /// See [`Waking`].
     pub waking: Waking,
     /// See [`Demand`].
     pub demand: Demand,
     /// α: credits added per session and period while the delay is under its target.
     pub alpha: f64,
-    /// β: how strongly the pool shrinks per relative excess of delay.
+    /// β: how strongly the pool shrinks per relative excess of delay; d: the part of it that an iteration without gain takes.
     pub beta: f64,
     /// d_t: the queueing delay aimed at.
     pub target: Nanos,
@@ -62,110 +83,35 @@ pub struct Config {
     pub period: Nanos,
     /// A session's window stays below this.
     pub max_window: u32,
-    /// The pool never shrinks below this.
+    /// The pool never shrinks below this (`c_min`).
     pub min_pool: u32,
+    /// The pool never grows beyond this (`c_max`); `None` is what all sessions' windows can hold.
+    pub max_pool: Option<u32>,
+    /// See [`Signal`].
+    pub signal: Signal,
+    /// t_e: what one more request must bring in responses for the pool to grow.
+    pub efficiency_threshold: f64,
+    /// t_d: the share of drops from which the pool shrinks in any case.
+    pub drop_threshold: f64,
+    /// See [`Decrease`].
+    pub decrease: Decrease,
+    /// End-to-end round trips in an iteration of the efficiency signal, the first of which is not counted.
+    pub iteration: u32,
+    /// A response that was in the server for longer than this is late, whatever the network does.
+    pub late: Nanos,
+    /// The network's round trip: the least that an end-to-end round trip can be.
+    pub network: Nanos,
     /// The client's queue.
     pub client: ClientConfig,
 }
-
-/// What scenario files may set.
-pub const PARAMS: &[ParamSpec] = &[
-    ParamSpec { name: "credits", kind: Kind::SWITCH, default: "on", doc: "admission by credits", tune: &[] },
-    ParamSpec {
-        name: "aqm",
-        kind: Kind::SWITCH,
-        default: "on",
-        doc: "drop on arrival above the AQM threshold",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "additive",
-        kind: Kind::Choice(&["carried", "at_least_one"]),
-        default: "carried",
-        doc: "how the increase α·n_c becomes whole credits: fraction carried over, or at least one per period",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "waking",
-        kind: Kind::Choice(&["fifo", "random"]),
-        default: "fifo",
-        doc: "which session without credit gets the next explicit one",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "demand",
-        kind: Kind::Choice(&["speculation", "synchronization"]),
-        default: "speculation",
-        doc: "guess the clients' demand, or have each change of it sent",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "alpha",
-        kind: Kind::Number { min: 0.0, max: 100.0 },
-        default: "0.1%",
-        doc: "α: credits added per session and round trip while the delay is under its target",
-        tune: &["0.05%", "0.1%", "0.2%", "0.5%"],
-    },
-    ParamSpec {
-        name: "beta",
-        kind: Kind::Number { min: 0.0, max: 10.0 },
-        default: "2%",
-        doc: "β: how strongly the pool shrinks per relative excess of delay",
-        tune: &["1%", "2%", "4%", "8%"],
-    },
-    ParamSpec {
-        name: "target",
-        kind: Kind::SPAN,
-        default: "40 % of the SLO",
-        doc: "d_t: the queueing delay aimed at",
-        tune: &["40us", "60us", "80us", "100us"],
-    },
-    ParamSpec {
-        name: "aqm_threshold",
-        kind: Kind::SPAN,
-        default: "2 x target",
-        doc: "queueing delay from which requests are dropped on arrival",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "stale",
-        kind: Kind::SPAN,
-        default: "aqm_threshold",
-        doc: "a request that has waited this long is dropped when its turn comes, instead of being served too late (part of aqm)",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "period",
-        kind: Kind::SPAN,
-        default: "the network round trip",
-        doc: "how often the credit pool is adapted",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "max_window",
-        kind: Kind::Count { min: 2, max: 65_536 },
-        default: "64",
-        doc: "a session's window stays below this",
-        tune: &[],
-    },
-    ParamSpec {
-        name: "min_pool",
-        kind: Kind::Count { min: 1, max: 1_000_000 },
-        default: "the number of cores",
-        doc: "the credit pool never shrinks below this",
-        tune: &[],
-    },
-    CLIENT_QUEUE,
-    ParamSpec { default: "the SLO less target", ..CLIENT_DELAY },
-    MAX_OUTSTANDING,
-];
 
 impl Config {
     /// The configuration that `params` ask for.
     ///
     /// # Errors
-    /// An AQM threshold below the delay target: the pool could never settle at its target.
-    pub fn read(params: &Params, environment: &Environment) -> Result<Config, ParamError> {
+    /// An AQM threshold below the delay target: the pool could never settle at its target. A largest pool below the
+    /// smallest.
+    pub fn read(signal: Signal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let on = |name| params.choice(name, "on") == "on";
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
         let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
@@ -175,12 +121,23 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
+        let min_pool = params.count("min_pool", environment.cores.into()) as u32;
+        let max_pool = match params.count("max_pool", 0) as u32 {
+            0 => None,
+            max_pool if max_pool < min_pool => {
+                return Err(ParamError::Conflict(format!(
+                    "`max_pool` ({max_pool}) must not be below `min_pool` ({min_pool})"
+                )));
+            }
+            max_pool => Some(max_pool),
+        };
         Ok(Config {
             credits: on("credits"),
             aqm: on("aqm"),
-            additive: match params.choice("additive", "carried") {
-                "at_least_one" => Additive::AtLeastOne,
-                _ => Additive::Carried,
+            additive: match params.choice("additive", "") {
+                "at_least_one" => Some(Additive::AtLeastOne),
+                "carried" => Some(Additive::Carried),
+                _ => None,
             },
             waking: if params.choice("waking", "fifo") == "random" { Waking::Random } else { Waking::Fifo },
             demand: match params.choice("demand", "speculation") {
@@ -194,7 +151,18 @@ impl Config {
             stale: params.duration("stale", aqm_threshold),
             period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
             max_window: params.count("max_window", 64) as u32, // the published code's bound
-            min_pool: params.count("min_pool", environment.cores.into()) as u32,
+            min_pool,
+            max_pool,
+            signal,
+            efficiency_threshold: params.number("efficiency_threshold", 0.1), // thesis §2.5.1
+            drop_threshold: params.number("drop_threshold", 1.0),             // thesis §2.5.1
+            decrease: match params.choice("decrease", "multiplicative") {
+                "additive" => Decrease::Additive,
+                _ => Decrease::Multiplicative,
+            },
+            iteration: params.count("iteration", 4) as u32, // thesis §2.3.2, footnote 1
+            late: environment.slo.saturating_sub(environment.rtt),
+            network: environment.rtt,
             // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what
             // the target delay leaves of it.
             client: client_config(params, environment.slo.saturating_sub(target)),

@@ -1,31 +1,67 @@
-//! Breakwater: credits by queueing delay, demand speculation, delay-based AQM (Breakwater, OSDI'20 §3–4; thesis §2.3).
+//! Breakwater: credits, demand speculation, delay-based AQM (Breakwater, OSDI'20 §3–4; thesis §2.3), by one of three
+//! signals: queueing delay ([`ALGORITHM`]), efficiency ([`EFFICIENCY`]), or whichever has evidence ([`AUTO`]).
 //!
-//! - [`config`]: parameters and where their defaults come from; each ablation of the paper is a switch.
-//! - [`pool`]: the credits that all cores share, and the laws by which the pool grows and shrinks.
-//! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one step per RTT).
+//! - [`config`]: what may be told and where the defaults come from; each ablation of the paper is a switch. Names and ranges are
+//!   in [`params`].
+//! - [`pool`]: the credits that all cores share.
+//! - `law`: by what the pool grows and shrinks; the only part in which the three differ.
+//! - `samples`: what the efficiency signal needs to know of responses.
+//! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per RTT).
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - [`client`]: sends while the window allows.
 
 pub mod client;
 pub mod config;
 mod drained;
+mod law;
 #[cfg(all(test, loom))]
 mod model;
+pub mod params;
 pub mod pool;
+mod samples;
 pub mod server;
 
 use crate::client::ClientParts;
-use crate::registry::Algorithm;
+use crate::params::{ParamError, Params};
+use crate::registry::{Algorithm, Environment};
+use crate::server::ServerHalves;
+use config::{Config, Signal};
 
-/// The registry's entry.
+/// The registry's entry for the delay signal.
 pub const ALGORITHM: Algorithm = Algorithm {
     name: "breakwater",
     summary: "server-driven credits by queueing delay, with overcommitment and AQM",
     source: "Cho et al., OSDI'20",
-    params: config::PARAMS,
-    build_server: |params, environment| Ok(server::halves(&config::Config::read(params, environment)?, environment)),
-    build_client: |params, environment| {
-        let config = config::Config::read(params, environment)?;
-        Ok(ClientParts { half: Box::new(client::Client::new(&config)), config: config.client })
-    },
+    params: params::DELAY,
+    build_server: |params, environment| server_by(Signal::Delay, params, environment),
+    build_client: |params, environment| client_by(Signal::Delay, params, environment),
 };
+
+/// The registry's entry for the efficiency signal.
+pub const EFFICIENCY: Algorithm = Algorithm {
+    name: "efficiency",
+    summary: "the same credits by what more load brings in throughput: for locks and other hidden bottlenecks",
+    source: "Cho, thesis 2023, Algorithm 1",
+    params: params::EFFICIENCY,
+    build_server: |params, environment| server_by(Signal::Efficiency, params, environment),
+    build_client: |params, environment| client_by(Signal::Efficiency, params, environment),
+};
+
+/// The registry's entry for the automatic signal.
+pub const AUTO: Algorithm = Algorithm {
+    name: "auto",
+    summary: "the same credits by whichever signal, delay or efficiency, has evidence of overload",
+    source: "Leeward, on Cho, thesis 2023, §2.3",
+    params: params::AUTO,
+    build_server: |params, environment| server_by(Signal::Auto, params, environment),
+    build_client: |params, environment| client_by(Signal::Auto, params, environment),
+};
+
+fn server_by(signal: Signal, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
+    Ok(server::halves(&Config::read(signal, params, environment)?, environment))
+}
+
+fn client_by(signal: Signal, params: &Params, environment: &Environment) -> Result<ClientParts, ParamError> {
+    let config = Config::read(signal, params, environment)?;
+    Ok(ClientParts { half: Box::new(client::Client::new(&config)), config: config.client })
+}

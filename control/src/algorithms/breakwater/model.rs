@@ -3,21 +3,23 @@
 
 use loom::thread;
 
-use super::config::{Config, PARAMS};
-use super::pool::{Pool, PoolLaw};
+use super::config::{Config, Signal};
+use super::law::DelayLaw;
+use super::params;
+use super::pool::Pool;
 use super::server::Core;
 use crate::params::Params;
 use crate::registry::Environment;
 use crate::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
 use crate::sync::Arc;
-use crate::units::{Nanos, Priority, Time};
+use crate::units::{CreditId, Nanos, Priority, Time};
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
 }
 
 fn config() -> Config {
-    Config::read(&Params::read(PARAMS, &[]).unwrap(), &environment()).unwrap()
+    Config::read(Signal::Delay, &Params::read(params::DELAY, &[]).unwrap(), &environment()).unwrap()
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
 
 /// One session's life on its own core, from its registration to the loss of its connection with a request pending.
 fn life(pool: Arc<Pool>, index: u32) {
-    let mut core = Core::new(&config(), &environment(), pool);
+    let mut core = Core::new(&config(), &environment(), pool, None);
     let mut session = Session::new(SessionSlot(0), CoreId(index));
     core.open(&mut session, &Opened { now: Time::ZERO, demand: 1 });
     if core.next_to_wake(0).is_some() {
@@ -76,7 +78,8 @@ fn life(pool: Arc<Pool>, index: u32) {
     }
     let arrival = Arrival { now: Time::ZERO, demand: 1, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
     let _ = session.request(&mut core, &arrival);
-    let departure = Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO };
+    let departure =
+        Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO, credit: CreditId::NONE };
     let feedback = session.reply(&mut core, &departure);
     assert!(feedback.window.0 < 64);
     let _ = session.request(&mut core, &arrival);
@@ -92,7 +95,7 @@ fn check_lives(preemptions: usize, with_tick: bool) {
         let (here, there) = (Arc::clone(&pool), Arc::clone(&pool));
         let other = thread::spawn(move || life(there, 1));
         if with_tick {
-            let mut law = PoolLaw::new(&config());
+            let mut law = DelayLaw::new(&config());
             law.step(&pool, Nanos::from_micros(300));
             law.step(&pool, Nanos::ZERO);
             assert!((2..=2 * 64).contains(&pool.total()));

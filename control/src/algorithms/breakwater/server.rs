@@ -1,31 +1,46 @@
-//! Breakwater's server: windows by lazy distribution, AQM, and the pool's step once per round trip.
-//! Never here: the pool's laws ([`super::pool`]).
+//! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
+//! Never here: the pool's laws ([`super::law`]).
 
-use super::config::{Config, Demand};
+use super::config::{Config, Demand, Signal};
 use super::drained::Drained;
-use super::pool::{Pool, PoolLaw};
+use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
+use super::pool::Pool;
+use super::samples::{Sampler, Samples};
 use crate::registry::Environment;
 use crate::server::{
     Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
     SessionSlot, Signals, Verdict,
 };
 use crate::sync::Arc;
-use crate::units::{Credits, Nanos, Priority, Time};
+use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
 /// The server's halves: `environment.cores` fast ones around one pool.
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
     let pool = Arc::new(Pool::new(config.min_pool.into()));
+    let samples = Arc::new(Samples::new(environment.cores));
+    let law: Box<dyn Law> = match config.signal {
+        Signal::Delay => Box::new(DelayLaw::new(config)),
+        Signal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
+        Signal::Auto => Box::new(AutoLaw::new(config, Arc::clone(&samples))),
+    };
+    // The delay signal has no use for what the responses say, and does not pay for it.
+    let sampler = |core: u32| {
+        (config.signal != Signal::Delay).then(|| Sampler::new(Arc::clone(&samples), core as usize, config.late))
+    };
     ServerHalves {
         cores: (0..environment.cores)
-            .map(|_| Box::new(Core::new(config, environment, Arc::clone(&pool))) as Box<dyn Admission>)
+            .map(|core| {
+                Box::new(Core::new(config, environment, Arc::clone(&pool), sampler(core))) as Box<dyn Admission>
+            })
             .collect(),
-        control: Box::new(Control { period: config.period, law: PoolLaw::new(config), credits: config.credits, pool }),
+        control: Box::new(Control { period: config.period, law, credits: config.credits, pool }),
     }
 }
 
 /// The fast half of one core.
 pub struct Core {
     pool: Arc<Pool>,
+    sampler: Option<Sampler>,
     drained: Drained,
     credits: bool,
     demand: Demand,
@@ -37,9 +52,10 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: &Config, environment: &Environment, pool: Arc<Pool>) -> Self {
+    pub(super) fn new(config: &Config, environment: &Environment, pool: Arc<Pool>, sampler: Option<Sampler>) -> Self {
         Core {
             pool,
+            sampler,
             drained: Drained::new(config.waking),
             credits: config.credits,
             demand: config.demand,
@@ -57,8 +73,9 @@ impl Core {
     }
 
     /// The window as the message that carries it.
-    fn feedback(&self, session: &Session) -> Feedback {
-        Feedback { window: session.window, threshold: Priority::LOWEST, custom: 0 }
+    fn feedback(&self, session: &Session, now: Time) -> Feedback {
+        let credit = self.sampler.as_ref().map_or(CreditId::NONE, |sampler| sampler.stamp(now));
+        Feedback { window: session.window, threshold: Priority::LOWEST, custom: 0, credit }
     }
 
     /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
@@ -131,6 +148,9 @@ impl Admission for Core {
     }
 
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
+        if let Some(sampler) = &self.sampler {
+            sampler.arrived();
+        }
         if self.credits {
             self.drained.remove(session.slot);
             self.shrink_to_demand(session);
@@ -143,6 +163,9 @@ impl Admission for Core {
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
+        if let Some(sampler) = &self.sampler {
+            sampler.departed(event);
+        }
         if !self.credits {
             return Feedback::NONE;
         }
@@ -152,10 +175,10 @@ impl Admission for Core {
         };
         self.distribute(session, cause);
         self.note_if_drained(session);
-        self.feedback(session)
+        self.feedback(session, event.now)
     }
 
-    fn demand(&mut self, session: &mut Session, _: Time) -> Option<Feedback> {
+    fn demand(&mut self, session: &mut Session, now: Time) -> Option<Feedback> {
         if !self.credits {
             return None;
         }
@@ -175,7 +198,7 @@ impl Admission for Core {
         } else {
             self.note_if_drained(session);
         }
-        (session.window > before).then(|| self.feedback(session))
+        (session.window > before).then(|| self.feedback(session, now))
     }
 
     fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
@@ -185,14 +208,17 @@ impl Admission for Core {
         self.drained.take(random)
     }
 
-    fn wake(&mut self, session: &mut Session, _: Time) -> Feedback {
+    fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
         // `next_to_wake` has counted one credit for this session.
         session.window = Credits(1);
         self.distribute(session, Cause::Wake);
-        self.feedback(session)
+        self.feedback(session, now)
     }
 
     fn close(&mut self, session: &mut Session, _: Time) {
+        if let Some(sampler) = &self.sampler {
+            sampler.closed(session.pending);
+        }
         self.drained.remove(session.slot);
         self.set_window(session, 0);
         self.pool.session_closed();
@@ -202,7 +228,7 @@ impl Admission for Core {
 /// The slow half.
 pub struct Control {
     period: Nanos,
-    law: PoolLaw,
+    law: Box<dyn Law>,
     credits: bool,
     pool: Arc<Pool>,
 }
@@ -213,7 +239,7 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        self.law.step(&self.pool, signals.delay());
+        self.law.tick(&self.pool, signals);
     }
 
     fn gauges(&self) -> Gauges {

@@ -225,7 +225,12 @@ mod tests {
     }
 
     fn reply(server: &mut ServerHalves, session: &mut Session, outcome: Outcome, sojourn_us: u64) {
-        let departure = Departure { now: Time::ZERO, outcome, sojourn: Nanos::from_micros(sojourn_us) };
+        let departure = Departure {
+            now: Time::ZERO,
+            outcome,
+            sojourn: Nanos::from_micros(sojourn_us),
+            credit: crate::units::CreditId::NONE,
+        };
         let _ = session.reply(server.cores[0].as_mut(), &departure);
     }
 

@@ -87,7 +87,7 @@ impl Driver {
                 let latency = latency.max(round_trip);
                 Ok(Response { payload, latency, round_trip, sojourn, replica, retries })
             }
-            End::Dropped { reason, retry_after, round_trip } => {
+            End::Dropped { reason, words, retry_after, round_trip } => {
                 self.links[link].praise();
                 let rest = retry_after.max(self.after_rejection(round_trip));
                 self.let_rest(link, reason, rest, now);
@@ -95,7 +95,7 @@ impl Driver {
                     return;
                 }
                 let retry_after = (retry_after > Nanos::ZERO).then_some(retry_after);
-                Err(CallError::Rejected { reason, retry_after, waited: latency })
+                Err(CallError::Rejected { reason, message: words, retry_after, waited: latency })
             }
             End::Failed { code: FailureCode::UnknownMethod, words } => Err(CallError::UnknownMethod { message: words }),
             End::Failed { code: FailureCode::ResponseTooLarge, .. } => Err(CallError::ResponseTooLarge),

@@ -17,7 +17,7 @@ pub(super) struct Note {
 /// How a call has ended at a connection, which need not be its end.
 pub(super) enum End {
     Completed { payload: Vec<u8>, round_trip: Nanos, sojourn: Nanos },
-    Dropped { reason: DropReason, retry_after: Nanos, round_trip: Nanos },
+    Dropped { reason: DropReason, words: String, retry_after: Nanos, round_trip: Nanos },
     Failed { code: FailureCode, words: String },
     Local(LocalEnd),
     TooLong(PayloadLimit),
@@ -33,8 +33,8 @@ impl Note {
                 Event::Completed { payload, round_trip, sojourn, .. } => {
                     End::Completed { payload: payload.to_vec(), round_trip, sojourn }
                 }
-                Event::Dropped { reason, retry_after, round_trip, .. } => {
-                    End::Dropped { reason, retry_after, round_trip }
+                Event::Dropped { reason, message, retry_after, round_trip, .. } => {
+                    End::Dropped { reason, words: message.as_str().to_string(), retry_after, round_trip }
                 }
                 Event::Failed { code, message, .. } => End::Failed { code, words: message.as_str().to_string() },
                 Event::Ended { end, .. } => End::Local(end),

@@ -3,8 +3,8 @@
 use super::*;
 use crate::client::{Connection, ConnectionConfig, Event, Request};
 use crate::wire::{
-    Answer, Credit, CreditId, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, RequestId, Response,
-    Side, Timestamp, Welcome,
+    Answer, Credit, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, RequestId, Response, Side,
+    Timestamp, Welcome,
 };
 use leeward_control::client::ClientParts;
 use leeward_control::params::Raw;
@@ -115,7 +115,6 @@ impl World {
             self.enforcement.told(Credits(0));
             self.say(&Frame::Welcome(Welcome {
                 timestamp,
-                credit: CreditId::NONE,
                 feedback: feedback(0),
                 payload_max: PayloadLimit::DEFAULT,
                 regime: Regime::Credits,
@@ -143,18 +142,12 @@ impl World {
             Step::Answer(place, window) if !self.unanswered.is_empty() => {
                 let (request, timestamp) = self.unanswered.swap_remove(place % self.unanswered.len());
                 self.enforcement.answered(Credits(window));
-                let answer = Answer {
-                    request,
-                    timestamp,
-                    credit: CreditId::NONE,
-                    feedback: feedback(window + self.lie),
-                    sojourn: Nanos32(0),
-                };
+                let answer = Answer { request, timestamp, feedback: feedback(window + self.lie), sojourn: Nanos32(0) };
                 self.say(&Frame::Response(Response { answer, payload: b"" }));
             }
             Step::Tell(window) if self.registered => {
                 self.enforcement.told(Credits(window));
-                let credit = Credit { credit: CreditId::NONE, feedback: feedback(window + self.lie) };
+                let credit = Credit { feedback: feedback(window + self.lie) };
                 self.say(&Frame::Credit(credit));
             }
             Step::Answer(..) | Step::Tell(_) => {}

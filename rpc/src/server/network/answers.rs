@@ -4,9 +4,7 @@ use super::{CoreNetwork, add};
 use crate::server::execute::Execute;
 use crate::server::handler::Failed;
 use crate::server::shared::{Executed, Message, Ticket};
-use crate::wire::{
-    Answer, Call, CreditId, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response,
-};
+use crate::wire::{Answer, Call, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response};
 use leeward_control::server::{Departure, Feedback, Outcome};
 use leeward_control::units::{Nanos, Time};
 
@@ -22,15 +20,9 @@ impl<H: Execute> CoreNetwork<H> {
         add(&counters.received, 1);
         add(&counters.dropped, 1);
         add(&counters.without_credit, 1);
-        let answer = Answer {
-            request: call.request,
-            timestamp: call.timestamp,
-            credit: CreditId::NONE,
-            feedback,
-            sojourn: Nanos32::saturating(waited),
-        };
-        let retry_after = Nanos32::default();
-        self.say(slot, &Frame::Drop(Dropped { answer, reason: DropReason::NoCredit, retry_after }), now);
+        let answer =
+            Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32::saturating(waited) };
+        self.say(slot, &dropped(answer, DropReason::NoCredit, ""), now);
     }
 
     pub(super) fn say(&mut self, slot: u32, frame: &Frame<'_>, now: Time) {
@@ -53,7 +45,9 @@ impl<H: Execute> CoreNetwork<H> {
         self.handler.settled(slot, ticket.request);
         let sojourn = now.since(ticket.arrived);
         let feedback = match &mut connection.session {
-            Some(session) => session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn }),
+            Some(session) => {
+                session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn, credit: ticket.credit })
+            }
             None => Feedback::NONE,
         };
         connection.enforcement.answered(feedback.window);
@@ -62,25 +56,27 @@ impl<H: Execute> CoreNetwork<H> {
         Some(Answer {
             request: ticket.request,
             timestamp: ticket.timestamp,
-            credit: CreditId::NONE,
             feedback,
             sojourn: Nanos32::saturating(sojourn),
         })
     }
 
-    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, now: Time) {
+    /// `words` say what exactly, if the reason does not.
+    pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, words: &str, now: Time) {
         if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
-            let dropped = Dropped { answer, reason, retry_after: Nanos32::default() };
-            self.say(ticket.connection.slot, &Frame::Drop(dropped), now);
+            if reason == DropReason::Lock {
+                add(&self.common.counters[self.index].refused_lock, 1);
+            }
+            self.say(ticket.connection.slot, &dropped(answer, reason, words), now);
         }
     }
 
     pub(super) fn answer(&mut self, executed: Executed, now: Time) {
         let Executed { ticket, dropped, outcome, reply, spare } = executed;
         if let Some(reason) = dropped {
-            self.drop_call(&ticket, reason, now);
-        } else if let Err(Failed::Congested(_)) = &outcome {
-            self.drop_call(&ticket, DropReason::Lock, now);
+            self.drop_call(&ticket, reason, "", now);
+        } else if let Err(Failed::Congested(congested)) = &outcome {
+            self.drop_call(&ticket, DropReason::Lock, congested.lock, now);
         } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
@@ -123,6 +119,10 @@ impl<H: Execute> CoreNetwork<H> {
             self.spares.push(buffer);
         }
     }
+}
+
+fn dropped(answer: Answer, reason: DropReason, words: &str) -> Frame<'_> {
+    Frame::Drop(Dropped { answer, reason, message: Text::new(words), retry_after: Nanos32::default() })
 }
 
 fn failure<'a>(answer: Answer, code: FailureCode, words: &'a str) -> Frame<'a> {

@@ -48,7 +48,9 @@ pub(super) struct Connection {
     pub(super) stuck_since: Option<Time>,
     /// Whether the socket may hold bytes that are unread.
     pub(super) readable: bool,
-    /// Whether the peer will send nothing more.
+    /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
+    pub(super) hung_up: bool,
+    /// Whether the end of the stream has been read.
     pub(super) has_ended: bool,
     /// Whether what is unread may have waited because the connection was not to be read.
     pub(super) held_back: bool,
@@ -79,6 +81,7 @@ impl Connection {
             discarded: 0,
             stuck_since: None,
             readable: true,
+            hung_up: false,
             has_ended: false,
             held_back: false,
             listed: false,
@@ -100,7 +103,11 @@ impl Connection {
                     return Ok((if bytes < room { Came::Drained } else { Came::More }, bytes, waited));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok((Came::Drained, 0, None)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Nothing, not even an end: what the poll said was meant for this place's last tenant.
+                    self.hung_up = false;
+                    return Ok((Came::Drained, 0, None));
+                }
                 Err(error) => return Err(error),
             }
         }

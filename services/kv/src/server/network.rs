@@ -9,7 +9,7 @@ use crate::protocol::{After, Executor, Next, Request};
 use crate::store::{PAGE, Visit};
 use leeward_control::budget::Budget;
 use leeward_control::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Verdict};
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_rpc::server::parts::Receiver;
 use leeward_runtime::Network;
 use leeward_runtime::budget;
@@ -282,11 +282,13 @@ impl CoreNetwork {
             Err(_) => self.close(slot, now),
             Ok((came, bytes, waited)) => {
                 connection.heard = now;
-                connection.readable = came == Came::More;
+                // An end that came together with the last bytes is no event of its own: only reading finds it.
+                let more = came == Came::More || (connection.hung_up && came != Came::End);
+                connection.readable = more;
                 connection.has_ended |= came == Came::End;
                 // What waited because this connection was not to be read says nothing about the server's queues.
                 let waited = if connection.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
-                connection.held_back &= came == Came::More;
+                connection.held_back &= more;
                 connection.arrived = Time(now.0.saturating_sub(waited.0));
                 add(&self.common.counters[self.index].bytes_read, bytes as u64);
                 if waited > self.found {
@@ -295,7 +297,7 @@ impl CoreNetwork {
                     self.shared.packets.publish(self.index, now, waited, true);
                 }
                 self.decode(slot, now);
-                if came != Came::Drained {
+                if more || came == Came::End {
                     self.look_later(slot);
                 }
             }
@@ -359,8 +361,7 @@ impl CoreNetwork {
         }
         add(&counters.dropped, 1);
         let sojourn = now.since(connection.arrived);
-        let _ =
-            connection.session.reply(self.admission.as_mut(), &Departure { now, outcome: Outcome::Dropped, sojourn });
+        let _ = connection.session.reply(self.admission.as_mut(), &departure(now, Outcome::Dropped, sojourn));
         Self::say_busy(connection);
         self.mark_dirty(slot, now);
     }
@@ -401,7 +402,7 @@ impl CoreNetwork {
                 },
                 1,
             );
-            let departure = Departure { now, outcome, sojourn: now.since(ticket.arrived) };
+            let departure = departure(now, outcome, now.since(ticket.arrived));
             let _ = connection.session.reply(self.admission.as_mut(), &departure);
             if outcome == Outcome::Dropped {
                 Self::say_busy(connection);
@@ -457,9 +458,8 @@ impl CoreNetwork {
             Token(slot) => {
                 let slot = slot as u32;
                 let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else { return };
-                if event.readable {
-                    connection.readable = true;
-                }
+                connection.readable |= event.readable;
+                connection.hung_up |= event.hung_up;
                 if event.writable && connection.unsent() > 0 {
                     self.flush(slot, now);
                 }
@@ -476,6 +476,7 @@ impl CoreNetwork {
 struct Ready {
     readable: bool,
     writable: bool,
+    hung_up: bool,
 }
 
 impl Network for CoreNetwork {
@@ -548,8 +549,9 @@ impl Network for CoreNetwork {
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
-            let hung_up = event.is_read_closed() || event.is_error();
-            let ready = Ready { readable: event.is_readable() || hung_up, writable: event.is_writable() };
+            let hung_up = event.is_read_closed();
+            let readable = event.is_readable() || hung_up || event.is_error();
+            let ready = Ready { readable, writable: event.is_writable(), hung_up };
             self.handle_event(event.token(), ready, now);
         }
         let anything = !listed.is_empty() || !events.is_empty();
@@ -598,6 +600,11 @@ impl Network for CoreNetwork {
         }
         true
     }
+}
+
+/// A memcached client names no credit.
+fn departure(now: Time, outcome: Outcome, sojourn: Nanos) -> Departure {
+    Departure { now, outcome, sojourn, credit: CreditId::NONE }
 }
 
 /// Executes a request; a panic is a defect of one connection.

@@ -136,6 +136,7 @@ impl Common {
                 arrivals: less(counts.received, before.received),
                 completions: less(counts.completed, before.completed),
                 drops: less(counts.dropped + counts.refused, before.dropped + before.refused),
+                lock_drops: less(counts.refused, before.refused),
             });
             // As in `leeward-rpc`: idle periods that nobody noticed are made up for, a delay after a pause is one finding.
             if packet_delay + run_delay == Nanos::ZERO {

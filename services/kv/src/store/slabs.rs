@@ -3,6 +3,7 @@
 
 use super::item::Item;
 use super::memory::{Chunk, Memory};
+use std::cmp::Reverse;
 
 /// Under the allocator's lock.
 pub(super) struct Slabs {
@@ -83,14 +84,14 @@ impl Slabs {
         class.free_count += count;
     }
 
-    /// The class from which a page would be missed least: of those that have more than one, or nothing in the one that
-    /// they have, the one with the most.
+    /// The class from which a page would be missed least: the one with the most; of several the one that has least in its.
     pub(super) fn richest(&self, except: usize) -> Option<usize> {
-        let may_give = |index: &usize| {
+        let may_give = |index: &usize| *index != except && !self.classes[*index].pages.is_empty();
+        let wealth = |index: &usize| {
             let class = &self.classes[*index];
-            *index != except && (class.pages.len() > 1 || (class.pages.len() == 1 && class.used == 0))
+            (class.pages.len(), Reverse(class.used * class.size))
         };
-        (0..self.classes.len()).filter(may_give).max_by_key(|index| self.classes[*index].pages.len())
+        (0..self.classes.len()).filter(may_give).max_by_key(wealth)
     }
 
     /// A page of `class` to be emptied: the one it has had the longest.

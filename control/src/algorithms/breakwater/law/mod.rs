@@ -1,0 +1,58 @@
+//! By what the credit pool grows and shrinks. A law is the slow half's whole choice: everything else (windows, lazy
+//! distribution, AQM, the client) is the same for all.
+//!
+//! - [`delay`]: the queueing delay for CPUs (Breakwater §3.2.1).
+//! - [`efficiency`]: what more load brings in throughput (thesis §2.3.2, Hoover Algorithm 1).
+//! - [`auto`]: whichever of these two has evidence of overload.
+//! - [`iteration`]: the measurement under the last two.
+
+mod auto;
+mod delay;
+mod efficiency;
+mod iteration;
+
+pub(super) use auto::AutoLaw;
+pub(super) use delay::DelayLaw;
+pub(super) use efficiency::EfficiencyLaw;
+
+use super::config::Config;
+use super::pool::Pool;
+use crate::server::Signals;
+
+/// Adapts the pool once per tick.
+pub(super) trait Law: Send {
+    /// One control tick.
+    fn tick(&mut self, pool: &Pool, signals: &Signals);
+}
+
+/// `c_min` and `c_max`.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    min_pool: i64,
+    max_pool: i64,
+    max_window: i64,
+}
+
+impl Bounds {
+    fn new(config: &Config) -> Self {
+        Bounds {
+            min_pool: config.min_pool.into(),
+            max_pool: config.max_pool.map_or(i64::MAX, i64::from),
+            max_window: config.max_window.into(),
+        }
+    }
+
+    /// `c_max` is what `sessions` can hold, or less if the operator says so; never below `c_min`.
+    fn most(&self, sessions: i64) -> i64 {
+        (sessions * self.max_window).min(self.max_pool).max(self.min_pool)
+    }
+
+    /// Keeps the pool within its bounds between two decisions: sessions come and go meanwhile.
+    fn enforce(&self, pool: &Pool) {
+        pool.set_total(self.clamp(pool.total(), pool.sessions()));
+    }
+
+    fn clamp(&self, total: i64, sessions: i64) -> i64 {
+        total.clamp(self.min_pool, self.most(sessions))
+    }
+}

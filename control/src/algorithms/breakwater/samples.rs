@@ -1,0 +1,252 @@
+//! What the cores see of requests and the efficiency signal needs: how long it took from a grant to the response that it
+//! made possible, how many are in the server, how many responses were late. Each core writes only its own line; the slow
+//! half adds them up.
+
+use crate::server::{Departure, Outcome};
+use crate::sync::{Arc, AtomicU64, Ordering, Padded};
+use crate::units::{CreditId, Nanos, Time};
+
+/// Counts of one core since the start. One writer; sums of nanoseconds may wrap, differences of them don't mind.
+#[derive(Debug, Default)]
+struct Line {
+    received: AtomicU64,
+    left: AtomicU64,
+    grants: AtomicU64,
+    grant_nanos: AtomicU64,
+    served: AtomicU64,
+    served_nanos: AtomicU64,
+    late: AtomicU64,
+}
+
+/// The counts of all cores.
+#[derive(Debug)]
+pub(super) struct Samples {
+    lines: Box<[Padded<Line>]>,
+}
+
+/// Sums over all cores since the start, or between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Requests received.
+    pub(super) received: u64,
+    /// Requests that are not in the server any more: answered, or their session is gone.
+    pub(super) left: u64,
+    /// Responses whose grant was known.
+    pub(super) grants: u64,
+    /// From grant to response, summed over these.
+    pub(super) grant_nanos: u64,
+    /// Responses.
+    pub(super) served: u64,
+    /// Time in the server, summed over these.
+    pub(super) served_nanos: u64,
+    /// Responses that can't have been in time.
+    pub(super) late: u64,
+}
+
+impl Samples {
+    pub(super) fn new(cores: u32) -> Self {
+        Samples { lines: (0..cores).map(|_| Padded(Line::default())).collect() }
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for Padded(line) in &self.lines {
+            let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            totals.received = totals.received.wrapping_add(read(&line.received));
+            totals.left = totals.left.wrapping_add(read(&line.left));
+            totals.grants = totals.grants.wrapping_add(read(&line.grants));
+            totals.grant_nanos = totals.grant_nanos.wrapping_add(read(&line.grant_nanos));
+            totals.served = totals.served.wrapping_add(read(&line.served));
+            totals.served_nanos = totals.served_nanos.wrapping_add(read(&line.served_nanos));
+            totals.late = totals.late.wrapping_add(read(&line.late));
+        }
+        totals
+    }
+}
+
+impl Totals {
+    pub(super) fn since(&self, earlier: &Totals) -> Totals {
+        Totals {
+            received: self.received.wrapping_sub(earlier.received),
+            left: self.left.wrapping_sub(earlier.left),
+            grants: self.grants.wrapping_sub(earlier.grants),
+            grant_nanos: self.grant_nanos.wrapping_sub(earlier.grant_nanos),
+            served: self.served.wrapping_sub(earlier.served),
+            served_nanos: self.served_nanos.wrapping_sub(earlier.served_nanos),
+            late: self.late.wrapping_sub(earlier.late),
+        }
+    }
+
+    /// Requests in the server. Cores go on counting while they are read, so it may be a few off.
+    pub(super) fn in_server(&self) -> u64 {
+        (self.received.wrapping_sub(self.left) as i64).max(0) as u64
+    }
+
+    /// The mean time from a request's departure at its client to its response: the network's round trip and the time in the
+    /// server. `None` without a response.
+    pub(super) fn transit(&self, network: Nanos) -> Option<Nanos> {
+        Some(network + Nanos(self.served_nanos.checked_div(self.served)?))
+    }
+
+    /// The mean end-to-end round trip, from a grant to the response that it made possible, while `issued` credits went
+    /// round for `elapsed`. `None` without a response.
+    ///
+    /// The names of grants come from clients. So they are believed within what this server knows by itself: a round
+    /// trip holds at least the transit, and by Little's law the credits that are out return after
+    /// issued / (responses per time) on average.
+    pub(super) fn round_trip(&self, network: Nanos, issued: u64, elapsed: Nanos) -> Option<Nanos> {
+        let at_least = self.transit(network)?;
+        let Some(measured) = self.grant_nanos.checked_div(self.grants) else { return Some(at_least) };
+        let at_most = (u128::from(elapsed.0) * u128::from(issued) / u128::from(self.served)) as u64;
+        Some(Nanos(measured.min(at_most)).max(at_least))
+    }
+}
+
+/// One core's end: stamps grants and counts responses.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    samples: Arc<Samples>,
+    core: usize,
+    late: Nanos,
+}
+
+impl Sampler {
+    /// Counts on the line of `core`. A response that was in the server for longer than `late` is late.
+    pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos) -> Self {
+        Sampler { samples, core, late }
+    }
+
+    /// Names a grant that is issued now: by its time, so that no table of grants is needed.
+    pub(super) fn stamp(&self, now: Time) -> CreditId {
+        CreditId(now.0.max(1))
+    }
+
+    /// A request came.
+    pub(super) fn arrived(&self) {
+        if let Some(line) = self.line() {
+            add(&line.received, 1);
+        }
+    }
+
+    /// A session is gone, and with it so many requests that will not be answered.
+    pub(super) fn closed(&self, pending: u32) {
+        if let Some(line) = self.line() {
+            add(&line.left, pending.into());
+        }
+    }
+
+    /// A response or drop leaves.
+    pub(super) fn departed(&self, event: &Departure) {
+        let Some(line) = self.line() else { return };
+        add(&line.left, 1);
+        if event.outcome != Outcome::Completed {
+            return;
+        }
+        add(&line.served, 1);
+        add(&line.served_nanos, event.sojourn.0);
+        add(&line.late, u64::from(event.sojourn > self.late));
+        if event.credit == CreditId::NONE {
+            return;
+        }
+        // What our own clock does not bear out is no grant of ours: it would be younger than the request that names it.
+        let elapsed = event.now.0.checked_sub(event.credit.0);
+        if let Some(elapsed) = elapsed.filter(|elapsed| *elapsed >= event.sojourn.0) {
+            add(&line.grants, 1);
+            add(&line.grant_nanos, elapsed);
+        }
+    }
+}
+
+impl Sampler {
+    fn line(&self) -> Option<&Line> {
+        self.samples.lines.get(self.core).map(|Padded(line)| line)
+    }
+}
+
+/// No read-modify-write: this core is the only writer.
+fn add(counter: &AtomicU64, amount: u64) {
+    if amount > 0 {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const NETWORK: Nanos = Nanos::from_micros(10);
+
+    fn sampler() -> (Arc<Samples>, Sampler) {
+        let samples = Arc::new(Samples::new(2));
+        let sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190));
+        (samples, sampler)
+    }
+
+    fn departure(now_us: u64, sojourn_us: u64, credit: CreditId) -> Departure {
+        Departure {
+            now: Time(now_us * 1_000),
+            outcome: Outcome::Completed,
+            sojourn: Nanos::from_micros(sojourn_us),
+            credit,
+        }
+    }
+
+    #[test]
+    fn a_round_trip_lasts_from_the_grant_to_the_response() {
+        let (samples, sampler) = sampler();
+        let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
+        assert_eq!(round_trip(10), None);
+        sampler.departed(&departure(90, 20, CreditId::NONE));
+        assert_eq!(round_trip(10), Some(Nanos::from_micros(30)), "without a grant: network and server");
+        let grant = sampler.stamp(Time(100_000));
+        sampler.departed(&departure(145, 20, grant));
+        assert_eq!(round_trip(10), Some(Nanos::from_micros(45)));
+    }
+
+    #[test]
+    fn a_client_that_lies_is_believed_no_further_than_little_allows() {
+        let (samples, sampler) = sampler();
+        for _ in 0..10 {
+            sampler.departed(&departure(80_000_000, 20, CreditId(1)));
+        }
+        let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
+        assert_eq!(round_trip(10), Some(Nanos::from_micros(100)), "10 responses in 100 us, and 10 credits out");
+        assert_eq!(round_trip(0), Some(Nanos::from_micros(30)));
+    }
+
+    #[test]
+    fn drops_and_impossible_grants_are_no_samples() {
+        let (samples, sampler) = sampler();
+        sampler.departed(&Departure { outcome: Outcome::Dropped, ..departure(50, 20, CreditId(10_000)) });
+        assert_eq!((samples.totals().grants, samples.totals().served), (0, 0));
+        for (credit, why) in [
+            (CreditId(9_999_000), "from the future"),
+            (CreditId(990_000), "younger than its own request"),
+            (CreditId(u64::MAX), "nonsense"),
+        ] {
+            sampler.departed(&departure(1_000, 20, credit));
+            assert_eq!(samples.totals().grants, 0, "{why}");
+        }
+    }
+
+    #[test]
+    fn what_came_and_has_not_left_is_in_the_server() {
+        let (samples, sampler) = sampler();
+        (0..7).for_each(|_| sampler.arrived());
+        sampler.departed(&departure(90, 20, CreditId::NONE));
+        sampler.departed(&Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) });
+        sampler.closed(3);
+        assert_eq!(samples.totals().in_server(), 2);
+        sampler.closed(9);
+        assert_eq!(samples.totals().in_server(), 0, "a plant that counts wrongly does no harm");
+    }
+
+    #[test]
+    fn late_is_what_no_network_can_bring_in_time() {
+        let (samples, sampler) = sampler();
+        for sojourn_us in [20, 190, 191, 5_000] {
+            sampler.departed(&departure(9_000, sojourn_us, CreditId::NONE));
+        }
+        assert_eq!((samples.totals().served, samples.totals().late), (4, 2));
+    }
+}

@@ -1,0 +1,19 @@
+//! What a request asks, for services whose requests are more than a service time.
+
+use leeward_rpc::wire::Method;
+use std::fmt::Debug;
+
+/// Makes requests out of random bits: the same bits, the same request, so that a seed draws all of a run's.
+pub trait Ask: Debug + Send + Sync {
+    /// Writes a request's payload to `payload`, which is empty, and says which procedure is called. Told while requests are
+    /// due: must be quick. `random` is the request's own, and nobody else draws from it.
+    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method;
+}
+
+/// Bits for [`Ask`] out of those that were drawn for a request's client, independent of these (SplitMix64's last steps).
+pub(crate) fn bits_of(random: u64) -> u64 {
+    let mixed = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}

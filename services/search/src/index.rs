@@ -1,0 +1,347 @@
+//! The index: segments, terms and titles, asked and added to while it is asked.
+//!
+//! Locks, and what each guards (a search never holds two at once, so there is no order to keep among its own):
+//! - `search.segment`, one per segment: its posting lists, dictionary and decoded lists. Held while a segment is searched.
+//! - `search.term`, one per term: the table of the term's scores. Held while a search fetches it, or makes it anew.
+//! - `search.writer`: whose turn it is to add; taken before a segment's. Held through sealing and merging.
+//!
+//! Never here: how a request comes in (`service`), where texts come from (`corpus`).
+
+use super::locks::{Lock, Refused};
+use super::merge::{due, merge};
+use super::query::{Matching, Query};
+use super::ranking::{Best, Fitting};
+use super::score::{Collection, Score};
+use super::segment::{Counted, SegmentData};
+use super::terms::{Scorer, Terms};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The most documents of an index.
+pub const DOCUMENTS_MAX: usize = 4_000_000;
+/// The most words of all documents together, and the most different ones: what keeps an index that anybody may add to within
+/// some gigabytes.
+const WORDS_MAX: u64 = 400_000_000;
+const TERMS_MAX: usize = 4_000_000;
+/// The longest title in bytes; longer ones are cut.
+pub const TITLE_MAX: usize = 256;
+
+/// A document to be indexed. Its text can be found by afterwards, but is not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// What results show of it. Its words count as the text's.
+    pub title: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// How an index is cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Segments of equal size that the first documents are put into (≥ 1). One is what a search engine's users make of an
+    /// index that is loaded once; more of them spread the contention for their locks.
+    pub segments: usize,
+    /// Documents that come later fill segments of so many (≥ 1).
+    pub seal_at: usize,
+    /// So many segments of the same magnitude become one (≥ 2).
+    pub merge_factor: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout { segments: 1, seal_at: 1_000, merge_factor: 10 }
+    }
+}
+
+/// A document that fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Its number: documents are numbered as they come, from 0.
+    pub document: u32,
+    /// How well it fits.
+    pub score: Score,
+    /// Its title.
+    pub title: Arc<str>,
+}
+
+/// What a search finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Documents that fit.
+    pub matches: u64,
+    /// The best of them: by score, and of equals those that came first.
+    pub hits: Vec<Hit>,
+}
+
+/// A document that was not added. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// It would have had to wait for too long.
+    #[error("{0}")]
+    Refused(Refused),
+    /// There are as many documents, words or different words as there may be.
+    #[error("the index is full: it takes {DOCUMENTS_MAX} documents, {WORDS_MAX} words, {TERMS_MAX} different ones")]
+    Full,
+}
+
+/// A term of the first documents, with its frequency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The term.
+    pub term: Box<str>,
+    /// Documents that have it.
+    pub documents: u32,
+    /// How often it is in them.
+    pub occurrences: u64,
+}
+
+/// How large an index is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Documents.
+    pub documents: u64,
+    /// Words of all documents.
+    pub words: u64,
+    /// Different words.
+    pub terms: u64,
+    /// Segments, the one that is being filled included.
+    pub segments: u64,
+}
+
+/// Documents that came one after another.
+pub(super) struct Segment {
+    /// The number of the first.
+    pub(super) first: u32,
+    pub(super) data: Lock<SegmentData>,
+}
+
+impl Segment {
+    pub(super) fn new(first: u32, data: SegmentData) -> Arc<Self> {
+        Arc::new(Segment { first, data: Lock::new("search.segment", data) })
+    }
+}
+
+/// Whoever holds it adds. The segments that are full, with their numbers of documents.
+struct Writer {
+    sealed: Vec<(Arc<Segment>, usize)>,
+    open: Arc<Segment>,
+}
+
+/// An inverted index over documents, safe to share.
+///
+/// ```
+/// use leeward_search::{Document, Index, Layout, Matching, Query};
+///
+/// let document = |title: &str, text: &str| Document { title: title.into(), text: text.into() };
+/// let index = Index::build([document("tea", "A drink of leaves"), document("sail", "It drives a boat")], Layout::default());
+/// let query = Query::parse("drink tea", Matching::Any, 10)?;
+/// let found = pollster::block_on(index.search(&query))?;
+/// assert_eq!(&*found.hits[0].title, "tea");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Index {
+    layout: Layout,
+    /// As searches see them. Locked to copy the reference or to put in another, never across a wait.
+    segments: RwLock<Arc<[Arc<Segment>]>>,
+    terms: Terms,
+    /// By document.
+    titles: RwLock<Vec<Arc<str>>>,
+    collection: RwLock<Collection>,
+    writer: Lock<Writer>,
+    vocabulary: Arc<[Entry]>,
+    /// Documents that the vocabulary is of.
+    built_with: u32,
+}
+
+impl Index {
+    /// An index of `documents`, up to [`DOCUMENTS_MAX`] of them.
+    pub fn build(documents: impl IntoIterator<Item = Document>, layout: Layout) -> Self {
+        let layout = Layout {
+            segments: layout.segments.max(1),
+            seal_at: layout.seal_at.max(1),
+            merge_factor: layout.merge_factor.max(2),
+        };
+        let mut titles: Vec<Arc<str>> = Vec::new();
+        let mut collection = Collection::default();
+        let mut counts: HashMap<Box<str>, (u32, u64)> = HashMap::new();
+        let counted: Vec<Counted> = documents
+            .into_iter()
+            .take(DOCUMENTS_MAX)
+            .map(|document| {
+                let counted = Counted::of([document.title.as_str(), document.text.as_str()]);
+                titles.push(title(&document.title));
+                collection.documents += 1;
+                collection.words += u64::from(counted.length);
+                for (word, count) in &counted.words {
+                    let known = counts.entry(word.clone()).or_default();
+                    known.0 += 1;
+                    known.1 += u64::from(*count);
+                }
+                counted
+            })
+            .collect();
+        let mut vocabulary: Vec<Entry> =
+            counts.into_iter().map(|(term, (documents, occurrences))| Entry { term, documents, occurrences }).collect();
+        vocabulary.sort_unstable_by(|a, b| b.occurrences.cmp(&a.occurrences).then_with(|| a.term.cmp(&b.term)));
+        let share = counted.len().div_ceil(layout.segments).max(1);
+        let sealed = counted.chunks(share).enumerate().map(|(number, part)| {
+            let mut data = SegmentData::new();
+            part.iter().for_each(|document| data.push(document));
+            data.seal();
+            (Segment::new((number * share) as u32, data), part.len())
+        });
+        let sealed: Vec<(Arc<Segment>, usize)> = sealed.collect();
+        let open = Segment::new(titles.len() as u32, SegmentData::new());
+        let writer = Writer { sealed, open };
+        let terms = vocabulary.iter().map(|entry| (entry.term.clone(), entry.documents.into(), entry.occurrences));
+        Index {
+            layout,
+            built_with: titles.len() as u32,
+            segments: RwLock::new(writer.visible()),
+            terms: Terms::of(terms),
+            titles: RwLock::new(titles),
+            collection: RwLock::new(collection),
+            writer: Lock::new("search.writer", writer),
+            vocabulary: vocabulary.into(),
+        }
+    }
+
+    /// The best documents for `query`, completely or not at all. A document that is being added meanwhile is found or
+    /// not; the scores are those of the collection as it was at the beginning.
+    ///
+    /// # Errors
+    /// The request has no time to wait for one of the locks.
+    pub async fn search(&self, query: &Query) -> Result<Found, Refused> {
+        let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
+        let mut words: Vec<(&str, Scorer)> = Vec::with_capacity(query.words().len());
+        for word in query.words() {
+            match self.terms.find(word) {
+                Some(term) => words.push((word, term.scorer(collection).await?)),
+                None if query.matching() == Matching::All => return Ok(Found::default()),
+                None => {}
+            }
+        }
+        let mut best = Best::new(query.results());
+        if !words.is_empty() {
+            let segments = Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner));
+            for segment in segments.iter() {
+                // Not kept for the next segment: thousands of requests may wait for that one's lock.
+                let mut fitting = Fitting::default();
+                segment.data.lock_unless_congested().await?.search(&words, query.matching(), &mut fitting);
+                best.take(segment.first, &fitting);
+            }
+        }
+        let (matches, best) = best.finish();
+        let titles = self.titles.read().unwrap_or_else(PoisonError::into_inner);
+        let hit = |(document, score): (u32, Score)| {
+            let title = titles.get(document as usize).map_or_else(|| Arc::from(""), Arc::clone);
+            Hit { document, score, title }
+        };
+        Ok(Found { matches, hits: best.into_iter().map(hit).collect() })
+    }
+
+    /// Adds a document and says its number. Now and then that includes merging segments, between which others get their
+    /// turn. A caller that goes away while it waits has added nothing, or everything.
+    ///
+    /// # Errors
+    /// See [`AddError`].
+    pub async fn add(&self, document: &Document) -> Result<u32, AddError> {
+        let counted = Counted::of([document.title.as_str(), document.text.as_str()]);
+        let mut writer = self.writer.lock_unless_congested().await.map_err(AddError::Refused)?;
+        // Whose turn it is must not be sent away: what it holds would have been held for nothing.
+        let mut open = writer.open.data.lock().await;
+        let words = self.collection.read().unwrap_or_else(PoisonError::into_inner).words + u64::from(counted.length);
+        if words > WORDS_MAX || self.terms.len() + counted.words.len() > TERMS_MAX {
+            return Err(AddError::Full);
+        }
+        // No wait from here until the document is complete.
+        let number = {
+            let mut titles = self.titles.write().unwrap_or_else(PoisonError::into_inner);
+            if titles.len() >= DOCUMENTS_MAX {
+                return Err(AddError::Full);
+            }
+            titles.push(title(&document.title));
+            titles.len() as u32 - 1
+        };
+        counted.words.iter().for_each(|(word, count)| self.terms.add(word, *count));
+        {
+            let mut collection = self.collection.write().unwrap_or_else(PoisonError::into_inner);
+            collection.documents += 1;
+            collection.words += u64::from(counted.length);
+        }
+        open.push(&counted);
+        let documents = open.documents();
+        if documents < self.layout.seal_at {
+            return Ok(number);
+        }
+        open.seal();
+        drop(open);
+        let full = std::mem::replace(&mut writer.open, Segment::new(number + 1, SegmentData::new()));
+        writer.sealed.push((full, documents));
+        self.publish(&writer);
+        self.tidy(&mut writer).await;
+        Ok(number)
+    }
+
+    /// Merges what has the same magnitude. Whoever is cancelled leaves it to the next.
+    async fn tidy(&self, writer: &mut Writer) {
+        let sizes = |writer: &Writer| writer.sealed.iter().map(|(_, documents)| *documents).collect::<Vec<_>>();
+        while due(&sizes(writer), self.layout) {
+            let from = writer.sealed.len() - self.layout.merge_factor;
+            self.merge(writer, from).await;
+        }
+    }
+
+    /// Makes one segment of all that are full.
+    pub async fn optimize(&self) {
+        let mut writer = self.writer.lock().await;
+        if writer.sealed.len() > 1 {
+            self.merge(&mut writer, 0).await;
+        }
+    }
+
+    async fn merge(&self, writer: &mut Writer, from: usize) {
+        let sources = &writer.sealed[from..];
+        let documents = sources.iter().map(|(_, documents)| documents).sum();
+        let segments: Vec<Arc<Segment>> = sources.iter().map(|(segment, _)| Arc::clone(segment)).collect();
+        let merged = merge(&segments).await;
+        writer.sealed.truncate(from);
+        writer.sealed.push((merged, documents));
+        self.publish(writer);
+    }
+
+    /// Searches that begin from now on see these segments.
+    fn publish(&self, writer: &Writer) {
+        *self.segments.write().unwrap_or_else(PoisonError::into_inner) = writer.visible();
+    }
+
+    /// The terms of the documents that it was built with, the most frequent first.
+    pub fn vocabulary(&self) -> &[Entry] {
+        &self.vocabulary
+    }
+
+    /// How many documents it was built with.
+    pub fn built_with(&self) -> u32 {
+        self.built_with
+    }
+
+    /// How large it is.
+    pub fn size(&self) -> Size {
+        let collection = *self.collection.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        Size { documents: collection.documents, words: collection.words, terms: self.terms.len() as u64, segments }
+    }
+}
+
+impl Writer {
+    fn visible(&self) -> Arc<[Arc<Segment>]> {
+        let sealed = self.sealed.iter().map(|(segment, _)| segment);
+        sealed.chain([&self.open]).map(Arc::clone).collect()
+    }
+}
+
+/// As much of a title as is kept.
+fn title(text: &str) -> Arc<str> {
+    text[..text.floor_char_boundary(TITLE_MAX)].into()
+}

@@ -1,0 +1,32 @@
+//! Full-text search in memory: BM25 over an inverted index that is asked while it grows, as an RPC service. Built around
+//! mutexes the way the thesis's Lucene is (§2.5.3), to show overload control where a lock is the bottleneck.
+//!
+//! - [`token`], [`query`]: words, and what can be asked.
+//! - [`Index`]: segments, terms and titles; its head says what each lock guards. `segment`, `postings`, `decoded`,
+//!   `terms`, `merge` are its parts; [`score`] and `ranking` say what fits best.
+//! - [`corpus`]: documents to search: some that come along, many from the package manager.
+//! - [`wire`]: requests and answers as bytes. [`Search`]: the RPC handler.
+//!
+//! Never here: admission, sockets.
+
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+mod decoded;
+mod index;
+mod locks;
+mod merge;
+mod postings;
+pub mod query;
+mod ranking;
+pub mod score;
+mod segment;
+mod service;
+mod terms;
+pub mod token;
+pub mod wire;
+
+pub use index::{AddError, DOCUMENTS_MAX, Document, Entry, Found, Hit, Index, Layout, Size, TITLE_MAX};
+pub use locks::Refused;
+pub use query::{Matching, Query};
+pub use service::Search;

@@ -1,0 +1,85 @@
+//! Several segments become one, a piece at a time, while searches go on.
+
+use super::index::{Layout, Segment};
+use super::postings::{Posting, PostingList};
+use super::segment::SegmentData;
+use leeward_runtime::tasks::yield_now;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Terms that are read under a segment's lock at once.
+const PIECE: usize = 256;
+
+/// Whether the last segments, of so many documents each, are enough of one magnitude to become one.
+pub(super) fn due(sizes: &[usize], layout: Layout) -> bool {
+    let magnitude = |documents: &usize| (documents / layout.seal_at).max(1).ilog(layout.merge_factor);
+    match sizes.split_at_checked(sizes.len().wrapping_sub(layout.merge_factor)) {
+        Some((_, last)) => last.iter().all(|documents| magnitude(documents) == magnitude(&last[0])),
+        None => false,
+    }
+}
+
+/// A segment while its terms are read.
+struct Source<'a> {
+    segment: &'a Segment,
+    /// Where its documents begin in the new segment.
+    offset: u32,
+    read: usize,
+    next: VecDeque<(Box<str>, PostingList)>,
+}
+
+/// The documents of neighbouring sealed segments, in their order, as one. Nobody is refused: it is the writer's work, which
+/// has no deadline, and it takes each lock for a few microseconds.
+pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
+    let first = segments.first().map_or(0, |segment| segment.first);
+    let mut norms = Vec::new();
+    let mut sources = Vec::with_capacity(segments.len());
+    for segment in segments {
+        norms.extend_from_slice(segment.data.lock().await.norms());
+        sources.push(Source { segment, offset: segment.first - first, read: 0, next: VecDeque::new() });
+    }
+    let mut terms: Vec<(Box<str>, PostingList)> = Vec::new();
+    loop {
+        for source in &mut sources {
+            if source.next.is_empty() {
+                // An empty piece is the end, and asking again costs little.
+                source.next = source.segment.data.lock().await.part(source.read, PIECE).into();
+                source.read += source.next.len();
+            }
+        }
+        let Some(term) = sources.iter().filter_map(|source| source.next.front()).map(|(term, _)| term).min() else {
+            break;
+        };
+        let term = term.clone();
+        let mut merged = PostingList::default();
+        for source in &mut sources {
+            if source.next.front().is_some_and(|(next, _)| *next == term)
+                && let Some((_, list)) = source.next.pop_front()
+            {
+                let moved = |posting: Posting| Posting { document: source.offset + posting.document, ..posting };
+                list.iter().map(moved).for_each(|posting| merged.push(posting));
+            }
+        }
+        terms.push((term, merged));
+        if terms.len().is_multiple_of(PIECE) {
+            // Whatever else waits for this core has its turn.
+            yield_now().await;
+        }
+    }
+    Segment::new(first, SegmentData::assemble(terms, norms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_of_a_kind_are_due() {
+        let layout = Layout { segments: 1, seal_at: 10, merge_factor: 3 };
+        let check = |sizes: &[usize]| due(sizes, layout);
+        assert!(!check(&[]) && !check(&[10, 10]));
+        assert!(check(&[10, 10, 10]) && check(&[300, 10, 10, 10]) && check(&[5, 10, 20]));
+        assert!(!check(&[30, 10, 10]));
+        assert!(check(&[30, 30, 89]) && !check(&[30, 30, 90]));
+    }
+}

@@ -1,0 +1,154 @@
+//! The documents that fit so far, and the best of them. A request's own: nothing here is shared.
+
+use super::postings::Local;
+use super::query::Matching;
+use super::score::Score;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Documents of one segment that fit the words looked at so far, in order, with their scores.
+#[derive(Debug, Default)]
+pub(super) struct Fitting {
+    documents: Vec<(Local, Score)>,
+    spare: Vec<(Local, Score)>,
+    begun: bool,
+}
+
+impl Fitting {
+    /// For a segment's first word.
+    pub(super) fn clear(&mut self) {
+        self.documents.clear();
+        self.begun = false;
+    }
+
+    /// Adds the documents that have one more word.
+    pub(super) fn add(&mut self, matching: Matching, postings: impl Iterator<Item = (Local, Score)>) {
+        if !self.begun {
+            self.begun = true;
+            self.documents.extend(postings);
+            return;
+        }
+        self.spare.clear();
+        match matching {
+            Matching::Any => self.unite(postings),
+            Matching::All => self.intersect(postings),
+        }
+        std::mem::swap(&mut self.documents, &mut self.spare);
+    }
+
+    fn unite(&mut self, postings: impl Iterator<Item = (Local, Score)>) {
+        let mut known = self.documents.iter().copied().peekable();
+        for (document, score) in postings {
+            while let Some(before) = known.next_if(|(before, _)| *before < document) {
+                self.spare.push(before);
+            }
+            let mut sum = score;
+            if let Some((_, other)) = known.next_if(|(before, _)| *before == document) {
+                sum += other;
+            }
+            self.spare.push((document, sum));
+        }
+        self.spare.extend(known);
+    }
+
+    fn intersect(&mut self, postings: impl Iterator<Item = (Local, Score)>) {
+        let mut known = self.documents.iter().copied().peekable();
+        for (document, score) in postings {
+            while known.next_if(|(before, _)| *before < document).is_some() {}
+            match known.peek() {
+                None => break,
+                Some((before, other)) if *before == document => {
+                    let mut sum = score;
+                    sum += *other;
+                    self.spare.push((document, sum));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The documents, in order.
+    pub(super) fn documents(&self) -> &[(Local, Score)] {
+        &self.documents
+    }
+}
+
+/// The best so many documents of all: by score, and of equals those that came into the index first.
+#[derive(Debug)]
+pub(super) struct Best {
+    /// The worst of them on top.
+    heap: BinaryHeap<Reverse<(Score, Reverse<u32>)>>,
+    results: usize,
+    matches: u64,
+}
+
+impl Best {
+    pub(super) fn new(results: usize) -> Self {
+        Best { heap: BinaryHeap::with_capacity(results + 1), results, matches: 0 }
+    }
+
+    /// Looks at all documents of a segment whose first one is `first` in the index.
+    pub(super) fn take(&mut self, first: u32, fitting: &Fitting) {
+        self.matches += fitting.documents.len() as u64;
+        for (document, score) in &fitting.documents {
+            let entry = (*score, Reverse(first + document));
+            if self.heap.len() < self.results {
+                self.heap.push(Reverse(entry));
+            } else if let Some(mut worst) = self.heap.peek_mut()
+                && entry > worst.0
+            {
+                *worst = Reverse(entry);
+            }
+        }
+    }
+
+    /// How many documents there were, and the best, best first.
+    pub(super) fn finish(self) -> (u64, Vec<(u32, Score)>) {
+        let sorted = self.heap.into_sorted_vec();
+        (self.matches, sorted.into_iter().map(|Reverse((score, Reverse(document)))| (document, score)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    type List = BTreeMap<u32, u32>;
+
+    fn lists() -> impl Strategy<Value = Vec<List>> {
+        prop::collection::vec(prop::collection::btree_map(0u32..40, 1u32..9, 0..20), 1..5)
+    }
+
+    proptest! {
+        #[test]
+        fn sets_are_sets(lists in lists(), all in any::<bool>()) {
+            let matching = if all { Matching::All } else { Matching::Any };
+            let mut fitting = Fitting::default();
+            for list in &lists {
+                fitting.add(matching, list.iter().map(|(document, score)| (*document, Score(*score))));
+            }
+            let expected: Vec<(u32, Score)> = (0..40)
+                .filter_map(|document| {
+                    let scores: Vec<u32> = lists.iter().filter_map(|list| list.get(&document).copied()).collect();
+                    let fits = if all { scores.len() == lists.len() } else { !scores.is_empty() };
+                    fits.then(|| (document, Score(scores.iter().sum())))
+                })
+                .collect();
+            prop_assert_eq!(fitting.documents(), &expected);
+        }
+
+        #[test]
+        fn the_best_are_the_best(list in prop::collection::btree_map(0u32..100, 1u32..5, 0..60), results in 1usize..20) {
+            let mut fitting = Fitting::default();
+            fitting.add(Matching::Any, list.iter().map(|(document, score)| (*document, Score(*score))));
+            let mut best = Best::new(results);
+            best.take(1_000, &fitting);
+            let mut sorted: Vec<(u32, Score)> = list.iter().map(|(document, score)| (1_000 + document, Score(*score))).collect();
+            sorted.sort_by_key(|(document, score)| (Reverse(*score), *document));
+            sorted.truncate(results);
+            prop_assert_eq!(best.finish(), (list.len() as u64, sorted));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Bytes from outside never make the readers panic, and what they accept is within the limits.
+
+use leeward_search::query::{RESULTS_MAX, WORDS_MAX};
+use leeward_search::wire::{self, Page};
+use leeward_search::{Document, Entry, Found, Hit, Matching, Size, score::Score};
+use proptest::prelude::*;
+
+fn found() -> impl Strategy<Value = Found> {
+    let hit = (any::<u32>(), any::<u32>(), "\\PC{0,20}").prop_map(|(document, score, title)| Hit {
+        document,
+        score: Score(score),
+        title: title.into(),
+    });
+    (any::<u64>(), prop::collection::vec(hit, 0..10)).prop_map(|(matches, hits)| Found { matches, hits })
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let entry = (any::<u32>(), any::<u64>(), "[a-zö]{1,30}").prop_map(|(documents, occurrences, term)| Entry {
+        term: term.into(),
+        documents,
+        occurrences,
+    });
+    prop::collection::vec(entry, 0..20)
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(query) = wire::read_query(&bytes) {
+            prop_assert!(query.words().len() <= WORDS_MAX && query.results() <= RESULTS_MAX);
+        }
+        let _ = wire::read_found(&bytes);
+        let _ = wire::read_page(&bytes);
+        let _ = wire::read_rank(&bytes);
+        let _ = wire::read_document(&bytes);
+        let _ = wire::read_size(&bytes);
+    }
+
+    #[test]
+    fn damaged_answers(found in found(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+        let mut bytes = Vec::new();
+        wire::write_found(&found, &mut bytes);
+        prop_assert_eq!(wire::read_found(&bytes), Ok(found));
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        let _ = wire::read_found(&bytes);
+        prop_assert!(wire::read_found(&bytes[..cut.index(10)]).is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read(entries in entries(), rank in 0u32..25, documents in any::<u32>(), title in "\\PC{0,20}", text in "\\PC{0,80}") {
+        let mut bytes = Vec::new();
+        wire::write_page(&entries, documents, rank, &mut bytes);
+        let rest = entries.get(rank as usize..).unwrap_or_default().to_vec();
+        prop_assert_eq!(wire::read_page(&bytes), Ok(Page { terms: entries.len() as u32, documents, entries: rest }));
+        let document = Document { title, text };
+        bytes.clear();
+        wire::write_document(&document, &mut bytes);
+        prop_assert_eq!(wire::read_document(&bytes), Ok(document));
+        let size = Size { documents: rank.into(), words: documents.into(), terms: 3, segments: 4 };
+        bytes.clear();
+        wire::write_size(&size, &mut bytes);
+        prop_assert_eq!(wire::read_size(&bytes), Ok(size));
+        bytes.clear();
+        wire::write_query("some words", Matching::All, 7, &mut bytes);
+        let query = wire::read_query(&bytes).unwrap();
+        prop_assert_eq!((query.matching(), query.results(), query.words().len()), (Matching::All, 7, 2));
+    }
+}

@@ -1,0 +1,76 @@
+//! Searches that can't wait are dropped for the lock's sake, others are answered as ever, and nothing is lost in between.
+
+use leeward_control::{budget::Budget, params::Params, registry::Registry, units::Nanos};
+use leeward_rpc::client::{CallError, Client};
+use leeward_rpc::server::Server;
+use leeward_rpc::wire::DropReason;
+use leeward_runtime::Idle;
+use leeward_search::wire::{self, ADD, SEARCH};
+use leeward_search::{Document, Index, Layout, Matching, Query, Search, corpus};
+use std::sync::Arc;
+
+#[test]
+fn searches_are_answered_completely_or_dropped_for_a_lock() {
+    let index = Arc::new(Index::build(corpus::small(), Layout { segments: 1, seal_at: 5, merge_factor: 2 }));
+    let none = Registry::builtin().find("none").unwrap().clone();
+    let server = Server::builder()
+        .admission(&none, Params::default())
+        .cores(2)
+        .idle(Idle::Block)
+        // No more than a breath: on a busy machine nearly every wait is longer than that, and some are not.
+        .budget(Budget::of(Nanos::from_micros(20)))
+        .start_async("127.0.0.1:0", Search::new(Arc::clone(&index)))
+        .unwrap();
+    let query = Query::parse("the delay of a queue", Matching::Any, 10).unwrap();
+    let threads: Vec<_> = (0..4)
+        .map(|number| {
+            let (address, query) = (server.address().to_string(), query.clone());
+            std::thread::spawn(move || {
+                let none = Registry::builtin().find("none").unwrap().clone();
+                let client = Client::builder().replica(address).admission(&none, Params::default()).build().unwrap();
+                let text = query.words().collect::<Vec<_>>().join(" ");
+                let (mut found, mut dropped, mut added) = (0u64, 0u64, 0u64);
+                for round in 0..40 {
+                    let mut bytes = Vec::new();
+                    wire::write_query(&text, Matching::Any, 10, &mut bytes);
+                    // Together, so that they meet at the locks.
+                    let calls: Vec<_> = (0..8).map(|_| client.call(SEARCH, bytes.clone())).collect();
+                    let mut document = Vec::new();
+                    let title = format!("from {number}, the {round}th");
+                    wire::write_document(&Document { title, text: "delay".into() }, &mut document);
+                    let add = client.call(ADD, document);
+                    for call in calls {
+                        match pollster::block_on(call) {
+                            Ok(answer) => {
+                                assert_eq!(wire::read_found(&answer.payload).unwrap().hits.len(), 10);
+                                found += 1;
+                            }
+                            Err(CallError::Rejected { reason: DropReason::Lock, .. }) => dropped += 1,
+                            Err(CallError::QueueFull { .. }) => {}
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    match pollster::block_on(add) {
+                        Ok(_) => added += 1,
+                        Err(CallError::Rejected { reason: DropReason::Lock, .. } | CallError::QueueFull { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                client.shut_down();
+                (found, dropped, added)
+            })
+        })
+        .collect();
+    let (mut found, mut dropped, mut added) = (0, 0, 0);
+    for thread in threads {
+        let (finds, drops, adds) = thread.join().unwrap();
+        (found, dropped, added) = (found + finds, dropped + drops, added + adds);
+    }
+    assert!(found > 0 && added > 0, "{found} found, {dropped} dropped, {added} added");
+    let counts = server.stop().unwrap();
+    assert!(counts.dropped >= dropped);
+    // Every document that was acknowledged is there, and no refused one.
+    assert_eq!(index.size().documents, corpus::small().len() as u64 + added);
+    // All locks are free.
+    assert!(pollster::block_on(index.search(&query)).is_ok());
+}

@@ -1,0 +1,183 @@
+//! The application's locks: who holds them, who waits and since when, and what has been counted of that. What a core does
+//! with a request that waits is `run/staged.rs`'s.
+
+use crate::report::LockReport;
+use crate::requests::RequestId;
+use crate::stats::{Distribution, Occupancy};
+use leeward_control::units::{Nanos, Time};
+use std::collections::VecDeque;
+
+/// A request that waits for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) request: RequestId,
+    pub(crate) since: Time,
+    /// The core that it burns, if it spins.
+    pub(crate) spins_on: Option<usize>,
+}
+
+/// One lock. Waiters get it in the order in which they came, from hand to hand: it is never free while one waits
+/// (Shenango's mutex does the same).
+pub(crate) struct Lock {
+    name: String,
+    /// Who holds it, and since when.
+    holder: Option<(RequestId, Time)>,
+    waiters: VecDeque<Waiter>,
+    occupancy: Occupancy,
+    /// When the last one that got it after waiting had begun to wait: first in, first out.
+    last_served: Time,
+    out_of_turn: bool,
+    acquisitions: u64,
+    waited: u64,
+    refusals: u64,
+    waits: Distribution,
+    held: u128,
+}
+
+/// The measured part of the run.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    from: Time,
+    to: Time,
+}
+
+/// All locks of the application.
+pub(crate) struct Locks {
+    locks: Vec<Lock>,
+    measured: Measured,
+}
+
+impl Locks {
+    pub(crate) fn new(names: &[String], warmup: Nanos, duration: Nanos) -> Self {
+        let lock = |name: &String| Lock {
+            name: name.clone(),
+            holder: None,
+            waiters: VecDeque::new(),
+            occupancy: Occupancy::default(),
+            last_served: Time::ZERO,
+            out_of_turn: false,
+            acquisitions: 0,
+            waited: 0,
+            refusals: 0,
+            waits: Distribution::new(),
+            held: 0,
+        };
+        let measured = Measured { from: Time::ZERO + warmup, to: Time::ZERO + duration };
+        Locks { locks: names.iter().map(lock).collect(), measured }
+    }
+
+    /// Takes `lock` if nobody has it.
+    pub(crate) fn acquire(&mut self, lock: usize, request: RequestId, now: Time) -> bool {
+        let own = &mut self.locks[lock];
+        if own.holder.is_some() {
+            return false;
+        }
+        own.got(request, now, Nanos::ZERO, self.measured);
+        true
+    }
+
+    /// Age of the oldest waiter; zero if there is none.
+    pub(crate) fn delay(&self, lock: usize, now: Time) -> Nanos {
+        self.locks[lock].waiters.front().map_or(Nanos::ZERO, |oldest| now.since(oldest.since))
+    }
+
+    /// `waiter` joins the others.
+    pub(crate) fn wait(&mut self, lock: usize, waiter: Waiter) {
+        let own = &mut self.locks[lock];
+        own.occupancy.enter(waiter.since);
+        own.waiters.push_back(waiter);
+    }
+
+    /// A request does not get `lock` and does not wait for it.
+    pub(crate) fn refuse(&mut self, lock: usize, now: Time) {
+        self.locks[lock].refusals += u64::from(now >= self.measured.from);
+    }
+
+    /// `request` stops waiting for `lock` without having got it.
+    pub(crate) fn give_up(&mut self, lock: usize, request: RequestId, now: Time) -> Option<Waiter> {
+        let own = &mut self.locks[lock];
+        let place = own.waiters.iter().position(|waiter| waiter.request == request)?;
+        let waiter = own.waiters.remove(place)?;
+        own.occupancy.leave(now, waiter.since);
+        self.refuse(lock, now);
+        Some(waiter)
+    }
+
+    /// The holder gives `lock` back: the oldest waiter has it now, and is returned.
+    pub(crate) fn release(&mut self, lock: usize, now: Time) -> Option<Waiter> {
+        let own = &mut self.locks[lock];
+        let (_, since) = own.holder.take()?;
+        own.held += self.measured.part(since, now);
+        let next = own.waiters.pop_front()?;
+        own.occupancy.leave(now, next.since);
+        own.out_of_turn |= next.since < own.last_served;
+        own.last_served = next.since;
+        own.got(next.request, now, now.since(next.since), self.measured);
+        Some(next)
+    }
+
+    /// Who holds `lock`.
+    pub(crate) fn holder(&self, lock: usize) -> Option<RequestId> {
+        self.locks[lock].holder.map(|(request, _)| request)
+    }
+
+    pub(crate) fn waiters(&self, lock: usize) -> usize {
+        self.locks[lock].waiters.len()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// What is wrong with a lock by its own books, in words.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        self.locks.iter().find_map(|lock| {
+            let name = &lock.name;
+            if lock.out_of_turn {
+                Some(format!("`{name}` did not go to the one that had waited longest"))
+            } else if lock.holder.is_none() && !lock.waiters.is_empty() {
+                Some(format!("requests wait for `{name}`, which nobody holds"))
+            } else if !lock.occupancy.holds_so_far() {
+                Some(format!("Little's law does not hold for those who wait for `{name}`"))
+            } else {
+                None
+            }
+        })
+    }
+
+    pub(crate) fn report(self) -> Vec<LockReport> {
+        let measured = self.measured;
+        let span = measured.to.since(measured.from).0.max(1) as f64;
+        let one = |lock: Lock| {
+            let held_still = lock.holder.map_or(0, |(_, since)| measured.part(since, measured.to));
+            LockReport {
+                acquisitions: lock.acquisitions,
+                waited: lock.waited,
+                refusals: lock.refusals,
+                wait: lock.waits.percentiles(),
+                waiting: lock.waiters.len() as u64,
+                utilization: (lock.held + held_still) as f64 / span,
+                name: lock.name,
+            }
+        };
+        self.locks.into_iter().map(one).collect()
+    }
+}
+
+impl Lock {
+    fn got(&mut self, request: RequestId, now: Time, waited: Nanos, measured: Measured) {
+        self.holder = Some((request, now));
+        if now >= measured.from {
+            self.acquisitions += 1;
+            self.waited += u64::from(waited > Nanos::ZERO);
+            self.waits.record(waited);
+        }
+    }
+}
+
+impl Measured {
+    /// How much of a span falls into it, ns.
+    fn part(self, from: Time, to: Time) -> u128 {
+        to.min(self.to).since(from.max(self.from)).0.into()
+    }
+}
