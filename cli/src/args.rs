@@ -189,7 +189,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE)]
 pub(crate) struct ServeArgs {
-    /// What requests do: keep a core busy for as long as they say, come back as they are, or search documents
+    /// What requests do: keep a core busy for as long as they say, come back as they are, read and write pairs of keys and
+    /// values, or search documents
     #[arg(long, value_enum, default_value = "synthetic")]
     pub(crate) service: Service,
     /// Documents to search; by default those of `leeward corpus`, or a few hundred that come along
@@ -221,6 +222,12 @@ pub(crate) struct ServeArgs {
     /// Connections that may be open at once
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
+    /// With `--service kv`: memory for the pairs, such as 64MB
+    #[arg(long, value_name = "SIZE", default_value = "64MB")]
+    pub(crate) memory: String,
+    /// With `--service kv`: serve the same pairs to memcached's clients at this address, on as many cores again
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) memcached: Option<String>,
     /// Record what the controller is asked and decides, for `leeward replay`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -427,6 +434,8 @@ pub(crate) enum Service {
     Synthetic,
     /// Sends the argument back.
     Echo,
+    /// Keeps pairs of keys and values.
+    Kv,
     /// Finds documents by their words.
     Search,
 }
@@ -436,6 +445,7 @@ impl std::fmt::Display for Service {
         f.write_str(match self {
             Service::Synthetic => "synthetic",
             Service::Echo => "echo",
+            Service::Kv => "kv",
             Service::Search => "search",
         })
     }
@@ -446,6 +456,7 @@ Examples:
   leeward serve                                                 Breakwater on one core
   leeward serve --admission none --cores 4 --cpus 0,1,2,3
   leeward serve --slo 1ms --set target=300us --idle 50us
+  leeward serve --service kv --memcached 127.0.0.1:11211        pairs, for memcached's clients too
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";
 

@@ -9,6 +9,7 @@ use leeward_experiment::scenario::settings::{Pair, Settings};
 
 use crate::admission::{self, raw};
 use crate::args::{ServeArgs, Service, WhenPossible};
+use crate::commands::kv::memory;
 use crate::commands::serve::idle;
 use crate::failure::Failure;
 
@@ -27,12 +28,14 @@ const KEYS: &[&str] = &[
     "idle",
     "io-uring",
     "connections",
+    "memory",
+    "memcached",
     "record",
     "set",
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-const SERVICES: [Service; 3] = [Service::Synthetic, Service::Echo, Service::Search];
+const SERVICES: [Service; 4] = [Service::Synthetic, Service::Echo, Service::Kv, Service::Search];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -79,6 +82,12 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
     put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
+    let size = settings.line("memory")?;
+    if let Some(size) = &size {
+        memory(size).map_err(|error| settings.error("memory", error.to_string().trim_start_matches("--memory ")))?;
+    }
+    put(&mut args.memory, free("memory"), size);
+    put(&mut args.memcached, free("memcached"), settings.line("memcached")?.map(Some));
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
@@ -140,6 +149,12 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     text += &format!("idle = {}\nio-uring = {}\n", quoted(&args.idle), quoted(args.io_uring.name()));
     text += &format!("connections = {}\n", args.connections);
+    if let Service::Kv = args.service {
+        text += &format!("memory = {}\n", quoted(&args.memory));
+    }
+    if let Some(address) = &args.memcached {
+        text += &format!("memcached = {}\n", quoted(address));
+    }
     if let Some(path) = &args.corpus {
         text += &format!("corpus = {}\n", quoted(&path.display().to_string()));
     }

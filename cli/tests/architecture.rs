@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
@@ -13,6 +13,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("batch", &[]),
     ("rpc", &["leeward-batch", "leeward-control", "leeward-runtime"]),
     ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
+    ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("services/search", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
@@ -23,6 +24,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "leeward-runtime",
             "leeward-rpc",
             "leeward-services",
+            "leeward-kv",
             "leeward-search",
             "leeward-load",
         ],
@@ -46,6 +48,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "leeward-runtime",
             "leeward-search",
             "leeward-services",
+            "leeward-kv",
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.

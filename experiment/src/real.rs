@@ -163,6 +163,9 @@ pub fn run_all(
 
 /// Makes a service ready, which may mean indexing a corpus.
 fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
+    if let Some(mix) = service.pairs {
+        return Ok(Served::pairs(mix));
+    }
     let Some(queries) = service.queries else { return Ok(Served::Synthetic) };
     step("reading and indexing documents");
     let corpus = Corpus::load(None).map_err(|error| while_measuring(UnservedError::from(error).into()))?;

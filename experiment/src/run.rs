@@ -189,7 +189,7 @@ pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
 /// Refuses what can't be simulated.
 pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
     let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
-    if let Some(service) = scenario.workload.services.iter().find(|service| service.queries.is_some()) {
+    if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
         return refuse(&service.text);
     }
     if scenario.controllers.iter().any(|variant| variant.derived_budget) {

@@ -3,7 +3,7 @@
 //!
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
-//! - [`served`]: which services there are; [`search`]: one of them and its clients.
+//! - [`served`]: which services there are; [`search`], [`pairs`]: two of them and their clients.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-experiment`), sockets (`leeward-rpc`, `leeward-load`).
@@ -12,6 +12,7 @@
 
 pub mod error;
 pub mod machine;
+pub mod pairs;
 pub mod placement;
 pub mod run;
 pub mod search;

@@ -1,13 +1,16 @@
 //! What a server serves and its clients ask: the one place that knows which services there are.
 
+use crate::pairs::{Asks, fill};
 use crate::search::{Corpus, Searches};
+use leeward_kv::service::Kv;
+use leeward_kv::store::{Store, StoreConfig};
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Server, ServerError};
 pub use leeward_search::Layout;
 use leeward_search::corpus::CorpusError;
 use leeward_search::{Index, Search};
 use leeward_services::synthetic::Synthetic;
-use leeward_workload::QueryMix;
+use leeward_workload::{PairMix, QueryMix};
 use std::sync::Arc;
 
 /// A service, ready to be served again and again, and what its clients ask.
@@ -15,6 +18,11 @@ use std::sync::Arc;
 pub enum Served {
     /// Keeps a core busy for as long as each request says.
     Synthetic,
+    /// Keeps pairs.
+    Pairs {
+        /// Which are asked for, and how.
+        asks: Arc<Asks>,
+    },
     /// Finds documents.
     Search {
         /// Of these.
@@ -30,6 +38,7 @@ impl std::fmt::Debug for Served {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Served::Synthetic => "Synthetic",
+            Served::Pairs { .. } => "Pairs",
             Served::Search { .. } => "Search",
         })
     }
@@ -63,6 +72,11 @@ impl Served {
         Ok(Served::Search { index: Arc::new(index), searches: Arc::new(searches), from: from.into() })
     }
 
+    /// Pairs, asked for so.
+    pub fn pairs(mix: PairMix) -> Self {
+        Served::Pairs { asks: Arc::new(Asks::new(mix)) }
+    }
+
     /// What it serves, in a sentence, if its name does not say.
     pub fn words(&self) -> Option<String> {
         let Served::Search { index, from, .. } = self else { return None };
@@ -83,6 +97,13 @@ impl Served {
     pub fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
         match self {
             Served::Synthetic => builder.start(address, Synthetic::new()),
+            Served::Pairs { asks } => {
+                // One for each run: no run finds what another has left. There is room for all that a mix may store.
+                let config = StoreConfig { memory: 1 << 30, hash_power: 17, threads: 2, ..StoreConfig::default() };
+                let store = Arc::new(Store::new(&config).map_err(std::io::Error::other)?);
+                fill(&store, asks.pairs()).map_err(std::io::Error::other)?;
+                builder.start(address, Kv::new(store))
+            }
             Served::Search { index, .. } => builder.start_async(address, Search::new(Arc::clone(index))),
         }
     }
@@ -91,6 +112,7 @@ impl Served {
     pub fn ask(&self) -> Option<Arc<dyn Ask>> {
         match self {
             Served::Synthetic => None,
+            Served::Pairs { asks } => Some(Arc::clone(asks) as Arc<dyn Ask>),
             Served::Search { searches, .. } => Some(Arc::clone(searches) as Arc<dyn Ask>),
         }
     }

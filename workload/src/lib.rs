@@ -5,6 +5,7 @@
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
+//! - [`pairs`]: which keys are read and written, for a service that keeps pairs.
 //! - [`queries`]: what is searched for, for a service that searches.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
@@ -15,6 +16,7 @@
 pub mod application;
 pub mod arrivals;
 pub mod demand;
+pub mod pairs;
 pub mod queries;
 pub mod rng;
 pub mod service;
@@ -22,5 +24,6 @@ pub mod service;
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
+pub use pairs::{PairMix, Pairs};
 pub use queries::{Queries, QueryMix};
 pub use service::Service;

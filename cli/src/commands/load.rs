@@ -7,6 +7,7 @@ use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_load::ask::Ask;
 use leeward_load::report::{Ending, LoadReport, Percentiles};
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
+use leeward_real::pairs::{Asks, PairMix, fill_server};
 use leeward_real::search::searches_of;
 use leeward_workload::{Arrivals, QueryMix, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -65,13 +66,20 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
-/// What requests ask, if that is not a service time. A service that is searched says itself what there is to search for.
+/// What requests ask, if that is not a service time. A service that is searched says itself what there is to search for; one that
+/// keeps pairs is filled first.
 fn asked(
     args: &LoadArgs,
     address: SocketAddr,
     admission: (&Algorithm, &Params),
     objective: (Nanos, Nanos),
 ) -> Result<Option<Arc<dyn Ask>>, Failure> {
+    if args.service.starts_with("kv") {
+        let mix = PairMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+        let asks = Asks::new(mix);
+        fill_server(address, asks.pairs(), admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
+        return Ok(Some(Arc::new(asks)));
+    }
     if !args.service.starts_with("search") {
         return Ok(None);
     }
@@ -90,8 +98,9 @@ enum Wish<W> {
 
 fn wish(args: &LoadArgs) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
     let duration = admission::span("--duration", &args.duration)?;
-    // A search takes as long as it takes.
-    let text = if args.service.starts_with("search") { "const:1us" } else { &args.service };
+    // What is no synthetic service takes as long as it takes.
+    let text =
+        if ["search", "kv"].iter().any(|other| args.service.starts_with(other)) { "const:1us" } else { &args.service };
     let service = Service::parse(text).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);

@@ -3,6 +3,7 @@
 mod calibrate;
 mod compile;
 mod demo;
+pub(crate) mod kv;
 mod list;
 mod load;
 pub(crate) mod profile;

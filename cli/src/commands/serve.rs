@@ -3,14 +3,17 @@
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
 use leeward_control::units::parse_duration;
+use leeward_kv::service::Kv;
+use leeward_kv::store::Store;
 use leeward_rpc::server::{Builder, IoUring, Server, ServerError};
 use leeward_runtime::Idle;
 use leeward_search::Search;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{record, search};
+use super::{kv, record, search};
 use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -55,7 +58,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         builder = builder.record(recording);
     }
     let interrupt = Interrupt::listen()?;
-    let server = start(builder, args).inspect_err(|_| {
+    let store = kv::store(args)?;
+    let port = store.as_ref().map_or(Ok(None), |store| kv::memcached(store, args))?;
+    let server = start(builder, args, store.as_ref()).inspect_err(|_| {
         // Nothing has been recorded: what is there now is an empty file.
         if let (true, Some(path)) = (is_new, &args.record) {
             let _ = std::fs::remove_file(path);
@@ -69,11 +74,16 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         args.cores,
         if args.cores == 1 { "" } else { "s" },
     ))?;
+    if let Some(port) = &port {
+        stdout::print(&format!("memcached's clients: {}", port.address()))?;
+    }
     let mut watch = recording.as_ref();
-    while !interrupt.flag().load(Ordering::SeqCst) && !server.has_failed() {
+    let has_failed = || server.has_failed() || port.as_ref().is_some_and(leeward_kv::server::Server::has_failed);
+    while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         watch = watch.filter(|recording| record::goes_on(recording));
     }
+    let port = port.map(leeward_kv::server::Server::stop).transpose();
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
     let mut words = format!(
         "stopped: {} requests received, {} answered, {} rejected",
@@ -83,24 +93,37 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         words += &format!(" ({} of them sent without credit)", counts.without_credit);
     }
     stdout::print(&words)?;
+    if let Some(counts) = port.context("stopping the memcached port").map_err(Failure::Runtime)? {
+        let busy = counts.dropped + counts.refused;
+        let (received, completed) = (counts.received, counts.completed);
+        stdout::print(&format!(
+            "memcached: {received} requests received, {completed} answered, {busy} told to be busy"
+        ))?;
+    }
     match (&recording, &args.record) {
         (Some(recording), Some(path)) => record::end(recording, path),
         _ => Ok(()),
     }
 }
 
-fn start(builder: Builder, args: &ServeArgs) -> Result<Server, Failure> {
-    let started = match args.service {
-        Service::Synthetic => builder.start(&args.listen, Synthetic::new()),
-        Service::Echo => builder.start(&args.listen, Echo),
-        Service::Search => builder.start_async(&args.listen, Search::new(search::index(args)?)),
+fn start(builder: Builder, args: &ServeArgs, store: Option<&Arc<Store>>) -> Result<Server, Failure> {
+    let started = match (args.service, store) {
+        (Service::Kv, Some(store)) => builder.start(&args.listen, Kv::new(Arc::clone(store))),
+        (Service::Search, _) => builder.start_async(&args.listen, Search::new(search::index(args)?)),
+        (Service::Echo, _) => builder.start(&args.listen, Echo),
+        _ => builder.start(&args.listen, Synthetic::new()),
     };
-    started.map_err(|error| match error {
+    started.map_err(failure)
+}
+
+/// Why a server does not start.
+pub(super) fn failure(error: ServerError) -> Failure {
+    match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
         // Whether the address is wrong or taken, another one helps.
         ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
         _ => Failure::Runtime(anyhow!(error)),
-    })
+    }
 }
 
 /// `spin`, `block`, or how long to spin before sleeping.

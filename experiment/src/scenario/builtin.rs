@@ -35,6 +35,8 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "ca-ramp",
         "ca-collapse",
         "ca-policies",
+        "lk-memcached-var",
+        "lk-mismatch-real",
         "lk-one-mutex",
         "lk-hoover",
         "lk-lock-ratio",

@@ -29,6 +29,7 @@ use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
+use leeward_real::pairs::PairMix;
 use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, Balancing, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
@@ -102,6 +103,15 @@ pub struct ServiceSpec {
     pub service: Service,
     /// What is searched for, if it is the search service: on the real plant only.
     pub queries: Option<QueryMix>,
+    /// Which pairs are asked for, if it is the key-value service: on the real plant only.
+    pub pairs: Option<PairMix>,
+}
+
+impl ServiceSpec {
+    /// Whether the simulator knows how long it takes.
+    pub fn is_simulated(&self) -> bool {
+        self.queries.is_none() && self.pairs.is_none()
+    }
 }
 
 /// Demand, over time or as a list of steady points.

@@ -5,6 +5,7 @@ use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_real::pairs::PairMix;
 use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
@@ -117,7 +118,11 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
     let text = item.text()?;
     if text.starts_with("search") {
         let queries = QueryMix::parse(text).map_err(|error| item.error(error.to_string()))?;
-        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries) });
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries), pairs: None });
+    }
+    if text.starts_with("kv") {
+        let pairs = PairMix::parse(text).map_err(|error| item.error(error.to_string()))?;
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: None, pairs: Some(pairs) });
     }
     let service = match text.strip_prefix("file:") {
         None => Service::parse(text).map_err(|error| item.error(format!("{error}, or `file:times.txt`")))?,
@@ -133,7 +138,7 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
             service
         }
     };
-    Ok(ServiceSpec { text: text.into(), service, queries: None })
+    Ok(ServiceSpec { text: text.into(), service, queries: None, pairs: None })
 }
 
 fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {

@@ -23,6 +23,14 @@ mod recording;
 mod shared;
 mod ticks;
 
+/// What a server of another protocol on the same cores needs too (`services/kv`): reading with the kernel's timestamps,
+/// messages between cores, and the controller's ticks.
+pub mod parts {
+    pub use super::inbox::{Inbox, Wake};
+    pub use super::receive::{Received, Receiver};
+    pub use super::ticks::Ticks;
+}
+
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server, ServerError};
 pub use handler::{Failed, Handler, Request};

@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub struct Received {
     /// Bytes; 0 at the end of the stream.
-    pub(super) bytes: usize,
+    pub bytes: usize,
     /// How long the last of them had been with the kernel, if it says.
-    pub(super) waited: Option<Nanos>,
+    pub waited: Option<Nanos>,
 }
 
 /// Whether the server may read and write several sockets in one system call, by io_uring.
@@ -31,26 +31,30 @@ pub enum IoUring {
 }
 
 /// One core's means of reading: room for the kernel's control messages.
-pub(super) struct Receiver {
+pub struct Receiver {
     control: Vec<u8>,
     /// Several sockets in one call, if the kernel can.
     pub(super) batch: Option<Batch>,
 }
 
 impl Receiver {
-    pub(super) fn new(io_uring: IoUring) -> Self {
+    /// Room for them, and for several sockets in one call where that may be and the kernel can.
+    pub fn new(io_uring: IoUring) -> Self {
         let batch = (io_uring == IoUring::Auto).then(Batch::new).and_then(Result::ok);
         Receiver { control: nix::cmsg_space!([TimeSpec; 3]), batch }
     }
 
     /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
-    pub(super) fn prepare(stream: &TcpStream) {
+    pub fn prepare(stream: &TcpStream) {
         let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
         let _ = setsockopt(stream, Timestamping, &flags);
     }
 
     /// Reads once.
-    pub(super) fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+    ///
+    /// # Errors
+    /// The socket's; `WouldBlock` where nothing is there.
+    pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
         let mut slices = [IoSliceMut::new(into)];
         let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
         let mut waited = None;

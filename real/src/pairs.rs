@@ -1,0 +1,172 @@
+//! The key-value service and its clients: what is asked of it, and how it is filled before.
+
+use leeward_control::params::Params;
+use leeward_control::registry::Algorithm;
+use leeward_control::units::Nanos;
+use leeward_kv::service::{GET, SET};
+use leeward_kv::store::{Store, Visit, Write, WriteOutcome};
+use leeward_load::ask::Ask;
+use leeward_rpc::client::Client;
+use leeward_rpc::wire::Method;
+use leeward_workload::pairs::PAIRS;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+pub use leeward_workload::{PairMix, Pairs};
+
+/// Asks for pairs: a key per request, and a new value if it writes, drawn from the request's bits.
+#[derive(Clone, Debug)]
+pub struct Asks(Pairs);
+
+impl Asks {
+    /// For pairs of this mix.
+    pub fn new(mix: PairMix) -> Self {
+        Asks(Pairs::new(mix))
+    }
+
+    /// The pairs.
+    pub fn pairs(&self) -> &Pairs {
+        &self.0
+    }
+}
+
+impl Ask for Asks {
+    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+        let request = self.0.draw(random);
+        match request.write {
+            None => {
+                self.0.key(request.number, payload);
+                GET
+            }
+            Some(length) => {
+                set(&self.0, request.number, length, random as u8, payload);
+                SET
+            }
+        }
+    }
+}
+
+/// A `set` request's argument.
+fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8>) {
+    let start = payload.len();
+    payload.push(0);
+    pairs.key(number, payload);
+    // A key has at most 250 bytes.
+    payload[start] = (payload.len() - start - 1) as u8;
+    payload.resize(payload.len() + length, fill);
+}
+
+/// Stores all pairs with the values that they have in the beginning.
+///
+/// # Errors
+/// The store has no room for them.
+pub fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
+    let (visit, mut key, mut value) = (Visit::at(0), Vec::new(), Vec::new());
+    for number in 0..PAIRS {
+        key.clear();
+        pairs.key(number, &mut key);
+        value.clear();
+        value.resize(pairs.first_value(number), 0);
+        let outcome = store.write(&key, &value, &Write::default(), &visit);
+        if !matches!(outcome, Ok(WriteOutcome::Stored { .. })) {
+            return Err("the store has no room for the pairs");
+        }
+    }
+    Ok(())
+}
+
+/// A server could not be filled.
+#[derive(Debug, thiserror::Error)]
+#[error("filling {address}: {reason}; is it `leeward serve --service kv`?")]
+pub struct NotFilled {
+    address: SocketAddr,
+    reason: String,
+}
+
+/// Threads that fill a server: as many pairs are under way at once.
+const FILLING: usize = 12;
+/// Times that a pair is tried which the server is too busy for, a hundred microseconds apart: a controller at its start may be.
+const ATTEMPTS: usize = 10_000;
+
+/// Stores all pairs at a running server.
+///
+/// # Errors
+/// The server does not answer, or is no key-value service, or rejects again and again.
+pub fn fill_server(
+    address: SocketAddr,
+    pairs: &Pairs,
+    admission: (&Algorithm, &Params),
+    objective: (Nanos, Nanos),
+) -> Result<(), NotFilled> {
+    let fail = |reason: String| NotFilled { address, reason };
+    let client = Client::builder()
+        .replica(address.to_string())
+        .admission(admission.0, admission.1.clone())
+        .objective(objective.0, objective.1)
+        .build()
+        .map_err(|error| fail(error.to_string()))?;
+    let next = AtomicU32::new(0);
+    let filling = || -> Result<(), String> {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= PAIRS {
+                return Ok(());
+            }
+            let mut payload = Vec::new();
+            set(pairs, number, pairs.first_value(number), 0, &mut payload);
+            let mut attempts = 0;
+            while let Err(error) = client.call_blocking(SET, payload.clone()) {
+                attempts += 1;
+                // Storing the same twice does no harm.
+                if !error.is_overload() || attempts == ATTEMPTS {
+                    // The others need not go on.
+                    next.store(PAIRS, Ordering::Relaxed);
+                    return Err(error.to_string());
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    };
+    let outcome = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..FILLING).map(|_| scope.spawn(filling)).collect();
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or(Err("a defect".into()));
+        threads.into_iter().map(ended).collect::<Vec<Result<(), String>>>().into_iter().collect::<Result<(), String>>()
+    });
+    client.shut_down();
+    outcome.map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_kv::store::StoreConfig;
+
+    #[test]
+    fn the_same_bits_ask_the_same_and_keys_are_those_that_are_stored() {
+        for mix in PairMix::ALL {
+            let asks = Asks::new(mix);
+            let ask = |bits| {
+                let mut payload = Vec::new();
+                (asks.ask(bits, &mut payload), payload)
+            };
+            assert_eq!(ask(7), ask(7));
+            for bits in 0..1000 {
+                let (method, payload) = ask(bits);
+                let mut key = Vec::new();
+                asks.pairs().key(asks.pairs().draw(bits).number, &mut key);
+                let written = if method == GET { &payload[..] } else { &payload[1..=usize::from(payload[0])] };
+                assert_eq!(written, key);
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_is_filled_whatever_the_mix() {
+        for mix in PairMix::ALL {
+            let store = Store::new(&StoreConfig { memory: 1 << 30, ..StoreConfig::default() }).unwrap();
+            fill(&store, &Pairs::new(mix)).unwrap();
+            assert_eq!(store.usage().items, PAIRS as usize);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Finds the requests in a connection's bytes. Its memory is bounded by one line and one data block of the largest size; a
+//! multi-get of many keys comes out in parts, so that no request makes an answer of unbounded length.
+
+use super::text::{UpdateError, update};
+use super::words::words;
+
+/// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
+pub const LINE_MAX: usize = 64 * 1024;
+/// The longest line that is no multi-get.
+const SHORT_LINE_MAX: usize = 2048;
+/// Keys of a multi-get that are one request.
+const KEYS_PER_PART: usize = 16;
+/// Bytes that one read gets room for.
+const ROOM: usize = 16 * 1024;
+/// A buffer that was larger is given back when it is empty.
+const KEPT: usize = 64 * 1024;
+
+/// One request, out of its connection's buffer: a line and perhaps a data block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    bytes: Vec<u8>,
+    line: usize,
+    /// Whether another part of the same multi-get follows.
+    more: bool,
+}
+
+impl Request {
+    /// The line without its end.
+    pub fn line(&self) -> &[u8] {
+        &self.bytes[..self.line]
+    }
+
+    /// The data block without its end.
+    pub fn data(&self) -> &[u8] {
+        &self.bytes[self.line..]
+    }
+
+    /// Whether another part of the same multi-get follows: its answer has no end yet.
+    pub fn more(&self) -> bool {
+        self.more
+    }
+
+    /// Bytes of memory that it keeps.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn fill(&mut self, line: &[u8], data: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(line);
+        self.line = line.len();
+        self.bytes.extend_from_slice(data);
+        self.more = false;
+    }
+}
+
+/// What a decoder has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// Nothing whole.
+    Nothing,
+    /// A request.
+    Request,
+    /// Something that is answered at once.
+    Reply(&'static [u8]),
+    /// Something after which nothing can be understood: the connection is to be closed.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// At the beginning of a line.
+    Line,
+    /// Behind the line of an update, whose length with its end is given: a data block follows.
+    Data { line: usize, end: usize, length: usize, silent: bool },
+    /// In a multi-get whose line ends at `end`, of whose keys those behind `at` are not handed out. The first `fixed` words
+    /// belong to each part.
+    Keys { end: usize, fixed: usize, at: usize },
+    /// In a data block that nobody wants.
+    Swallow(usize),
+}
+
+/// One connection's bytes that are not requests yet.
+#[derive(Debug)]
+pub struct Decoder {
+    buffer: Vec<u8>,
+    /// Where what is not decoded begins and ends.
+    start: usize,
+    filled: usize,
+    /// Bytes behind `start` that hold no line end.
+    scanned: usize,
+    state: State,
+    /// The largest data block that is waited for.
+    data_max: usize,
+}
+
+impl Decoder {
+    /// For data blocks of up to `data_max` bytes; longer ones are answered and thrown away.
+    pub fn new(data_max: usize) -> Self {
+        Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Line, data_max }
+    }
+
+    /// Room for the next read. What is put there counts when [`Decoder::filled`] says so.
+    pub fn spare(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() < self.filled + ROOM {
+            self.buffer.resize(self.filled + ROOM, 0);
+        }
+        &mut self.buffer[self.filled..]
+    }
+
+    /// So many bytes of the room have been filled.
+    pub fn filled(&mut self, bytes: usize) {
+        self.filled = (self.filled + bytes).min(self.buffer.len());
+    }
+
+    /// Bytes that are not decoded.
+    pub fn buffered(&self) -> usize {
+        self.filled - self.start
+    }
+
+    /// Forgets the parts of a multi-get that have not been handed out.
+    pub fn skip_parts(&mut self) {
+        if let State::Keys { end, .. } = self.state {
+            self.take(end);
+        }
+    }
+
+    /// The next request, into `request`.
+    pub fn next(&mut self, request: &mut Request) -> Next {
+        loop {
+            match self.state {
+                State::Line => match self.line() {
+                    None => return Next::Nothing,
+                    Some((line, end)) => {
+                        if let Some(next) = self.begin(line, end, request) {
+                            return next;
+                        }
+                    }
+                },
+                State::Swallow(0) => self.state = State::Line,
+                State::Swallow(left) => {
+                    let count = left.min(self.buffered());
+                    if count == 0 {
+                        return Next::Nothing;
+                    }
+                    self.take(count);
+                    self.state = State::Swallow(left - count);
+                }
+                State::Data { line, end, length, silent } => {
+                    if self.buffered() < end + length + 2 {
+                        return Next::Nothing;
+                    }
+                    let rest = &self.buffer[self.start..self.filled];
+                    let (data, terminator) = rest[end..end + length + 2].split_at(length);
+                    let is_whole = terminator == b"\r\n";
+                    if is_whole {
+                        request.fill(&rest[..line], data);
+                    }
+                    self.take(end + length + 2);
+                    match (is_whole, silent) {
+                        (true, _) => return Next::Request,
+                        (false, false) => return Next::Reply(b"CLIENT_ERROR bad data chunk\r\n"),
+                        (false, true) => {}
+                    }
+                }
+                State::Keys { end, fixed, at } => {
+                    self.part(end, fixed, at, request);
+                    return Next::Request;
+                }
+            }
+        }
+    }
+
+    /// A whole line's length without and with its end.
+    fn line(&mut self) -> Option<(usize, usize)> {
+        let rest = &self.buffer[self.start..self.filled];
+        let Some(found) = rest[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+            self.scanned = rest.len();
+            // The answer to a line that never ends is given by whoever sees that there is no room for it.
+            return self.is_too_long(self.scanned).then_some((0, usize::MAX));
+        };
+        let end = self.scanned + found;
+        if self.is_too_long(end) {
+            return Some((0, usize::MAX));
+        }
+        let line = if end > 1 && rest[end - 1] == b'\r' { end - 1 } else { end };
+        Some((line, end + 1))
+    }
+
+    /// Whether a line of so many bytes, or so many yet, is nobody's. Its end does not matter: whether it has come yet depends
+    /// on how the bytes were cut into pieces.
+    fn is_too_long(&self, length: usize) -> bool {
+        let rest = &self.buffer[self.start..self.filled];
+        let may_be_long = || [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb));
+        length > LINE_MAX || (length > SHORT_LINE_MAX && !may_be_long())
+    }
+
+    /// What a line begins. `None`: go on in the new state.
+    fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<Next> {
+        if end == usize::MAX {
+            return Some(Next::Close);
+        }
+        let text = &self.buffer[self.start..][..line];
+        // A client that speaks the binary protocol would wait for ever.
+        if text.first() == Some(&0x80) {
+            return Some(Next::Close);
+        }
+        let verb = words(text).next().unwrap_or_default();
+        match verb {
+            b"get" | b"gets" | b"gat" | b"gats" => {
+                let fixed = if verb.starts_with(b"get") { 1 } else { 2 };
+                if words(text).skip(fixed).any(|key| key.len() > crate::store::KEY_MAX) {
+                    self.take(end);
+                    return Some(Next::Reply(b"CLIENT_ERROR bad command line format\r\n"));
+                }
+                if words(text).skip(fixed).nth(KEYS_PER_PART).is_some() {
+                    self.state = State::Keys { end, fixed, at: 0 };
+                    return None;
+                }
+                request.fill(text, &[]);
+                self.take(end);
+                Some(Next::Request)
+            }
+            _ => match update(text) {
+                None => {
+                    request.fill(text, &[]);
+                    self.take(end);
+                    Some(Next::Request)
+                }
+                Some(Err(UpdateError { reply, silent, swallow })) => {
+                    self.take(end);
+                    if let Some(length) = swallow {
+                        self.state = State::Swallow(length + 2);
+                    }
+                    (!silent).then_some(Next::Reply(reply))
+                }
+                // memcached takes the line's word for the size, too: what is too large is not waited for. Where the store's
+                // classes are smaller, the store says so.
+                // The executor gets the line without the block, which says all that is to be said.
+                Some(Ok(update)) if update.length > self.data_max => {
+                    let length = update.length;
+                    request.fill(text, &[]);
+                    self.take(end);
+                    self.state = State::Swallow(length + 2);
+                    Some(Next::Request)
+                }
+                Some(Ok(update)) => {
+                    let silent = update.silent && !update.is_meta;
+                    self.state = State::Data { line, end, length: update.length, silent };
+                    None
+                }
+            },
+        }
+    }
+
+    /// The next keys of a multi-get as a request of their own.
+    fn part(&mut self, end: usize, fixed: usize, at: usize, request: &mut Request) {
+        let line = &self.buffer[self.start..][..end];
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        request.fill(&[], &[]);
+        let mut done = at;
+        let first = words(line).take(fixed).map(|word| (word, true));
+        let count = if at == 0 { fixed + KEYS_PER_PART } else { KEYS_PER_PART };
+        let others = words(&line[at..]).take(count).map(|word| (word, false));
+        for (word, again) in first.take(if at == 0 { 0 } else { fixed }).chain(others) {
+            request.bytes.extend_from_slice(word);
+            request.bytes.push(b' ');
+            if !again {
+                done = word.as_ptr() as usize - line.as_ptr() as usize + word.len();
+            }
+        }
+        request.line = request.bytes.len();
+        request.more = words(&line[done..]).next().is_some();
+        if request.more {
+            self.state = State::Keys { end, fixed, at: done };
+        } else {
+            self.take(end);
+        }
+    }
+
+    /// Has decoded so many bytes, and is at the beginning of a line.
+    fn take(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.scanned = 0;
+        self.state = State::Line;
+        if self.start == self.filled {
+            (self.start, self.filled) = (0, 0);
+            if self.buffer.len() > KEPT {
+                self.buffer = Vec::new();
+            }
+        }
+    }
+}

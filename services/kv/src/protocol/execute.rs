@@ -1,0 +1,99 @@
+//! Executes requests on a store.
+
+use super::decoder::Request;
+use super::text::{is_silent, update};
+use super::{BUSY, words};
+use crate::store::{Congested, Store, Visit};
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// Whether the connection goes on after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum After {
+    /// It does.
+    GoOn,
+    /// The client wants it closed.
+    Close,
+}
+
+/// Gets a line's name and value.
+type Line<'a> = &'a mut dyn FnMut(&dyn Display, &dyn Display);
+
+/// Executes requests. Shared by all threads.
+pub struct Executor {
+    store: Arc<Store>,
+    started: u32,
+    more: Box<dyn Fn(Line<'_>) + Send + Sync>,
+}
+
+impl Executor {
+    /// On `store`, since `started` in seconds since 1970.
+    pub fn new(store: Arc<Store>, started: u32) -> Self {
+        Executor { store, started, more: Box::new(|_| ()) }
+    }
+
+    /// Shows more lines in `stats`.
+    #[must_use]
+    pub fn with_stats(mut self, more: impl Fn(Line<'_>) + Send + Sync + 'static) -> Self {
+        self.more = Box::new(more);
+        self
+    }
+
+    /// Executes `request` and appends its answer to `out`.
+    ///
+    /// # Errors
+    /// Refused for a lock: nothing has changed and nothing is appended. (Of a multi-get nothing changes ever.)
+    pub fn execute(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+        let start = out.len();
+        let outcome = self.dispatch(request, visit, out);
+        if outcome.is_err() {
+            out.truncate(start);
+        }
+        outcome
+    }
+
+    fn dispatch(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+        let line = request.line();
+        match words::words(line).next().unwrap_or_default() {
+            b"get" | b"gets" | b"gat" | b"gats" => self.get(line, request.more(), visit, out)?,
+            b"mg" | b"ms" | b"md" | b"ma" | b"mn" | b"me" => self.meta(line, request.data(), visit, out)?,
+            _ => match update(line) {
+                Some(Ok(update)) => self.update(&update, request.data(), visit, out)?,
+                Some(Err(error)) => out.extend_from_slice(error.reply),
+                None => return self.line(line, visit, out),
+            },
+        }
+        Ok(After::GoOn)
+    }
+
+    /// What a request is told that is not executed because there is too much to do: nothing if it wants no answer.
+    pub fn busy(request: &Request) -> &'static [u8] {
+        if is_silent(request.line()) { b"" } else { BUSY }
+    }
+
+    /// Whether a request is about the server and not about items. Such are never refused: they cost little, and whoever
+    /// looks after an overloaded server needs them, as pipelines need their `mn`.
+    pub fn is_about_the_server(request: &Request) -> bool {
+        let verb = words::words(request.line()).next().unwrap_or_default();
+        matches!(verb, b"mn" | b"version" | b"stats" | b"quit" | b"verbosity")
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    pub(super) fn started(&self) -> u32 {
+        self.started
+    }
+
+    /// Clients look at its first numbers to know what they may use: the meta commands came with 1.6.
+    pub(super) fn version(&self) -> &'static str {
+        concat!("1.6.18-leeward-", env!("CARGO_PKG_VERSION"))
+    }
+
+    pub(super) fn more_stats(&self, line: Line<'_>) {
+        (self.more)(line);
+    }
+}

@@ -1,0 +1,146 @@
+//! The words behind a meta command's key: one letter each, some with a value.
+
+use super::base64;
+use super::text::{BAD_FORMAT, ERROR, Update, UpdateError};
+use super::words::{first, is_key, length, signed, small, unsigned, words};
+use crate::store::Mode;
+
+const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+
+/// What a meta command's flags say. What only asks for something to be returned is read from the words again, because
+/// answers keep their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flags {
+    /// The decoded key, if it was base64.
+    pub(super) binary_key: Option<Vec<u8>>,
+    pub(super) quiet: bool,
+    pub(super) value: bool,
+    /// Reading shall not count as use.
+    pub(super) no_update: bool,
+    /// Make the item if it is missing, to expire so.
+    pub(super) vivify: Option<i64>,
+    pub(super) exptime: Option<i64>,
+    /// Renew an item that has less than these seconds left.
+    pub(super) recache: Option<i64>,
+    pub(super) client_flags: u32,
+    pub(super) cas: Option<u64>,
+    pub(super) mode: Option<u8>,
+    pub(super) initial: u64,
+    pub(super) delta: Option<u64>,
+    pub(super) invalidate: bool,
+}
+
+impl Flags {
+    /// Reads the words from the `start`th on.
+    pub(super) fn read(line: &[u8], key: &[u8], start: usize) -> Result<Self, &'static [u8]> {
+        let mut flags = Flags::default();
+        let mut seen = [false; 128];
+        let mut error = None;
+        for word in words(line).skip(start) {
+            let (letter, value) = (word[0], &word[1..]);
+            match seen.get_mut(usize::from(letter)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(b"CLIENT_ERROR duplicate flag\r\n"),
+            }
+            let mut bad = |reply: &'static [u8]| error = Some(reply);
+            // memcached's numbers of seconds have 32 bits.
+            let seconds = || signed(value).filter(|seconds| i32::try_from(*seconds).is_ok());
+            match letter {
+                b'b' => match base64::decode(key).filter(|key| is_key(key)) {
+                    Some(key) => flags.binary_key = Some(key),
+                    None => bad(b"CLIENT_ERROR error decoding key\r\n"),
+                },
+                b'N' => {
+                    flags.vivify = seconds().or_else(|| {
+                        bad(BAD_TOKEN);
+                        None
+                    })
+                }
+                b'T' => {
+                    flags.exptime = seconds().or_else(|| {
+                        bad(BAD_TOKEN);
+                        None
+                    })
+                }
+                b'R' => {
+                    flags.recache = seconds().or_else(|| {
+                        bad(BAD_TOKEN);
+                        None
+                    })
+                }
+                b'F' => {
+                    flags.client_flags = small(value).unwrap_or_else(|| {
+                        bad(BAD_FORMAT);
+                        0
+                    })
+                }
+                b'C' => {
+                    flags.cas = unsigned(value).or_else(|| {
+                        bad(BAD_TOKEN);
+                        None
+                    })
+                }
+                b'M' if value.len() == 1 => flags.mode = Some(value[0]),
+                b'M' => bad(b"CLIENT_ERROR incorrect length for M token\r\n"),
+                b'J' => {
+                    flags.initial = unsigned(value).unwrap_or_else(|| {
+                        bad(b"CLIENT_ERROR invalid numeric initial value\r\n");
+                        0
+                    })
+                }
+                b'D' => {
+                    flags.delta = unsigned(value).or_else(|| {
+                        bad(b"CLIENT_ERROR invalid numeric delta value\r\n");
+                        None
+                    })
+                }
+                b'I' => flags.invalidate = true,
+                b'v' => flags.value = true,
+                b'q' => flags.quiet = true,
+                b'u' => flags.no_update = true,
+                b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
+                _ => return Err(b"CLIENT_ERROR invalid flag\r\n"),
+            }
+        }
+        error.map_or(Ok(flags), Err)
+    }
+}
+
+/// How `ms` stores, by its mode's letter.
+pub(super) fn mode(flags: &Flags) -> Option<Mode> {
+    Some(match flags.mode {
+        None | Some(b'S' | b's') => Mode::Set,
+        Some(b'E' | b'e') => Mode::Add,
+        Some(b'A' | b'a') => Mode::Append,
+        Some(b'P' | b'p') => Mode::Prepend,
+        Some(b'R' | b'r') => Mode::Replace,
+        Some(_) => return None,
+    })
+}
+
+/// The line of `ms`, as far as it says where the next request begins.
+pub(super) fn update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
+    let ([_, key, count], words) = first::<3>(line);
+    let error = |reply, swallow| Err(UpdateError { reply, silent: false, swallow });
+    if words < 2 {
+        return error(ERROR, None);
+    }
+    let (true, Some(length)) = (is_key(key), length(count)) else { return error(BAD_FORMAT, None) };
+    let flags = match Flags::read(line, key, 3) {
+        Ok(flags) => flags,
+        Err(reply) => return error(reply, Some(length)),
+    };
+    let Some(mode) = mode(&flags) else {
+        return error(b"CLIENT_ERROR invalid mode for ms M token\r\n", Some(length));
+    };
+    Ok(Update {
+        key,
+        client_flags: flags.client_flags,
+        exptime: flags.exptime.unwrap_or(0),
+        length,
+        mode,
+        cas: flags.cas,
+        silent: flags.quiet,
+        is_meta: true,
+    })
+}

@@ -1,0 +1,23 @@
+//! memcached's protocol, text and meta: bytes to requests ([`Decoder`]), requests to replies ([`Executor`]). No sockets,
+//! threads or clocks. What memcached 1.6 answers, to errors too, is the measure.
+//!
+//! - `decoder`: finds where a request ends, with bounded memory.
+//! - `words`: the words of a line and the numbers in them.
+//! - `text`: the text commands. `meta`, `flags`: the meta commands. `show`: `stats`. `base64`: binary keys.
+//!
+//! Never here: memcached's binary protocol, which is deprecated.
+
+mod base64;
+mod decoder;
+mod execute;
+mod flags;
+mod meta;
+mod show;
+mod text;
+mod words;
+
+pub use decoder::{Decoder, LINE_MAX, Next, Request};
+pub use execute::{After, Executor};
+
+/// What a request gets that is refused because the server has more to do than it can.
+pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";

@@ -1,0 +1,76 @@
+//! `stats`: what the store has counted and holds, in memcached's lines.
+
+use super::execute::Executor;
+use super::text::ERROR;
+use crate::store::Visit;
+use crate::store::stats::COUNTERS;
+use std::fmt::Display;
+
+/// Appends the lines that `stats` asks for.
+pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut Vec<u8>) {
+    let mut line = |name: &dyn Display, value: &dyn Display| {
+        out.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
+    };
+    let store = executor.store();
+    let config = store.config();
+    match which {
+        b"" => {
+            line(&"pid", &std::process::id());
+            line(&"uptime", &visit.now.saturating_sub(executor.started()));
+            line(&"time", &visit.now);
+            line(&"version", &executor.version());
+            line(&"pointer_size", &usize::BITS);
+            executor.more_stats(&mut line);
+            for (counter, name) in COUNTERS {
+                line(name, &store.stats().get(*counter));
+            }
+            let usage = store.usage();
+            let bytes: usize = usage.classes.iter().map(|class| class.used * class.chunk).sum();
+            line(&"hash_buckets", &usage.buckets);
+            line(&"limit_maxbytes", &config.memory);
+            line(&"total_malloced", &(usage.pages * crate::store::PAGE));
+            line(&"bytes", &bytes);
+            line(&"curr_items", &usage.items);
+            line(&"threads", &config.threads);
+        }
+        b"settings" => {
+            line(&"maxbytes", &config.memory);
+            line(&"growth_factor", &config.factor);
+            line(&"chunk_size", &config.smallest_chunk);
+            line(&"item_size_max", &crate::store::PAGE);
+            line(&"num_threads", &config.threads);
+            line(&"cas_enabled", &"yes");
+            line(&"evictions", &"on");
+            line(&"hashpower_init", &config.hash_power);
+            line(&"binding_protocol", &"ascii");
+        }
+        b"items" => {
+            for (class, count) in store.usage().listed.iter().enumerate().filter(|(_, count)| **count > 0) {
+                line(&format_args!("items:{}:number", class + 1), count);
+            }
+        }
+        b"slabs" => {
+            let usage = store.usage();
+            for (index, class) in usage.classes.iter().enumerate().filter(|(_, class)| class.pages > 0) {
+                let number = index + 1;
+                line(&format_args!("{number}:chunk_size"), &class.chunk);
+                line(&format_args!("{number}:chunks_per_page"), &(crate::store::PAGE / class.chunk));
+                line(&format_args!("{number}:total_pages"), &class.pages);
+                line(&format_args!("{number}:used_chunks"), &class.used);
+                line(&format_args!("{number}:free_chunks"), &class.free);
+            }
+            line(&"active_slabs", &usage.classes.iter().filter(|class| class.pages > 0).count());
+            line(&"total_malloced", &(usage.pages * crate::store::PAGE));
+        }
+        b"reset" => {
+            store.stats().reset();
+            out.extend_from_slice(b"RESET\r\n");
+            return;
+        }
+        _ => {
+            out.extend_from_slice(ERROR);
+            return;
+        }
+    }
+    out.extend_from_slice(b"END\r\n");
+}

@@ -1,0 +1,272 @@
+//! The text commands. What they answer to mistakes is what memcached 1.6 answers.
+
+use super::execute::{After, Executor};
+use super::words::{first, is_key, length, push_number, signed, small, unsigned, words};
+use super::{flags, show};
+use crate::store::stats::Counter;
+use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
+
+pub(super) const ERROR: &[u8] = b"ERROR\r\n";
+pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
+pub(super) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
+pub(super) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
+const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
+const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
+pub(super) const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+/// The line of a command that is followed by a data block.
+pub(super) struct Update<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) client_flags: u32,
+    pub(super) exptime: i64,
+    /// Of the data block.
+    pub(super) length: usize,
+    pub(super) mode: Mode,
+    pub(super) cas: Option<u64>,
+    /// Without an answer.
+    pub(super) silent: bool,
+    pub(super) is_meta: bool,
+}
+
+/// Such a line with a mistake in it.
+pub(super) struct UpdateError {
+    pub(super) reply: &'static [u8],
+    pub(super) silent: bool,
+    /// The length of its data block, if that is understood and thrown away.
+    pub(super) swallow: Option<usize>,
+}
+
+/// Reads the line of an update; `None` if it is no update.
+pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
+    let ([verb, key, client_flags, exptime, count, sixth, seventh], words) = first::<7>(line);
+    let (mode, has_cas) = match verb {
+        b"set" => (Mode::Set, false),
+        b"add" => (Mode::Add, false),
+        b"replace" => (Mode::Replace, false),
+        b"append" => (Mode::Append, false),
+        b"prepend" => (Mode::Prepend, false),
+        b"cas" => (Mode::Set, true),
+        b"ms" => return Some(flags::update(line)),
+        _ => return None,
+    };
+    let last = if has_cas { seventh } else { sixth };
+    let silent = last == b"noreply";
+    let error = |reply| Some(Err(UpdateError { reply, silent, swallow: None }));
+    let fewest = if has_cas { 6 } else { 5 };
+    if !(fewest..=fewest + 1).contains(&words) {
+        return Some(Err(UpdateError { reply: ERROR, silent: false, swallow: None }));
+    }
+    let parsed = (small(client_flags), signed(exptime), length(count));
+    let (Some(client_flags), Some(exptime), Some(length), true) = (parsed.0, parsed.1, parsed.2, is_key(key)) else {
+        return error(BAD_FORMAT);
+    };
+    let cas = if has_cas { unsigned(sixth).map(Some) } else { Some(None) };
+    let Some(cas) = cas else { return error(BAD_FORMAT) };
+    Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
+}
+
+/// Whether a line says itself that it wants no answer.
+pub(super) fn is_silent(line: &[u8]) -> bool {
+    let mut words = words(line);
+    let verb = words.next().unwrap_or_default();
+    // To those that look up keys it is one, and the meta commands say `q`, which hides no errors.
+    !matches!(verb, b"get" | b"gets" | b"gat" | b"gats" | b"mg" | b"ms" | b"md" | b"ma" | b"me" | b"mn")
+        && words.last() == Some(b"noreply")
+}
+
+impl Executor {
+    pub(super) fn update(
+        &self,
+        update: &Update<'_>,
+        data: &[u8],
+        visit: &Visit,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Congested> {
+        let outcome = if data.len() != update.length {
+            // Its data block was not even waited for.
+            if update.mode == Mode::Set && update.cas.is_none() {
+                self.store().forget(update.key, visit)?;
+            }
+            self.store().stats().count(Counter::StoreTooLarge);
+            WriteOutcome::TooLarge
+        } else {
+            let write = Write {
+                mode: update.mode,
+                client_flags: update.client_flags,
+                expires: expires(update.exptime, visit.now),
+                cas: update.cas,
+                ..Write::default()
+            };
+            self.store().write(update.key, data, &write, visit)?
+        };
+        if !update.silent {
+            out.extend_from_slice(match outcome {
+                WriteOutcome::Stored { .. } => b"STORED\r\n",
+                WriteOutcome::NotStored => b"NOT_STORED\r\n",
+                WriteOutcome::Exists => b"EXISTS\r\n",
+                WriteOutcome::NotFound => b"NOT_FOUND\r\n",
+                WriteOutcome::TooLarge => TOO_LARGE,
+                WriteOutcome::OutOfMemory => OUT_OF_MEMORY,
+            });
+        }
+        Ok(())
+    }
+
+    /// `get`, `gets`, `gat`, `gats`: the keys are of legal length.
+    pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+        let mut keys = words(line);
+        let verb = keys.next().unwrap_or_default();
+        let mut exptime = None;
+        if matches!(verb, b"gat" | b"gats") {
+            let Some(word) = keys.next() else {
+                out.extend_from_slice(ERROR);
+                return Ok(());
+            };
+            exptime = signed(word);
+            if exptime.is_none() {
+                out.extend_from_slice(BAD_EXPTIME);
+                return Ok(());
+            }
+        } else if keys.clone().next().is_none() {
+            out.extend_from_slice(ERROR);
+            return Ok(());
+        }
+        let with_cas = verb.ends_with(b"s");
+        for key in keys {
+            self.store().stats().count(Counter::CmdGet);
+            let hit = self.store().read(key, visit, |found| {
+                let Some(found) = found else { return false };
+                if let Some(exptime) = exptime {
+                    found.touch(exptime);
+                }
+                value(found, key, with_cas, out);
+                found.fetched();
+                true
+            })?;
+            self.store().stats().count(if hit { Counter::GetHits } else { Counter::GetMisses });
+            if exptime.is_some() {
+                self.store().stats().count(Counter::CmdTouch);
+                self.store().stats().count(if hit { Counter::TouchHits } else { Counter::TouchMisses });
+            }
+        }
+        if !more {
+            out.extend_from_slice(b"END\r\n");
+        }
+        Ok(())
+    }
+
+    /// A command on one line that is no `get`.
+    pub(super) fn line(&self, line: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+        let ([verb, second, third, fourth], count) = first::<4>(line);
+        let silent = is_silent(line);
+        let reply: &[u8] = match (verb, count) {
+            (b"incr" | b"decr", 3 | 4) => {
+                let start = out.len();
+                self.delta(verb == b"incr", second, third, visit, out)?;
+                if silent {
+                    out.truncate(start);
+                }
+                return Ok(After::GoOn);
+            }
+            (b"delete", 2..=4) => {
+                let zero = |word: &[u8]| word == b"0";
+                let is_fine = match count {
+                    2 => true,
+                    3 => zero(third) || third == b"noreply",
+                    _ => zero(third) && fourth == b"noreply",
+                };
+                if !is_key(second) {
+                    BAD_FORMAT
+                } else if !is_fine {
+                    b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+                } else if self.store().delete(second, visit)? {
+                    b"DELETED\r\n"
+                } else {
+                    b"NOT_FOUND\r\n"
+                }
+            }
+            (b"touch", 3 | 4) => match signed(third) {
+                _ if !is_key(second) => BAD_FORMAT,
+                None => BAD_EXPTIME,
+                Some(exptime) => {
+                    let stats = self.store().stats();
+                    stats.count(Counter::CmdTouch);
+                    let touch = |found: &Found<'_>| found.touch(exptime);
+                    let hit = self.store().read(second, visit, |found| found.map(touch).is_some())?;
+                    stats.count(if hit { Counter::TouchHits } else { Counter::TouchMisses });
+                    if hit { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" }
+                }
+            },
+            (b"flush_all", 1..=3) => {
+                let delay = if count == 1 || (count == 2 && silent) { Some(0) } else { signed(second) };
+                match delay {
+                    None => BAD_EXPTIME,
+                    Some(delay) => {
+                        self.store().flush((delay > 0).then(|| expires(delay, visit.now)));
+                        b"OK\r\n"
+                    }
+                }
+            }
+            (b"verbosity", 2 | 3) => match small(second) {
+                // There is nothing to be more or less verbose about.
+                _ if silent => b"",
+                None => BAD_FORMAT,
+                Some(_) => b"OK\r\n",
+            },
+            (b"version", _) => {
+                out.extend_from_slice(format!("VERSION {}\r\n", self.version()).as_bytes());
+                b""
+            }
+            (b"stats", _) => {
+                show::stats(self, second, visit, out);
+                b""
+            }
+            (b"quit", _) => return Ok(After::Close),
+            (b"shutdown", _) => b"ERROR: shutdown not enabled\r\n",
+            _ => ERROR,
+        };
+        if !silent || reply == ERROR {
+            out.extend_from_slice(reply);
+        }
+        Ok(After::GoOn)
+    }
+
+    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+        if !is_key(key) {
+            out.extend_from_slice(BAD_FORMAT);
+            return Ok(());
+        }
+        let Some(by) = unsigned(by) else {
+            out.extend_from_slice(BAD_DELTA);
+            return Ok(());
+        };
+        let delta = Delta { up, by, cas: None, expires: None };
+        match self.store().add_delta(key, &delta, visit)? {
+            DeltaOutcome::Is { value, .. } => {
+                push_number(value, out);
+                out.extend_from_slice(b"\r\n");
+            }
+            DeltaOutcome::NotFound | DeltaOutcome::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
+            DeltaOutcome::NotANumber => out.extend_from_slice(NOT_A_NUMBER),
+            DeltaOutcome::OutOfMemory => out.extend_from_slice(b"SERVER_ERROR out of memory in incr\r\n"),
+        }
+        Ok(())
+    }
+}
+
+/// An item as `get` answers it.
+fn value(found: &Found<'_>, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    push_number(found.client_flags().into(), out);
+    out.push(b' ');
+    push_number(found.value_len() as u64, out);
+    if with_cas {
+        out.push(b' ');
+        push_number(found.cas(), out);
+    }
+    out.extend_from_slice(b"\r\n");
+    found.append_value(out);
+    out.extend_from_slice(b"\r\n");
+}

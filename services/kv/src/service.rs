@@ -1,0 +1,75 @@
+//! The store behind Leeward's own protocol, with credits. `docs/kv.md` says how arguments and results look.
+
+use crate::server::unix_seconds;
+use crate::store::{KEY_MAX, Store, Visit, Write, WriteOutcome};
+use leeward_rpc::server::{Failed, Handler, Request};
+use leeward_rpc::wire::Method;
+use std::sync::Arc;
+
+/// `get`: the argument is a key. The result is one byte, 1 and then the value, or 0 if there is none.
+pub const GET: Method = Method(0);
+/// `set`: a byte with the key's length, the key, the value. The result is one byte, 1.
+pub const SET: Method = Method(1);
+/// `delete`: the argument is a key. The result is one byte: whether there was one.
+pub const DELETE: Method = Method(2);
+
+/// The key-value service.
+#[derive(Clone)]
+pub struct Kv {
+    store: Arc<Store>,
+}
+
+impl Kv {
+    /// On `store`, which others may serve too.
+    pub fn new(store: Arc<Store>) -> Self {
+        Kv { store }
+    }
+}
+
+impl Handler for Kv {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        let visit = Visit::at(unix_seconds());
+        match request.method {
+            GET => Ok(self.store.read(key(request.payload)?, &visit, |found| match found {
+                None => reply.push(0),
+                Some(found) => {
+                    reply.push(1);
+                    found.append_value(reply);
+                    found.fetched();
+                }
+            })?),
+            SET => {
+                let (key, value) = pair(request.payload)?;
+                match self.store.write(key, value, &Write::default(), &visit)? {
+                    WriteOutcome::Stored { .. } => {
+                        reply.push(1);
+                        Ok(())
+                    }
+                    WriteOutcome::TooLarge => Err(Failed::Because("the value is too large".into())),
+                    _ => Err(Failed::Because("out of memory".into())),
+                }
+            }
+            DELETE => {
+                let there = self.store.delete(key(request.payload)?, &visit)?;
+                reply.push(there.into());
+                Ok(())
+            }
+            _ => Err(Failed::UnknownMethod),
+        }
+    }
+}
+
+fn key(bytes: &[u8]) -> Result<&[u8], Failed> {
+    if (1..=KEY_MAX).contains(&bytes.len()) {
+        Ok(bytes)
+    } else {
+        Err(Failed::Because(format!("a key has 1 to {KEY_MAX} bytes, not {}", bytes.len())))
+    }
+}
+
+fn pair(payload: &[u8]) -> Result<(&[u8], &[u8]), Failed> {
+    let too_short = || Failed::Because("expected a byte with the key's length, the key, the value".into());
+    let (length, rest) = payload.split_first().ok_or_else(too_short)?;
+    let (first, value) = rest.split_at_checked(usize::from(*length)).ok_or_else(too_short)?;
+    Ok((key(first)?, value))
+}

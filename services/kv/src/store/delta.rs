@@ -1,0 +1,139 @@
+//! Counting up and down in values that are decimal numbers.
+
+use super::item::{Header, mark};
+use super::stats::Counter;
+use super::{Congested, NoRoom, Store, Visit};
+
+/// How a number changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// Up, over the end of 64 bits to 0; else down, to 0 at most.
+    pub up: bool,
+    /// By how much.
+    pub by: u64,
+    /// Only if the item's CAS id is this one.
+    pub cas: Option<u64>,
+    /// Another time to expire, in seconds since 1970; 0: never.
+    pub expires: Option<u32>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum DeltaOutcome {
+    /// The number is this now.
+    Is {
+        /// The number.
+        value: u64,
+        /// The item's new CAS id.
+        cas: u64,
+        /// Seconds until it expires; `None`: never.
+        ttl: Option<u32>,
+    },
+    /// There is no such item.
+    NotFound,
+    /// Its value is no decimal number of 64 bits.
+    NotANumber,
+    /// It has another CAS id.
+    Exists,
+    /// The number is longer than before, and there is no room for that.
+    OutOfMemory,
+}
+
+/// The longest decimal number of 64 bits.
+const DIGITS: usize = 20;
+
+impl Store {
+    /// Adds to, or subtracts from, the number under `key`. A number that gets shorter is followed by spaces, as with
+    /// memcached: the value keeps its length.
+    ///
+    /// # Errors
+    /// Refused for a lock; nothing has changed.
+    pub fn add_delta(&self, key: &[u8], delta: &Delta, visit: &Visit) -> Result<DeltaOutcome, Congested> {
+        let hash = self.hash(key);
+        let (hits, misses) =
+            if delta.up { (Counter::IncrHits, Counter::IncrMisses) } else { (Counter::DecrHits, Counter::DecrMisses) };
+        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
+            self.stats.count(misses);
+            return Ok(DeltaOutcome::NotFound);
+        };
+        let item = self.item(chunk);
+        if delta.cas.is_some_and(|cas| cas != item.cas()) {
+            return Ok(DeltaOutcome::Exists);
+        }
+        let mut text = Vec::new();
+        if item.value_len() <= 4 * DIGITS {
+            item.read_value(&mut text);
+        }
+        let Some(old) = number(&text) else { return Ok(DeltaOutcome::NotANumber) };
+        let value = if delta.up { old.wrapping_add(delta.by) } else { old.saturating_sub(delta.by) };
+        let mut digits = value.to_string().into_bytes();
+        let expires = delta.expires.unwrap_or(item.expires());
+        let cas;
+        if digits.len() <= text.len() {
+            digits.resize(text.len(), b' ');
+            item.overwrite_value(&digits);
+            cas = self.next_cas();
+            item.set_cas(cas);
+            item.set_expires(expires);
+            item.set_stored(visit.now);
+            item.set_accessed(visit.now);
+            item.set_marks(item.marks() | mark::ACTIVE);
+        } else {
+            let header = Header {
+                hash,
+                client_flags: item.client_flags(),
+                expires,
+                stored: visit.now,
+                marks: item.marks() & mark::KEY_BINARY,
+            };
+            match self.exchange(&mut stripe, chunk, &header, key, &digits, visit) {
+                Ok(new) => cas = new,
+                Err(NoRoom::Refused(refused)) => return Err(refused),
+                Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => return Ok(DeltaOutcome::OutOfMemory),
+            }
+            drop(stripe);
+            self.free(chunk);
+        }
+        self.stats.count(hits);
+        let ttl = (expires != 0).then(|| expires.saturating_sub(visit.now));
+        Ok(DeltaOutcome::Is { value, cas, ttl })
+    }
+}
+
+/// A decimal number as C's `strtoull` and memcached take it: spaces before it, and nothing or a space behind it.
+pub(crate) fn number(text: &[u8]) -> Option<u64> {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0B;
+    let start = text.iter().position(|byte| !is_space(byte))?;
+    let text = text[start..].strip_prefix(b"+").unwrap_or(&text[start..]);
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    if end == 0 || text.get(end).is_some_and(|byte| !is_space(byte)) {
+        return None;
+    }
+    text[..end].iter().try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_what_memcached_takes_for_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            (" 12", Some(12)),
+            ("12 ", Some(12)),
+            ("+5", Some(5)),
+            ("12x", None),
+            ("-1", None),
+            ("", None),
+            (" ", None),
+            ("+", None),
+        ] {
+            assert_eq!(number(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+}

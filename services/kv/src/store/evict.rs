@@ -1,0 +1,105 @@
+//! Making room: taking a chunk, evicting for one, moving a page from one class to another.
+
+use super::item::Item;
+use super::memory::Chunk;
+use super::stats::Counter;
+use super::{Congested, NoRoom, Store, Visit, item::mark};
+
+/// Items that one search for a victim looks at. Those that are locked are passed over.
+const LOOKED_AT: usize = 50;
+/// Items that one search sends back to the head because they have been read.
+const SECOND_CHANCES: usize = 16;
+/// Times that room is made before a request is told that there is none: others may take what was made.
+const ATTEMPTS: usize = 8;
+
+impl Store {
+    /// A chunk for an item of `size` bytes: a free one, or a victim's.
+    pub(super) fn allocate(&self, size: usize, visit: &Visit) -> Result<Chunk, NoRoom> {
+        let class = self.class(size).ok_or(NoRoom::TooLarge)?;
+        for _ in 0..ATTEMPTS {
+            let mut slabs = self.slabs.lock_unless_congested()?;
+            if let Some(chunk) = slabs.take(&self.memory, class) {
+                return Ok(chunk);
+            }
+            drop(slabs);
+            if let Some(chunk) = self.evict(class, visit)? {
+                return Ok(chunk);
+            }
+            if !self.move_page_to(class) {
+                break;
+            }
+        }
+        Err(NoRoom::OutOfMemory)
+    }
+
+    /// Evicts the item of `class` that was stored first and not read since, and takes its chunk.
+    fn evict(&self, class: usize, visit: &Visit) -> Result<Option<Chunk>, Congested> {
+        let mut lru = self.lrus[class].lock_unless_congested()?;
+        let mut next = lru.tail();
+        let mut chances = 0;
+        for _ in 0..LOOKED_AT {
+            let Some(chunk) = next else { break };
+            next = lru.before(&self.memory, chunk);
+            // The hash of what is in the list doesn't change. Only tried: its owner may be waiting for this list.
+            let Some(mut stripe) = self.stripe(self.item(chunk).hash()).try_lock() else { continue };
+            let item = self.item(chunk);
+            let is_dead = self.fate(item, visit.now).is_some();
+            if !is_dead && item.marks() & mark::ACTIVE != 0 && chances < SECOND_CHANCES {
+                chances += 1;
+                item.set_marks(item.marks() & !mark::ACTIVE);
+                lru.remove(&self.memory, chunk);
+                lru.push(&self.memory, chunk);
+                // A list of active items only: what was sent back first is at the tail again.
+                next = next.or(lru.tail());
+                continue;
+            }
+            lru.remove(&self.memory, chunk);
+            stripe.remove(&self.memory, chunk);
+            self.stats.count(if is_dead { Counter::Reclaimed } else { Counter::Evictions });
+            return Ok(Some(chunk));
+        }
+        Ok(None)
+    }
+
+    /// Empties a page of the class that has the most and gives it to `class`, which has nothing to evict. Rare, and it
+    /// stalls the request that needs it: memcached has a thread for this, we do it where it is needed.
+    fn move_page_to(&self, class: usize) -> bool {
+        let Some(_moving) = self.moving.try_lock() else { return false };
+        let (from, page, mut chunks, all) = {
+            let mut slabs = self.slabs.lock();
+            let Some(from) = slabs.richest(class) else { return false };
+            let Some(page) = slabs.oldest_page(from) else { return false };
+            (from, page, slabs.withdraw(&self.memory, from, page), slabs.chunks_per_page(from))
+        };
+        for index in 0..all {
+            let chunk = Chunk::new(page as usize, index);
+            if chunks.len() < all && self.take_out(chunk) {
+                chunks.push(chunk);
+            }
+        }
+        let mut slabs = self.slabs.lock();
+        // Some were given back meanwhile by their owners.
+        chunks.extend(slabs.withdraw(&self.memory, from, page));
+        if chunks.len() == all {
+            slabs.reassign(&self.memory, from, page, all, class);
+            self.stats.count(Counter::SlabsMoved);
+            return true;
+        }
+        // The rest is being written, or locked by this very request. What has been emptied is room for its own class.
+        chunks.iter().for_each(|chunk| slabs.give(&self.memory, *chunk));
+        false
+    }
+
+    /// Evicts the item in `chunk`, if there is one that nobody uses.
+    fn take_out(&self, chunk: Chunk) -> bool {
+        // Whether it is an item at all shows only in the table: this hash may be one that is just being written.
+        let hash = Item::of(&self.memory, chunk).hash();
+        let Some(mut stripe) = self.stripe(hash).try_lock() else { return false };
+        if !stripe.remove(&self.memory, chunk) {
+            return false;
+        }
+        self.lrus[self.memory.class(chunk)].lock().remove(&self.memory, chunk);
+        self.stats.count(Counter::Evictions);
+        true
+    }
+}

@@ -1,0 +1,171 @@
+//! The same bytes to memcached and to us: the same bytes must come back. Needs the `memcached` program; without it these
+//! tests say so and pass. Compared with memcached 1.6.
+
+mod support;
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use support::{Client, serve, store, until};
+
+/// A memcached that ends with the test.
+struct Memcached {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Memcached {
+    /// `None`, and a word about it, where there is none.
+    fn start() -> Option<Self> {
+        // Free a moment ago: nobody else asks for ports in between, or the test fails loudly.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new("memcached");
+        // Without its background threads: they count on items for a moment, and then `incr` makes a new one.
+        command.args([
+            "-o",
+            "no_modern",
+            "-l",
+            "127.0.0.1",
+            "-U",
+            "0",
+            "-u",
+            "nobody",
+            "-t",
+            "1",
+            "-p",
+            &address.port().to_string(),
+        ]);
+        let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => child,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                eprintln!("SKIPPED: there is no memcached here (Debian: apt-get install memcached)");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let memcached = Memcached { child, address };
+        until("memcached", || std::net::TcpStream::connect(address).is_ok());
+        Some(memcached)
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shown(bytes: &[u8]) -> String {
+    let text: String =
+        bytes.iter().take(600).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
+    if bytes.len() > 600 { format!("{text}... ({} bytes)", bytes.len()) } else { text }
+}
+
+/// One session after the other on new connections, each against what the ones before have left. The parts of a session are
+/// sent one after the other's answer: memcached counts on a value that is still being sent, and then answers `decr` otherwise.
+fn compare(sessions: &[Vec<Vec<u8>>]) {
+    let Some(memcached) = Memcached::start() else { return };
+    let server = serve(&store());
+    let mut differences = Vec::new();
+    for session in sessions {
+        let (mut them, mut us) = (Client::new(memcached.address), Client::new(server.address()));
+        for (index, part) in session.iter().enumerate() {
+            let (theirs, ours) = (them.exchange(part), us.exchange(part));
+            let has_ended = theirs.1 || ours.1;
+            if theirs == ours && !has_ended {
+                continue;
+            }
+            if theirs == ours {
+                break;
+            }
+            let (part, theirs, ours) = (shown(part), (shown(&theirs.0), theirs.1), (shown(&ours.0), ours.1));
+            let before = String::from_utf8_lossy(&session[..index].concat()).replace("\r\n", "~");
+            differences.push(format!("{part}\n  after: {before}\n  memcached: {theirs:?}\n  leeward:   {ours:?}"));
+            // From here on they hold different things.
+            break;
+        }
+    }
+    assert!(differences.is_empty(), "{} of {}:\n{}", differences.len(), sessions.len(), differences.join("\n"));
+    server.stop().unwrap();
+}
+
+#[test]
+fn commands_and_mistakes_are_answered_alike() {
+    let long = "k".repeat(251);
+    let mut sessions: Vec<Vec<u8>> = include_str!("sessions.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| line.replace("\\r", "\r").replace("\\n", "\n").replace("{251}", &long).into_bytes())
+        .collect();
+    let large = |line: &str, length: usize, rest: &str| {
+        [line.as_bytes(), b"\r\n", &vec![b'x'; length], b"\r\n", rest.as_bytes()].concat()
+    };
+    sessions.push(large("set big 0 0 2000000", 2_000_000, "get big\r\n"));
+    sessions.push(large("set big 0 0 2000000 noreply", 2_000_000, "get big\r\n"));
+    sessions.push(large("ms big 2000000", 2_000_000, "mg big v\r\n"));
+    sessions.push(large("set big 0 0 1000000", 1_000_000, "get big\r\n"));
+    sessions.push(large("append big 0 0 100000", 100_000, "get big\r\n"));
+    sessions.push(large("set big 0 0 2000000", 2_000_000, "get big\r\n"));
+    let many: Vec<String> = (0..100).map(|number| format!("key{number}")).collect();
+    sessions.push(format!("set key7 0 0 1\r\na\r\nset key77 0 0 1\r\nb\r\nget {}\r\n", many.join(" ")).into_bytes());
+    sessions.push(format!("gets {}\r\n", vec!["k".repeat(200); 20].join(" ")).into_bytes());
+    sessions.push(format!("get {} {long}\r\n", many.join(" ")).into_bytes());
+    compare(&sessions.into_iter().map(|session| vec![session]).collect::<Vec<_>>());
+}
+
+/// Random sessions of few keys, so that commands meet each other's items.
+#[test]
+fn random_sessions_are_answered_alike() {
+    let seed = std::env::var("LEEWARD_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1u64);
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut below = move |count: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % count
+    };
+    let mut sessions = Vec::new();
+    for _ in 0..60 {
+        let mut session = Vec::new();
+        for _ in 0..60 {
+            let key = ["a", "b", "c", "d", "Zm9v"][below(5)];
+            let value = ["", "1", "10", "99", "18446744073709551615", "hello", "0"][below(7)];
+            let (length, flags) = (value.len(), below(3));
+            let quiet = ["", "", "", " noreply"][below(4)];
+            let exptime = [0, 0, 0, 100, -1][below(5)];
+            let verb = ["set", "add", "replace", "append", "prepend"][below(5)];
+            let mode = ["", "", " MS", " ME", " MA", " MP", " MR"][below(7)];
+            let extra = ["", " k", " Oq7", " k O1 b", " T100", " F5", " q", " I"][below(8)];
+            let shown =
+                ["v", "k v", "s t f", "v t k Oabc", "v q", "h l t", "k b v", "N30 v t", "R30 v", "T50 t", "u v", ""]
+                    [below(12)];
+            let number = ["", " N0", " N0 J5", " D7", " MD", " MI D3 v", " N0 v t", " q"][below(8)];
+            session.push(
+                match below(12) {
+                    0..=2 => format!("{verb} {key} {flags} {exptime} {length}{quiet}\r\n{value}\r\n"),
+                    3 | 4 => format!("get {key} a\r\n"),
+                    5 => format!("{} {key} {}{quiet}\r\n", ["incr", "decr"][below(2)], below(20)),
+                    6 => format!("delete {key}{quiet}\r\n"),
+                    7 => format!("touch {key} {exptime}{quiet}\r\n"),
+                    8 => format!("ms {key} {length}{mode}{extra}\r\n{value}\r\n"),
+                    9 => format!("mg {key} {shown}\r\n"),
+                    10 => format!("ma {key}{number}\r\n"),
+                    _ => [
+                        "md a\r\n",
+                        "md a q\r\n",
+                        "md b I T30\r\n",
+                        "flush_all\r\n",
+                        "gat 100 a b\r\n",
+                        "mn\r\n",
+                        "md c I\r\n",
+                    ][below(7)]
+                    .to_string(),
+                }
+                .into_bytes(),
+            );
+        }
+        sessions.push(session);
+    }
+    compare(&sessions);
+}

@@ -1,0 +1,154 @@
+//! Mutational fuzzing of everything that reads a memcached client's bytes. It begins with the sessions of the differential
+//! test and the kept corpus (`tests/corpus/`), damages and splices them, and cuts them into pieces; by seed, so every run
+//! does the same. `LEEWARD_FUZZ_ITERATIONS` makes it longer, `LEEWARD_FUZZ_SEED` different. A finding is written to a file,
+//! whose name the failure says: put it into `tests/corpus/`, and it is replayed for ever.
+
+mod support;
+
+use leeward_kv::protocol::{Decoder, Executor, LINE_MAX, Next, Request};
+use leeward_kv::store::{PAGE, Store, StoreConfig, Visit};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use support::{Client, serve, store};
+
+/// A stream of random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % below.max(1)
+    }
+}
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let text = include_str!("sessions.txt");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut all: Vec<Vec<u8>> = lines
+        .map(|line| line.replace("\\r", "\r").replace("\\n", "\n").replace("{251}", &"k".repeat(251)).into_bytes())
+        .collect();
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 4);
+    all.extend(paths.iter().map(|path| fs::read(path).unwrap()));
+    all
+}
+
+fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..1 + random.below(6) {
+        bytes.extend_from_slice(&corpus[random.below(corpus.len())]);
+    }
+    for _ in 0..random.below(6) {
+        let length = bytes.len();
+        let at = random.below(length);
+        match random.below(7) {
+            0 => bytes.truncate(at),
+            _ if length == 0 => {}
+            1 => bytes[at] ^= 1 << random.below(8),
+            2 => bytes[at] = b" \r\n\0-0129Mvkqb\x80\xff"[random.below(16)],
+            3 => drop(bytes.drain(at..(at + random.below(40)).min(length))),
+            4 => {
+                let number = [
+                    "-1",
+                    "0",
+                    "1",
+                    "250",
+                    "251",
+                    "2048",
+                    "1048576",
+                    "2147483647",
+                    "4294967296",
+                    "99999999999999999999",
+                ];
+                bytes.splice(at..at, number[random.below(10)].bytes());
+            }
+            5 => drop(bytes.splice(at..at, (0..random.below(300)).map(|_| b'x').collect::<Vec<_>>())),
+            _ => drop(bytes.splice(at..at, (0..random.below(60)).map(|byte| byte as u8).collect::<Vec<_>>())),
+        }
+    }
+    bytes.truncate(16 * 1024);
+    bytes
+}
+
+/// What a server answers to these bytes in pieces of these sizes, and whether it would have closed the connection.
+fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
+    let config = StoreConfig { memory: 4 * PAGE, hash_power: 10, ..StoreConfig::default() };
+    let store = Arc::new(Store::new(&config).unwrap());
+    let executor = Executor::new(Arc::clone(&store), 0);
+    let (mut decoder, mut request, mut reply) = (Decoder::new(PAGE), Request::default(), Vec::new());
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let spare = decoder.spare();
+        let count = piece().min(spare.len()).min(rest.len());
+        spare[..count].copy_from_slice(&rest[..count]);
+        decoder.filled(count);
+        rest = &rest[count..];
+        loop {
+            match decoder.next(&mut request) {
+                Next::Nothing => break,
+                Next::Reply(words) => reply.extend_from_slice(words),
+                Next::Close => return (reply, true),
+                Next::Request if Executor::is_about_the_server(&request) => {}
+                Next::Request => drop(executor.execute(&request, &Visit::at(1_700_000_000), &mut reply).unwrap()),
+            }
+        }
+        assert!(decoder.buffered() <= LINE_MAX + PAGE + 2 * 16 * 1024, "a buffer that grows");
+    }
+    let usage = store.usage();
+    assert_eq!(usage.items, usage.classes.iter().map(|class| class.used).sum::<usize>());
+    (reply, false)
+}
+
+fn hunt(name: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
+    let corpus = corpus();
+    let seed = number("LEEWARD_FUZZ_SEED", 1);
+    for iteration in 0..number("LEEWARD_FUZZ_ITERATIONS", iterations) {
+        let mut random = Random((seed << 40 | iteration).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let bytes = mutated(&mut random, &corpus);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&mut random, &bytes))) {
+            let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kv-{name}-{seed}-{iteration}.bin"));
+            fs::write(&path, &bytes).unwrap();
+            eprintln!("the bytes are in {}", path.display());
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn pieces_make_no_difference() {
+    hunt("pieces", 600, |random, bytes| {
+        let whole = answered(bytes, || 16 * 1024);
+        let most = [1, 3, 40, 700][random.below(4)];
+        let pieces = answered(bytes, || 1 + random.below(most));
+        assert_eq!(whole.1, pieces.1);
+        assert_eq!(String::from_utf8_lossy(&whole.0), String::from_utf8_lossy(&pieces.0));
+    });
+}
+
+/// A server survives whatever comes, and goes on answering others.
+#[test]
+fn a_server_survives() {
+    let server = serve(&store());
+    let mut witness = Client::new(server.address());
+    hunt("server", 150, |_, bytes| {
+        let mut client = Client::new(server.address());
+        let _ = std::io::Write::write_all(&mut client.0, bytes);
+        let _ = client.0.shutdown(std::net::Shutdown::Write);
+        drop(client.rest());
+    });
+    assert_eq!(witness.ask(b"mn\r\n"), "MN\r\n");
+    drop(witness);
+    support::until("the end of all connections", || server.counts().connections == 0);
+    let counts = server.stop().unwrap();
+    assert_eq!(counts.received, counts.completed + counts.dropped + counts.refused + counts.abandoned);
+}

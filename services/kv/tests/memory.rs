@@ -1,0 +1,201 @@
+//! The memory limit, eviction, and many threads at once: no chunk is lost, none is used twice.
+
+use leeward_kv::store::{Delta, DeltaOutcome, Mode, PAGE, Store, StoreConfig, Usage, Visit, Write, WriteOutcome};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const NOW: Visit = Visit { now: 1_700_000_000 };
+
+/// A value that says whose it is and whether it is whole.
+fn value(key: u64, version: u64, length: usize) -> Vec<u8> {
+    let mut bytes = [key.to_le_bytes(), version.to_le_bytes()].concat();
+    bytes.resize(16 + length, (key ^ version) as u8);
+    bytes
+}
+
+fn check(key: u64, bytes: &[u8]) -> u64 {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let version = number(8);
+    assert_eq!(bytes, value(key, version, bytes.len() - 16), "a value that is not whole");
+    version
+}
+
+fn read(store: &Store, key: u64) -> Option<u64> {
+    let mut bytes = Vec::new();
+    let found = store.read(&key.to_be_bytes(), &NOW, |found| {
+        found.map(|found| {
+            found.append_value(&mut bytes);
+            found.fetched();
+        })
+    });
+    found.unwrap().map(|()| check(key, &bytes))
+}
+
+fn set(store: &Store, key: u64, version: u64, length: usize) -> WriteOutcome {
+    store.write(&key.to_be_bytes(), &value(key, version, length), &Write::default(), &NOW).unwrap()
+}
+
+/// The books: items, lists and chunks in use are the same things.
+fn balanced(store: &Store) -> Usage {
+    let usage = store.usage();
+    for (listed, class) in usage.listed.iter().zip(&usage.classes) {
+        assert_eq!(*listed, class.used, "{usage:?}");
+        assert_eq!(class.used + class.free, class.pages * (PAGE / class.chunk), "{usage:?}");
+    }
+    assert_eq!(usage.items, usage.listed.iter().sum::<usize>());
+    assert_eq!(usage.pages, usage.classes.iter().map(|class| class.pages).sum::<usize>());
+    assert!(usage.pages * PAGE <= store.config().memory);
+    usage
+}
+
+fn small(pages: usize) -> Store {
+    Store::new(&StoreConfig { memory: pages * PAGE, ..StoreConfig::default() }).unwrap()
+}
+
+#[test]
+fn what_was_stored_first_and_not_read_goes_first() {
+    let store = small(2);
+    for key in 0..40_000 {
+        assert!(matches!(set(&store, key, 1, 50), WriteOutcome::Stored { .. }));
+        // Read again and again.
+        assert_eq!(read(&store, 0), Some(1));
+    }
+    let usage = balanced(&store);
+    assert_eq!(usage.pages, 2);
+    let held = usage.items as u64;
+    assert!((10_000..20_000).contains(&held));
+    assert!((39_000..40_000).all(|key| read(&store, key) == Some(1)), "the last are there");
+    assert!((1..10_000).all(|key| read(&store, key).is_none()), "the first are not");
+}
+
+#[test]
+fn pages_go_where_they_are_needed_and_the_limit_holds() {
+    let store = small(4);
+    // All memory to small items, then to large ones, then to small ones again.
+    for round in 0..3 {
+        for (key, length) in (0..60_000).map(|key| (key, 20)).chain((60_000..60_050).map(|key| (key, 300_000))) {
+            assert!(matches!(set(&store, key, round, length), WriteOutcome::Stored { .. }), "{key}");
+            if key >= 60_000 {
+                assert_eq!(read(&store, key), Some(round));
+            }
+        }
+        balanced(&store);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_leaves_nothing() {
+    let store = small(1);
+    assert_eq!(set(&store, 1, 1, PAGE), WriteOutcome::TooLarge);
+    assert!(matches!(set(&store, 1, 1, 10), WriteOutcome::Stored { .. }));
+    assert!(matches!(set(&store, 2, 1, 900_000), WriteOutcome::Stored { .. }), "the only page changes hands");
+    assert_eq!((read(&store, 1), read(&store, 2)), (None, Some(1)));
+    let append = Write { mode: Mode::Append, ..Write::default() };
+    let outcome = store.write(&2u64.to_be_bytes(), &vec![0; 400_000], &append, &NOW).unwrap();
+    assert_eq!(outcome, WriteOutcome::NotStored);
+    assert_eq!(read(&store, 2), Some(1), "as it was");
+    balanced(&store);
+}
+
+/// Writers, readers, deleters and counters on few keys of many sizes, with less memory than they would like.
+#[test]
+fn many_threads_lose_nothing() {
+    let config = StoreConfig { memory: 3 * PAGE, hash_power: 10, threads: 4, ..StoreConfig::default() };
+    let store = Store::new(&config).unwrap();
+    let counted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (store, counted) = (&store, &counted);
+            scope.spawn(move || {
+                let mut state = thread.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let mut draw = |below: u64| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 33) % below
+                };
+                for version in 0..30_000 {
+                    let key = draw(300);
+                    match draw(10) {
+                        0..5 => {
+                            let length = if draw(50) == 0 { 100_000 } else { draw(2_000) as usize };
+                            let _ = set(store, key, version, length);
+                        }
+                        5..8 => assert!(read(store, key).is_none_or(|version| version < 30_000)),
+                        8 => drop(store.delete(&key.to_be_bytes(), &NOW)),
+                        _ => {
+                            let delta = Delta { up: true, by: 1, cas: None, expires: None };
+                            let add = Write { mode: Mode::Add, ..Write::default() };
+                            let _ = store.write(b"counter", b"0", &add, &NOW).unwrap();
+                            if let DeltaOutcome::Is { .. } = store.add_delta(b"counter", &delta, &NOW).unwrap() {
+                                counted.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    balanced(&store);
+    (0..300).for_each(|key| assert!(read(&store, key).is_none_or(|version| version < 30_000)));
+    assert!(counted.load(Ordering::Relaxed) > 0);
+}
+
+/// Requests whose budget lasts for no wait at all, beside others that keep the locks busy: what is acknowledged is there,
+/// what is refused has changed nothing. Each thread has keys of its own, so it knows what must be there.
+#[test]
+fn refusals_change_nothing_and_acknowledgements_hold() {
+    use leeward_control::budget::Budget;
+    use leeward_control::units::Nanos;
+    use leeward_runtime::budget;
+    // Few locks and one class, and memory for everything.
+    let config = StoreConfig { memory: 64 * PAGE, hash_power: 10, ..StoreConfig::default() };
+    let store = Store::new(&config).unwrap();
+    let (refused, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                // Appends of large values hold locks for long.
+                while !stop.load(Ordering::Relaxed) {
+                    for key in 1_000_000..1_000_004u64 {
+                        let _ = set(store, key, 1, 200_000);
+                        let append = Write { mode: Mode::Append, ..Write::default() };
+                        let _ = store.write(&key.to_be_bytes(), &[0; 100], &append, &NOW);
+                        store.usage();
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..2u64)
+            .map(|thread| {
+                let (store, refused) = (&store, &refused);
+                scope.spawn(move || {
+                    let mut known = [None; 500];
+                    for version in 0..20_000u64 {
+                        let (place, length) = ((version * 7 % 500) as usize, (version % 900) as usize);
+                        let key = thread * 500 + place as u64;
+                        let write = Write::default();
+                        let outcome = budget::with(Budget::of(Nanos::ZERO), || {
+                            if version % 9 == 0 {
+                                store.delete(&key.to_be_bytes(), &NOW).map(|_| None)
+                            } else {
+                                store.write(&key.to_be_bytes(), &value(key, version, length), &write, &NOW).map(Some)
+                            }
+                        });
+                        match outcome.0 {
+                            Ok(None) => known[place] = None,
+                            Ok(Some(WriteOutcome::Stored { .. })) => known[place] = Some(version),
+                            Ok(Some(other)) => panic!("{other:?}"),
+                            Err(_) => drop(refused.fetch_add(1, Ordering::Relaxed)),
+                        }
+                        assert_eq!(read(store, key), known[place], "{outcome:?}");
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    eprintln!("{} refusals", refused.load(Ordering::Relaxed));
+    balanced(&store);
+}

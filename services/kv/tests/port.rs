@@ -1,0 +1,191 @@
+//! The memcached port from outside, over real sockets: what clients see, and what bad ones can do.
+
+mod support;
+
+use leeward_control::units::Nanos;
+use leeward_kv::store::Visit;
+use std::io::Read;
+use support::{Client, builder, serve, store, until};
+
+#[test]
+fn what_is_set_is_got() {
+    let server = serve(&store());
+    let mut client = Client::new(server.address());
+    assert_eq!(client.ask(b"set a 7 0 5\r\nhello\r\n"), "STORED\r\n");
+    client.send(b"get a b\r\n");
+    assert_eq!(client.until(b"END\r\n"), b"VALUE a 7 5\r\nhello\r\nEND\r\n");
+    assert_eq!(client.ask(b"delete a\r\n"), "DELETED\r\n");
+    assert_eq!(client.ask(b"get a\r\n"), "END\r\n");
+    let counts = server.stop().unwrap();
+    assert_eq!((counts.received, counts.completed), (4, 4));
+}
+
+#[test]
+fn requests_in_a_row_are_answered_in_their_order() {
+    let server = serve(&store());
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::new(server.address())).collect();
+    let rounds = 200;
+    for (number, client) in clients.iter_mut().enumerate() {
+        let request = |round| format!("set k{number} 0 0 4\r\n{round:04}\r\nget k{number}\r\n");
+        client.send((0..rounds).map(request).collect::<String>().as_bytes());
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        for round in 0..rounds {
+            let expected = format!("STORED\r\nVALUE k{number} 0 4\r\n{round:04}\r\nEND\r\n");
+            let mut taken = vec![0; expected.len()];
+            client.0.read_exact(&mut taken).unwrap();
+            assert_eq!(String::from_utf8(taken).unwrap(), expected);
+        }
+    }
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_large_value_comes_back_whole() {
+    let server = serve(&store());
+    let mut client = Client::new(server.address());
+    let value: Vec<u8> = (0..1_000_000u32).map(|number| (number % 251) as u8).collect();
+    let (reply, closed) = client.exchange(&[b"set big 0 0 1000000\r\n", &value[..], b"\r\nget big\r\n"].concat());
+    assert!(!closed);
+    let expected = [b"STORED\r\nVALUE big 0 1000000\r\n", &value[..], b"\r\nEND\r\nERROR\r\nEN kthe-mark\r\n"].concat();
+    assert!(reply == expected);
+    server.stop().unwrap();
+}
+
+#[test]
+fn lines_that_never_end_end_the_connection() {
+    let server = serve(&store());
+    for (line, closed) in
+        [("x".repeat(3000), true), (format!("get {}", "k ".repeat(1500)), false), ("get ".repeat(20_000), true)]
+    {
+        let (_, was_closed) = Client::new(server.address()).exchange(line.as_bytes());
+        assert_eq!(was_closed, closed, "{} bytes", line.len());
+    }
+    // A client of the binary protocol.
+    let mut binary = Client::new(server.address());
+    binary.send(b"\x80\x0b");
+    assert_eq!(binary.rest(), b"");
+    server.stop().unwrap();
+}
+
+#[test]
+fn too_many_connections_are_told_so() {
+    let server = builder().cores(1).connection_limit(2).start("127.0.0.1:0", &store()).unwrap();
+    let mut first = Client::new(server.address());
+    let second = Client::new(server.address());
+    assert_eq!(first.ask(b"mn\r\n"), "MN\r\n");
+    until("two connections", || server.counts().connections == 2);
+    assert_eq!(Client::new(server.address()).rest(), b"ERROR Too many open connections\r\n");
+    drop(second);
+    until("room", || {
+        let mut third = Client::new(server.address());
+        third.send(b"mn\r\nquit\r\n");
+        third.rest() == b"MN\r\n"
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_bounded_and_ended() {
+    let patience = (None, Nanos::from_secs(60), Nanos::from_millis(200));
+    let server =
+        builder().patience(patience.0, patience.1, patience.2).unsent_limit(1 << 16).start("127.0.0.1:0", &store());
+    let server = server.unwrap();
+    let mut client = Client::new(server.address());
+    let value = vec![b'x'; 500_000];
+    let _ = client.exchange(&[b"set big 0 0 500000\r\n", &value[..], b"\r\n"].concat());
+    let before = server.counts();
+    // Half a gigabyte, if it were all answered.
+    client.send("get big\r\n".repeat(1000).as_bytes());
+    until("the end of a client that takes nothing", || server.counts().connections == 0);
+    let since = server.counts().completed - before.completed;
+    // As many as its socket's buffers hold, and two more.
+    assert!(since < 100, "{since} answers for a client that does not read");
+    server.stop().unwrap();
+}
+
+#[test]
+fn silent_connections_and_half_requests_end() {
+    let silent = builder().patience(Some(Nanos::from_millis(100)), Nanos::from_secs(60), Nanos::from_secs(60));
+    let server = silent.start("127.0.0.1:0", &store()).unwrap();
+    assert_eq!(Client::new(server.address()).rest(), b"");
+    server.stop().unwrap();
+    let slow = builder().patience(None, Nanos::from_millis(100), Nanos::from_secs(60));
+    let server = slow.start("127.0.0.1:0", &store()).unwrap();
+    let mut half = Client::new(server.address());
+    half.send(b"set a 0 0 10\r\nabc");
+    assert_eq!(half.rest(), b"CLIENT_ERROR the request has taken too long\r\n");
+    let mut quiet = Client::new(server.address());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(quiet.ask(b"mn\r\n"), "MN\r\n", "one that has begun nothing may be silent");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_stop_answers_what_has_been_begun() {
+    let server = serve(&store());
+    let mut client = Client::new(server.address());
+    client.send(b"set a 0 0 1\r\nb\r\n");
+    assert_eq!(client.line(), "STORED\r\n");
+    let counts = server.stop().unwrap();
+    assert_eq!((counts.received, counts.completed, counts.abandoned), (1, 1, 0));
+    assert_eq!(client.rest(), b"");
+}
+
+/// A controller that refuses whatever has waited, and clients that ask for more than there can be.
+#[test]
+fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
+    use leeward_control::budget::Budget;
+    use leeward_control::registry::Registry;
+    let registry = Registry::builtin();
+    let algorithm = registry.find("breakwater").unwrap();
+    let params = algorithm.params(&[]).unwrap();
+    let store = store();
+    let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_micros(60));
+    let limited = builder().admission(algorithm, params).objective(rtt, slo).budget(Budget::of(Nanos::from_micros(40)));
+    let server = limited.start("127.0.0.1:0", &store).unwrap();
+    let address = server.address();
+    let busy: u64 = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|number| {
+                scope.spawn(move || {
+                    let mut client = Client::new(address);
+                    let (mut busy, mut known) = (0u64, vec![None; 40]);
+                    for round in 0..40u32 {
+                        let requests: String =
+                            (0..40).map(|key| format!("set c{number}k{key} 0 0 8\r\n{round:08}\r\n")).collect();
+                        client.send(requests.as_bytes());
+                        for place in &mut known {
+                            match client.until_line().as_str() {
+                                "STORED\r\n" => *place = Some(round),
+                                "SERVER_ERROR busy\r\n" => busy += 1,
+                                other => panic!("{other}"),
+                            }
+                        }
+                    }
+                    (busy, known)
+                })
+            })
+            .collect();
+        let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        for (number, (_, known)) in ends.iter().enumerate() {
+            for (key, round) in known.iter().enumerate() {
+                let found = store.read(format!("c{number}k{key}").as_bytes(), &Visit::at(1), |found| {
+                    found.map(|found| {
+                        let mut value = Vec::new();
+                        found.append_value(&mut value);
+                        String::from_utf8(value).unwrap().parse::<u32>().unwrap()
+                    })
+                });
+                assert_eq!(found.unwrap(), *round);
+            }
+        }
+        ends.iter().map(|(busy, _)| busy).sum()
+    });
+    let counts = server.stop().unwrap();
+    assert_eq!(counts.received, 8 * 40 * 40);
+    assert_eq!(counts.dropped + counts.refused, busy);
+    assert!(busy > 0, "eight clients with forty requests each under way are more than 60 us of work");
+    let usage = store.usage();
+    assert_eq!(usage.items, usage.classes.iter().map(|class| class.used).sum::<usize>());
+}

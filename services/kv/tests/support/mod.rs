@@ -1,0 +1,125 @@
+//! Servers for the tests and a plain client that speaks bytes.
+
+#![allow(dead_code)] // each test uses a part
+
+use leeward_control::units::Nanos;
+use leeward_kv::server::{Builder, Server};
+use leeward_kv::store::{Store, StoreConfig};
+use leeward_runtime::Idle;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before the test has failed.
+pub(crate) const LIVENESS: Duration = Duration::from_secs(30);
+
+/// A store of the default size.
+pub(crate) fn store() -> Arc<Store> {
+    Arc::new(Store::new(&StoreConfig::default()).unwrap())
+}
+
+/// A server that sleeps when idle: tests share their CPUs.
+pub(crate) fn builder() -> Builder {
+    Server::builder().idle(Idle::Adaptive(Nanos::from_micros(20))).cores(2)
+}
+
+pub(crate) fn serve(store: &Arc<Store>) -> Server {
+    builder().start("127.0.0.1:0", store).unwrap()
+}
+
+/// A client that sends bytes and takes bytes.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(LIVENESS)).unwrap();
+        stream.set_write_timeout(Some(LIVENESS)).unwrap();
+        Client(stream)
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// Takes bytes up to and including `end`.
+    pub(crate) fn until(&mut self, end: &[u8]) -> Vec<u8> {
+        let mut taken = Vec::new();
+        let mut piece = [0; 4096];
+        while !taken.ends_with(end) {
+            match self.0.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => taken.extend_from_slice(&piece[..count]),
+                Err(error) => panic!("{error}; so far: {}", String::from_utf8_lossy(&taken)),
+            }
+        }
+        taken
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        String::from_utf8(self.until(b"\r\n")).unwrap()
+    }
+
+    /// Takes one line, of several that may have come.
+    pub(crate) fn until_line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
+    /// Sends and takes one line.
+    pub(crate) fn ask(&mut self, bytes: &[u8]) -> String {
+        self.send(bytes);
+        self.line()
+    }
+
+    /// All that comes until the server ends the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut taken = Vec::new();
+        match self.0.read_to_end(&mut taken) {
+            Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+            _ => taken,
+        }
+    }
+
+    /// Sends `bytes` while reading, so that neither end gets stuck, and a mark behind them. All that is answered up to the
+    /// mark's answer, and whether the server ended the connection instead.
+    pub(crate) fn exchange(&mut self, bytes: &[u8]) -> (Vec<u8>, bool) {
+        let mut writer = self.0.try_clone().unwrap();
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // An end that has been closed meanwhile shows in what is read.
+                let _ = writer.write_all(bytes).and_then(|()| writer.write_all(b"\r\nmg the-mark k\r\n"));
+            });
+            let mut piece = [0; 65536];
+            loop {
+                match self.0.read(&mut piece) {
+                    Ok(count) if count > 0 => taken.extend_from_slice(&piece[..count]),
+                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                        panic!("no answer to {bytes:?}; so far: {}", String::from_utf8_lossy(&taken))
+                    }
+                    _ => return (taken, true),
+                }
+                if taken.ends_with(b"EN kthe-mark\r\n") {
+                    return (taken, false);
+                }
+            }
+        })
+    }
+}
+
+/// Waits for something that is about to be.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < LIVENESS, "{what} does not come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
