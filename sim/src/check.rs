@@ -37,9 +37,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),
     ];
-    if let Err(problem) = config.application.check() {
-        return Err(problem);
-    }
+    config.application.check()?;
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err((*rule).into()),
         None => Ok(()),

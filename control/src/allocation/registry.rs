@@ -3,6 +3,9 @@
 use super::{Allocator, CoreLimits, buffer, delay, delay_range, fixed, per_request, utilization};
 use crate::params::{ParamError, ParamSpec, Params, Raw};
 
+/// Makes a policy for a server of so many cores.
+pub type Build = fn(&Params, CoreLimits) -> Result<Box<dyn Allocator>, ParamError>;
+
 /// A policy: its name, what it may be told, and how it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationPolicy {
@@ -15,7 +18,7 @@ pub struct AllocationPolicy {
     /// The parameters it takes.
     pub params: &'static [ParamSpec],
     /// Makes one for a service with these limits.
-    pub build: fn(&Params, CoreLimits) -> Result<Box<dyn Allocator>, ParamError>,
+    pub build: Build,
 }
 
 impl AllocationPolicy {

@@ -35,7 +35,7 @@ fn a_slow_function_on_a_rare_input() {
     assert!(first.rest == 0 && first.in_rest == 0.0);
 
     let timeline = timeline_of(folder.path(), Which::Slowest);
-    assert!(timeline.id % 150 == 0 && timeline.latency == 310_000);
+    assert!(timeline.id.is_multiple_of(150) && timeline.latency == 310_000);
     let longest =
         timeline.rows[0].bars.iter().filter(|bar| bar.depth == 2).max_by_key(|bar| bar.end - bar.start).unwrap();
     assert_eq!((longest.name.as_str(), longest.start, longest.end), ("0x3000", 6_000, 306_000));
@@ -105,7 +105,7 @@ fn a_thread_that_lost_its_cpu() {
 
 #[test]
 fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
-    let folder = with(|writer, id, start| usual(writer, id, start));
+    let folder = with(usual);
     let tail = tail_of(folder.path());
     // The slowest differ by the 600 ns that the usual ones vary.
     assert!(tail.slow_mean - tail.rest_mean < 1_000, "{tail:#?}");

@@ -68,7 +68,8 @@ pub fn sweep(intervals: &mut [Interval], from: u64, to: u64, mut visit: impl FnM
         }
         while let Some(end) = ends.last().copied().filter(|end| *end <= interval.start) {
             pass(&stack, &mut now, end);
-            (stack.pop(), ends.pop());
+            stack.pop();
+            ends.pop();
         }
         let blocked = interval.activity == Activity::Off(OffCpu::Blocked);
         if blocked && stack.iter().any(|activity| matches!(activity, Activity::Wait { .. })) {

@@ -22,7 +22,7 @@ pub(super) fn export(
     let span = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1000.0;
     let mut attempt = Attempt::new();
     let failed = Cell::new(false);
-    attempt.run(|| write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"));
+    attempt.run(|| writeln!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":["));
     let process = json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": trace.header().command}});
     attempt.run(|| write!(out, "{process}"));
     let mut put = |value: Value| attempt.run(|| write!(out, ",\n{value}"));
