@@ -16,9 +16,6 @@ use crate::failure::Failure;
 /// Every flag of `serve` that a file may set, by its name.
 const KEYS: &[&str] = &[
     "service",
-    "corpus",
-    "segments",
-    "budget",
     "admission",
     "slo",
     "rtt",
@@ -28,6 +25,9 @@ const KEYS: &[&str] = &[
     "idle",
     "io-uring",
     "connections",
+    "corpus",
+    "segments",
+    "budget",
     "memory",
     "memcached",
     "record",
