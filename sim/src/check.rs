@@ -1,6 +1,6 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Acquire, Shares, SimConfig};
+use crate::config::{Acquire, Application, Shares, SimConfig};
 use leeward_control::units::Nanos;
 use leeward_workload::service::Service;
 
@@ -33,6 +33,10 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (config.warmup < config.duration, "the run must last longer than its warm-up"),
         (config.duration <= hour, "a run lasts an hour at most"),
         (config.network.rtt <= hour && config.network.jitter <= hour, "a round trip lasts an hour at most"),
+        (
+            config.server.scheduling.is_none() || config.application == Application::default(),
+            "locks and allocated cores are not simulated together",
+        ),
         (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),

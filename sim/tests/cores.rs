@@ -6,7 +6,7 @@ use common::{checker, scenario};
 use leeward_control::allocation::registry::POLICIES;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
-use leeward_sim::config::{Balancing, Costs, Scheduling, ServerModel};
+use leeward_sim::config::{Application, Balancing, Costs, Scheduling, ServerModel};
 use leeward_sim::scheduling::NAMES;
 use leeward_sim::{SimConfig, SimReport, service::Service, simulate};
 
@@ -21,6 +21,8 @@ fn random_scenarios_keep_their_books() {
         let mut scenario = scenario::draw(seed, &registry);
         let policy = POLICIES[seed as usize % POLICIES.len()].name;
         let balancing = balancings[seed as usize / POLICIES.len() % balancings.len()];
+        // Locks and allocated cores are not simulated together.
+        scenario.config.application = Application::default();
         let server = &mut scenario.config.server;
         server.scheduling = Some(Scheduling {
             balancing: Balancing::parse(balancing).unwrap(),

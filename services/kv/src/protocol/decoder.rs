@@ -135,6 +135,8 @@ impl Decoder {
     pub fn next(&mut self, request: &mut Request) -> Next {
         loop {
             match self.state {
+                // A client that speaks the binary protocol, which has no lines, would wait for ever.
+                State::Line if self.buffer[self.start..self.filled].first() == Some(&0x80) => return Next::Close,
                 State::Line => match self.line() {
                     None => return Next::Nothing,
                     Some((line, end)) => {
@@ -207,10 +209,6 @@ impl Decoder {
             return Some(Next::Close);
         }
         let text = &self.buffer[self.start..][..line];
-        // A client that speaks the binary protocol would wait for ever.
-        if text.first() == Some(&0x80) {
-            return Some(Next::Close);
-        }
         let verb = words(text).next().unwrap_or_default();
         match verb {
             b"get" | b"gets" | b"gat" | b"gats" => {
