@@ -7,7 +7,7 @@ use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{Request, Server};
-use leeward_rpc::wire::{ErrorCode, FailureCode, Frame};
+use leeward_rpc::wire::{Call, CreditId, ErrorCode, FailureCode, Frame};
 use leeward_runtime::Idle;
 use peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
 use std::io::Write;
@@ -87,6 +87,28 @@ fn nonsense_ends_the_connection_with_the_reason() {
     }
     eventually(&server, |server| server.counts().connections == 0 && server.gauges().credits_issued == Some(0));
     is_well(&server);
+}
+
+/// What the efficiency signal measures by: each grant has a name, which the calls may bring back. Whatever they bring
+/// instead does no harm.
+#[test]
+fn grants_have_names_where_the_controller_measures_them() {
+    for (controller, named) in [("breakwater", false), ("efficiency", true), ("auto", true)] {
+        let server = start(controller, 1);
+        let mut peer = Peer::registered(&server);
+        for (request, credit) in [(1, 0), (2, 1), (3, u64::MAX)] {
+            while !peer.may_call() {
+                peer.hear().unwrap();
+            }
+            let Frame::Call(plain) = call(request, b"x") else { unreachable!("a call is a call") };
+            peer.say(&Frame::Call(Call { credit: CreditId(credit), ..plain }));
+            let answer = peer.answer().unwrap();
+            assert!(answer.starts_with("Response"), "{controller}: {answer}");
+            assert_eq!(!answer.contains("credit: CreditId(0)"), named, "{controller}: {answer}");
+        }
+        drop(peer);
+        eventually(&server, |server| server.gauges().credits_issued == Some(0));
+    }
 }
 
 #[test]

@@ -46,9 +46,14 @@ impl Peer {
         self.stream.write_all(&bytes(frame)).unwrap();
     }
 
+    /// Whether there is a credit for a call, with nothing else unanswered.
+    pub(crate) fn may_call(&self) -> bool {
+        !self.binds || self.window > 0
+    }
+
     /// Sends a call as soon as there is a credit for it, with nothing else unanswered, and takes its answer.
     pub(crate) fn ask(&mut self, request: u64, payload: &[u8]) -> String {
-        while self.binds && self.window == 0 {
+        while !self.may_call() {
             self.hear().unwrap();
         }
         self.say(&call(request, payload));
