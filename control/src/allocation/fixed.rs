@@ -1,12 +1,9 @@
 //! A fixed number of cores: what there is without an allocator, and what the others are compared with.
 
+use super::delay::EVERY;
 use super::registry::AllocationPolicy;
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::params::{Kind, ParamSpec};
-use crate::units::Nanos;
-
-/// Nothing happens often enough to matter.
-const PERIOD: Nanos = Nanos::from_millis(1);
 
 /// The registry's entry.
 pub const POLICY: AllocationPolicy = AllocationPolicy {
@@ -34,7 +31,7 @@ pub struct Fixed {
 
 impl Allocator for Fixed {
     fn pace(&self) -> Pace {
-        Pace::Periodic(PERIOD)
+        Pace::Periodic(EVERY)
     }
 
     fn tick(&mut self, signals: &CoreSignals) -> Change {

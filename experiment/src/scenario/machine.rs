@@ -29,7 +29,15 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
     let root = Reader::new(&source, &table, "", Origin::Line(1), &["server", "network"])?;
     let server_item = root.require("server", "a section [server], as `leeward calibrate` writes it")?;
     let server = workload::server(Some(server_item))?;
-    let (network, _) = workload::network(Some(root.require("network", "a section [network]")?))?;
+    if server.scheduling.is_some() {
+        let item = root.require("server", "")?;
+        return Err(item.error("has an allocator; accepted: in a scenario, a machine has none"));
+    }
+    let network_item = root.require("network", "a section [network]")?;
+    let (network, rtts) = workload::network(Some(network_item))?;
+    if rtts.len() > 1 {
+        return Err(root.require("network", "")?.error("has several round trips; accepted: one"));
+    }
     Ok(of(&server, &network))
 }
 
@@ -95,6 +103,8 @@ mod tests {
             ("[server]\ncors = 1\n[network]\n", "machine.toml:2"),
             ("[server]\n[network]\nrtt = 3\n", "machine.toml:3"),
             ("[workload]\n", "machine.toml:1"),
+            ("[server]\nallocator.policy = \"delay\"\n[network]\n", "a machine has none"),
+            ("[server]\n[network]\nrtt = [\"1us\", \"2us\"]\n", "several round trips"),
         ] {
             let error = parse_overrides("machine.toml", text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

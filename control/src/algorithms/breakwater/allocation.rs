@@ -78,7 +78,7 @@ impl Growth {
         let total = pool.total();
         let used = i64::try_from(signals.arrivals).unwrap_or(i64::MAX);
         if self.awareness == Awareness::On && signals.delay() < self.target && used < total / 2 {
-            self.set(pool, total + total / UNUSED_GROWTH);
+            self.set(pool, total + (total / UNUSED_GROWTH).max(1));
         }
     }
 
