@@ -21,13 +21,18 @@ pub struct Histogram {
 #[derive(Clone, Debug)]
 enum Counts {
     List(Vec<(u16, u64)>),
-    Table(Box<[u64; BUCKETS]>),
+    /// Counts stop at the largest 32-bit number: a table is half as large for it.
+    Table(Box<[u32; BUCKETS]>),
 }
 
 impl Default for Counts {
     fn default() -> Counts {
         Counts::List(Vec::new())
     }
+}
+
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn bucket(value: u64) -> usize {
@@ -72,16 +77,16 @@ impl Histogram {
         self.total += u128::from(value) * u128::from(times);
         let bucket = bucket(value);
         match &mut self.counts {
-            Counts::Table(table) => table[bucket] += times,
+            Counts::Table(table) => table[bucket] = table[bucket].saturating_add(narrow(times)),
             Counts::List(list) => match list.binary_search_by_key(&(bucket as u16), |(bucket, _)| *bucket) {
                 Ok(at) => list[at].1 += times,
                 Err(at) if list.len() < LISTED => list.insert(at, (bucket as u16, times)),
                 Err(_) => {
                     let mut table = Box::new([0; BUCKETS]);
                     for (bucket, count) in list.iter() {
-                        table[usize::from(*bucket)] = *count;
+                        table[usize::from(*bucket)] = narrow(*count);
                     }
-                    table[bucket] += times;
+                    table[bucket] = narrow(times);
                     self.counts = Counts::Table(table);
                 }
             },
@@ -105,7 +110,7 @@ impl Histogram {
             Counts::List(list) => list.iter().for_each(|(bucket, count)| visit(usize::from(*bucket), *count)),
             Counts::Table(table) => {
                 table.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(bucket, count)| {
-                    visit(bucket, *count);
+                    visit(bucket, u64::from(*count));
                 });
             }
         }

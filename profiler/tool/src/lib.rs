@@ -22,6 +22,7 @@
 pub mod analysis;
 pub mod export;
 pub mod format;
+pub mod hash;
 pub mod histogram;
 pub mod render;
 pub mod span;

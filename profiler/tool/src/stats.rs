@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::analysis::follow::Follower;
 use crate::analysis::{Breakdown, Selection};
 use crate::format::{Event, ObjectKind, What};
+use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
@@ -84,14 +85,14 @@ impl Default for Options {
 /// Collects statistics from events in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    entries: HashMap<Key, (Histogram, u64)>,
+    entries: Map<Key, (Histogram, u64)>,
     thread: Option<u32>,
 }
 
 impl Collector {
     /// A collector for these options.
     pub fn new(options: &Options) -> Collector {
-        Collector { entries: HashMap::new(), thread: options.thread }
+        Collector { entries: Map::default(), thread: options.thread }
     }
 
     /// Counts an event.

@@ -37,7 +37,7 @@ impl Reading {
         };
         let mut err = std::io::stderr();
         for line in trace.damage().to_string().lines() {
-            let _ = writeln!(err, "warning: {line}");
+            let _ = writeln!(err, "warning: {}", plain(line));
         }
         for note in trace.notes().iter().filter(|note| note.level > 0) {
             let _ = writeln!(err, "note from the recording: {}", plain(&note.text));

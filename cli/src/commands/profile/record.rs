@@ -31,6 +31,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let here = || format!("the folder for traces, {}", out.display());
     std::fs::create_dir_all(out).with_context(here).map_err(Failure::Input)?;
     let before = traces(out);
+    let began = std::time::SystemTime::now();
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::Input(anyhow!("no program to record")));
     };
@@ -47,7 +48,8 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
         let _ = writeln!(std::io::stderr(), "process {0} waits: leeward profile attach {0}", child.id());
     }
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
-    let fresh: Vec<PathBuf> = traces(out).into_iter().filter(|path| !before.contains(path)).collect();
+    let fresh: Vec<PathBuf> =
+        traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
     for path in fresh.iter().take(DESCRIBED) {
         summarize(path)?;
     }
@@ -100,6 +102,11 @@ fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> 
     }
     command.env("LD_PRELOAD", list);
     Ok(())
+}
+
+/// Whether something was written into a folder since: a process may have the id of an earlier one.
+fn is_newer(folder: &Path, began: std::time::SystemTime) -> bool {
+    std::fs::metadata(folder).and_then(|meta| meta.modified()).is_ok_and(|modified| modified >= began)
 }
 
 /// The folders in `out`.

@@ -26,6 +26,13 @@ pub enum Activity {
     Off(OffCpu),
 }
 
+impl Activity {
+    /// Whether no call is made from it.
+    pub fn is_leaf(&self) -> bool {
+        !matches!(self, Activity::Call { .. })
+    }
+}
+
 /// A thread did something from `start` to `end`, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
@@ -45,6 +52,9 @@ pub fn nest(intervals: &mut [Interval]) {
     intervals.reverse();
     intervals.sort_by_key(|interval| (interval.start, u64::MAX - interval.end));
 }
+
+/// How deep a stack is followed; what is deeper counts to the call above. It bounds the time that one walk takes.
+const DEPTH: usize = 512;
 
 /// Walks through the time of one thread from `from` to `to`: for each piece of time, what it was doing, the outermost
 /// first. `intervals` in the order of being written down; they are sorted.
@@ -72,13 +82,21 @@ pub fn sweep(intervals: &mut [Interval], from: u64, to: u64, mut visit: impl FnM
             ends.pop();
         }
         let blocked = interval.activity == Activity::Off(OffCpu::Blocked);
-        if blocked && stack.iter().any(|activity| matches!(activity, Activity::Wait { .. })) {
+        if stack.len() >= DEPTH || blocked && stack.iter().any(|activity| matches!(activity, Activity::Wait { .. })) {
             continue;
         }
         pass(&stack, &mut now, interval.start);
-        stack.push(interval.activity);
+        let call = matches!(interval.activity, Activity::Call { .. });
+        // A call that begins while the thread is off its CPU, or waits, began a tick later than the clock says: it is
+        // around that, not within it.
+        let mut place = stack.len();
+        while call && place > 0 && stack[place - 1].is_leaf() && ends[place - 1] < interval.end {
+            place -= 1;
+        }
         // What reaches beyond the one around it is cut: clocks of different sources differ by a tick.
-        ends.push(ends.last().map_or(interval.end, |end| interval.end.min(*end)));
+        let end = if place == 0 { interval.end } else { interval.end.min(ends[place - 1]) };
+        stack.insert(place, interval.activity);
+        ends.insert(place, end);
     }
     while let Some(end) = ends.pop() {
         pass(&stack, &mut now, end);
@@ -137,6 +155,21 @@ mod tests {
         let off = |why| Activity::Off(why);
         let intervals = vec![at(12, 18, off(OffCpu::Blocked)), at(18, 20, off(OffCpu::Runnable)), at(10, 20, wait)];
         assert_eq!(walked(intervals, 10, 20), [(vec![100], 10, 18), (vec![100, 200], 18, 20)]);
+    }
+
+    #[test]
+    fn a_call_that_seems_to_begin_off_the_cpu_is_around_it() {
+        let off = Interval { start: 5, end: 20, seen: 20, activity: Activity::Off(OffCpu::Runnable) };
+        assert_eq!(
+            walked(vec![off, call(2, 10, 40), call(1, 0, 50)], 0, 50),
+            [
+                (vec![1], 0, 5),
+                (vec![1, 200], 5, 10),
+                (vec![1, 2, 200], 10, 20),
+                (vec![1, 2], 20, 40),
+                (vec![1], 40, 50),
+            ]
+        );
     }
 
     proptest! {

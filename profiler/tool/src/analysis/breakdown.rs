@@ -1,11 +1,10 @@
 //! Where a request's time went: each nanosecond of each thread that worked on it has one cause.
 
-use std::collections::HashMap;
-
 use super::activity::{Activity, Interval, sweep};
 use super::requests::Request;
 use crate::format::ObjectKind;
 use crate::format::event::OffCpu;
+use crate::hash::Map;
 use crate::symbols::Symbols;
 
 /// What time was spent on.
@@ -100,9 +99,9 @@ pub struct LockWait {
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
     /// Nanoseconds per cause. The sum is the latency, unless several threads worked at a time.
-    pub causes: HashMap<Cause, u64>,
+    pub causes: Map<Cause, u64>,
     /// Nanoseconds in each function with all that it called; a function that calls itself counts once.
-    pub inclusive: HashMap<u64, u64>,
+    pub inclusive: Map<u64, u64>,
     /// The waits for locks.
     pub waits: Vec<LockWait>,
     /// Whether something of it was forgotten.
@@ -127,15 +126,8 @@ pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -
         }
         sweep(&mut intervals, work.start, work.end, |stack, from, to| {
             *breakdown.causes.entry(Cause::of(stack)).or_default() += to - from;
-            for (depth, activity) in stack.iter().enumerate() {
-                if let Activity::Call { function, .. } = *activity {
-                    let same = |outer: &Activity| matches!(outer, Activity::Call { function: other, .. } if *other == function);
-                    if !stack[..depth].iter().any(same) {
-                        *breakdown.inclusive.entry(function).or_default() += to - from;
-                    }
-                }
-            }
         });
+        include(&intervals, work.start, work.end, &mut breakdown.inclusive);
     }
     for (queue, from, to) in &request.queued {
         *breakdown.causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
@@ -143,8 +135,25 @@ pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -
     breakdown
 }
 
+/// Adds up the time in each function with all it called: the union of its calls, since it may call itself.
+fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Map<u64, u64>) {
+    let mut calls: Vec<(u64, u64, u64)> = Vec::new();
+    for interval in intervals {
+        if let Activity::Call { function, .. } = interval.activity {
+            calls.push((function, interval.start.max(from), interval.end.min(to)));
+        }
+    }
+    calls.sort_unstable();
+    let mut last = (0, 0);
+    for (function, start, end) in calls {
+        let begin = if last.0 == function { start.max(last.1) } else { start };
+        *inclusive.entry(function).or_default() += end.saturating_sub(begin);
+        last = (function, if last.0 == function { end.max(last.1) } else { end });
+    }
+}
+
 /// Adds up what a thread was doing between two times.
-pub fn doing(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut HashMap<Cause, u64>) {
+pub fn doing(mut intervals: Vec<Interval>, from: u64, to: u64, causes: &mut Map<Cause, u64>) {
     sweep(&mut intervals, from, to, |stack, from, to| {
         *causes.entry(Cause::of(stack)).or_default() += to - from;
     });

@@ -1,7 +1,7 @@
 //! Follows a whole trace in the order of time: remembers what each thread did lately and who held which lock, and hands
 //! out each request a moment after its end, when all that belongs to it has been seen.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::activity::{Activity, Interval};
 use super::breakdown::{self, Breakdown};
@@ -10,14 +10,15 @@ use super::requests::Request;
 use super::select::{Selection, Selector};
 use crate::format::event::OffCpu;
 use crate::format::{Event, What};
+use crate::hash::Map;
 use crate::symbols::Symbols;
 
 /// How long after its end a request is looked at: the calls around it end a moment later.
 const AFTER: u64 = 50_000;
 /// Intervals that are remembered in all: 40 MB.
 const MOST: usize = 1 << 20;
-/// Intervals that are remembered of a thread, however many threads there are.
-const LEAST: usize = 64;
+/// Threads that are remembered.
+const THREADS: usize = 1 << 17;
 
 /// What a thread did lately.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +81,7 @@ impl Past {
 /// The past of all threads, and of all locks.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    threads: HashMap<u32, Past>,
+    threads: Map<u32, Past>,
     holds: Holds,
     count: usize,
     /// Intervals seen before this time may have been forgotten.
@@ -98,6 +99,10 @@ impl Memory {
             What::Released { lock, .. } => self.holds.released(lock, event.thread, event.time),
             _ => {}
         }
+        if self.threads.len() >= THREADS && !self.threads.contains_key(&event.thread) {
+            self.threads.clear();
+            (self.count, self.forgotten) = (0, event.time);
+        }
         let past = self.threads.entry(event.thread).or_default();
         let before = past.intervals.len();
         past.take(event);
@@ -109,7 +114,7 @@ impl Memory {
 
     /// Forgets the older half.
     fn forget(&mut self) {
-        let keep = (MOST / 2 / self.threads.len().max(1)).max(LEAST);
+        let keep = (MOST / 2 / self.threads.len().max(1)).max(1);
         self.count = 0;
         for past in self.threads.values_mut() {
             let surplus = past.intervals.len().saturating_sub(keep);

@@ -1,6 +1,8 @@
 //! Who held which lock lately: a bounded memory of holds, and which of them stood in the way of a wait.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::hash::Map;
 
 /// Holds of one lock that are remembered.
 const PER_LOCK: usize = 256;
@@ -23,7 +25,7 @@ pub struct Hold {
 /// Holds of all locks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
-    past: HashMap<u64, VecDeque<Hold>>,
+    past: Map<u64, VecDeque<Hold>>,
     count: usize,
     /// Locks that are held now and whose release comes as an event of its own.
     present: BTreeMap<(u64, u32), (u64, u64)>,

@@ -1,13 +1,15 @@
 //! Requests: from their starts, blocks and ends to when they began, where they were worked on and where they waited.
 
-use std::collections::HashMap;
-
 use crate::format::{Event, What};
+use crate::hash::Map;
 
 /// Requests that are open at a time; of more, those that began first are given up: their ends are missing.
 const OPEN: usize = 1 << 17;
 /// Stretches of work and of waiting of one request that are remembered.
 const PIECES: usize = 4096;
+
+/// Such stretches of all open requests together.
+const PIECES_IN_ALL: usize = 1 << 20;
 
 /// A thread worked on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +57,13 @@ struct Open {
 /// Follows requests through events in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
-    open: HashMap<u64, Open>,
+    open: Map<u64, Open>,
     /// What each thread works on.
-    threads: HashMap<u32, Vec<u64>>,
+    threads: Map<u32, Vec<u64>>,
     /// Requests that were given up.
     given_up: u64,
+    /// Starts since stretches were last counted.
+    starts: usize,
 }
 
 impl Tracker {
@@ -93,7 +97,9 @@ impl Tracker {
     }
 
     fn start(&mut self, id: u64, thread: u32, now: u64) {
-        if self.open.len() >= OPEN && !self.open.contains_key(&id) {
+        self.starts += 1;
+        let new = !self.open.contains_key(&id);
+        if self.open.len() >= OPEN && new || self.starts >= PIECES_IN_ALL && self.pieces() >= PIECES_IN_ALL / 2 {
             self.give_up_half();
         }
         let open = self.open.entry(id).or_insert_with(|| Open {
@@ -137,6 +143,12 @@ impl Tracker {
         Some(request)
     }
 
+    /// Stretches of all open requests.
+    fn pieces(&mut self) -> usize {
+        self.starts = 0;
+        self.open.values().map(|open| open.request.work.len() + open.request.queued.len()).sum()
+    }
+
     fn give_up_half(&mut self) {
         let mut starts: Vec<u64> = self.open.values().map(|open| open.request.start).collect();
         let middle = starts.len() / 2;
@@ -168,7 +180,7 @@ fn stop(open: &mut Open, now: u64, which: impl Fn(u32) -> bool) {
     });
 }
 
-fn leave(threads: &mut HashMap<u32, Vec<u64>>, thread: u32, id: u64) {
+fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
     if let Some(ids) = threads.get_mut(&thread) {
         ids.retain(|other| *other != id);
         if ids.is_empty() {

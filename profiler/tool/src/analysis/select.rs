@@ -1,10 +1,12 @@
 //! What counts as a request: those that the program marked, or each recorded call of a function.
 
-use std::collections::HashMap;
-
 use super::requests::{Request, Tracker, Work};
 use crate::format::{Event, What};
+use crate::hash::Map;
 use crate::symbols::Symbols;
+
+/// Functions of which is remembered whether they bear the name.
+const KNOWN: usize = 1 << 18;
 
 /// What counts as a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,14 +23,14 @@ pub struct Selector {
     selection: Selection,
     tracker: Tracker,
     /// Which functions bear the name.
-    known: HashMap<u64, bool>,
+    known: Map<u64, bool>,
     calls: u64,
 }
 
 impl Selector {
     /// A selector.
     pub fn new(selection: &Selection) -> Selector {
-        Selector { selection: selection.clone(), tracker: Tracker::default(), known: HashMap::new(), calls: 0 }
+        Selector { selection: selection.clone(), tracker: Tracker::default(), known: Map::default(), calls: 0 }
     }
 
     /// Whether an event can matter to [`Selector::event`].
@@ -46,6 +48,9 @@ impl Selector {
             return;
         };
         let What::Call { function, duration, .. } = event.what else { return };
+        if self.known.len() >= KNOWN {
+            self.known.clear();
+        }
         let bears = *self
             .known
             .entry(function)

@@ -10,6 +10,7 @@ use super::breakdown::{Cause, doing};
 use super::follow::{Follower, Memory};
 use super::requests::Request;
 use super::select::{Selection, Selector};
+use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::span::{percent, show};
 use crate::symbols::Symbols;
@@ -81,7 +82,7 @@ pub struct Tail {
 struct Group {
     requests: u64,
     latency: u128,
-    causes: HashMap<Cause, Sum>,
+    causes: Map<Cause, Sum>,
     incomplete: u64,
 }
 
@@ -104,7 +105,7 @@ struct Blame {
 struct Held {
     nanos: u64,
     time: u64,
-    doing: HashMap<Cause, u64>,
+    doing: Map<Cause, u64>,
 }
 
 /// Waits at the same place are one cause, whichever object it was.
@@ -116,10 +117,10 @@ fn grouped(cause: Cause) -> Cause {
 }
 
 impl Group {
-    fn add(&mut self, request: &Request, causes: &HashMap<Cause, u64>) {
+    fn add(&mut self, request: &Request, causes: &Map<Cause, u64>) {
         self.requests += 1;
         self.latency += u128::from(request.latency());
-        let mut own: HashMap<Cause, u64> = HashMap::new();
+        let mut own: Map<Cause, u64> = Map::default();
         for (cause, nanos) in causes {
             *own.entry(grouped(*cause)).or_default() += nanos;
         }
@@ -161,7 +162,7 @@ pub fn tail(
         latencies.limit_of_largest(share)
     };
     let (mut slow, mut rest) = (Group::default(), Group::default());
-    let mut blames: HashMap<Cause, Blame> = HashMap::new();
+    let mut blames: Map<Cause, Blame> = Map::default();
     let mut take = |request: &Request, memory: &Memory| {
         let breakdown = memory.breakdown(request);
         if request.latency() >= threshold {
@@ -220,7 +221,7 @@ fn findings(
     symbols: &mut Symbols,
     slow: &Group,
     rest: &Group,
-    blames: HashMap<Cause, Blame>,
+    blames: Map<Cause, Blame>,
 ) -> Vec<Finding> {
     /// Both groups' sums of one name.
     #[derive(Default)]

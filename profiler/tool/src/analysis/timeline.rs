@@ -11,6 +11,7 @@ use super::requests::Request;
 use super::select::{Selection, Selector};
 use crate::format::event::OffCpu;
 use crate::format::{Event, ObjectKind, What};
+use crate::hash::Map;
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
 
@@ -20,6 +21,8 @@ const EVENTS: usize = 1 << 20;
 const BEFORE: u64 = 20_000_000;
 /// How many holders wait for each other in a row, at most.
 const CHAIN: usize = 4;
+/// Bars that are drawn; of more, the longest.
+const BARS: usize = 100_000;
 /// Waits that are looked at.
 const WAITS: usize = 2000;
 
@@ -234,7 +237,7 @@ impl Scene {
     }
 
     fn drawn(self, trace: &Trace, symbols: &mut Symbols, request: &Request, same_id: u64) -> Timeline {
-        let mut causes: HashMap<Cause, u64> = HashMap::new();
+        let mut causes: Map<Cause, u64> = Map::default();
         let mut rows: BTreeMap<(bool, u64, u32), Row> = BTreeMap::new();
         // Pieces of threads' time that are to be shown: thread, from, until, and how far down the chain of holders.
         let mut pieces: Vec<(u32, u64, u64, usize)> = Vec::new();
@@ -246,7 +249,7 @@ impl Scene {
             *causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
         }
         let own: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
-        let (mut waits, mut next) = (Vec::new(), 0);
+        let (mut waits, mut next, mut room, mut cut) = (Vec::new(), 0, BARS, self.cut || request.cut);
         while let Some((thread, from, to, depth)) = pieces.get(next).copied() {
             next += 1;
             let is_own = own.contains(&thread);
@@ -256,7 +259,15 @@ impl Scene {
                 own: is_own,
                 bars: Vec::new(),
             });
-            row.bars.extend(self.bars(symbols, thread, from, to, request));
+            let mut intervals = self.between(thread, from, to);
+            if intervals.len() > room {
+                intervals.sort_by_key(|interval| std::cmp::Reverse(interval.end - interval.start));
+                intervals.truncate(room);
+                intervals.sort_by_key(|interval| interval.seen);
+                cut = true;
+            }
+            room -= intervals.len();
+            row.bars.extend(bars(symbols, intervals, from, to, request));
             for interval in self.between(thread, from, to) {
                 let Activity::Wait { object, lock, site } = interval.activity else { continue };
                 let (start, end) = (interval.start.max(from), interval.end.min(to));
@@ -320,13 +331,13 @@ impl Scene {
             rows: merged(rows, request),
             waits,
             causes,
-            cut: self.cut || request.cut,
+            cut,
             scheduler: self.scheduler,
         }
     }
 
     fn holder(&self, trace: &Trace, symbols: &mut Symbols, hold: &Hold) -> StoryHolder {
-        let mut causes = HashMap::new();
+        let mut causes = Map::default();
         doing(self.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut causes);
         let mut named: BTreeMap<String, u64> = BTreeMap::new();
         for (cause, nanos) in causes {
@@ -341,30 +352,48 @@ impl Scene {
             doing,
         }
     }
+}
 
-    /// What a thread did between two times, one bar each.
-    fn bars(&self, symbols: &mut Symbols, thread: u32, from: u64, to: u64, request: &Request) -> Vec<Bar> {
-        let mut intervals = self.between(thread, from, to);
-        nest(&mut intervals);
-        let mut ends: Vec<u64> = Vec::new();
-        let mut bars = Vec::new();
-        for interval in intervals {
-            while ends.last().is_some_and(|end| *end <= interval.start) {
-                ends.pop();
-            }
-            let (name, detail) = described(symbols, &interval);
-            bars.push(Bar {
-                start: interval.start.max(from) - request.start,
-                end: interval.end.min(to) - request.start,
-                depth: ends.len() + 1,
-                look: look(interval.activity),
-                name,
-                detail,
-            });
-            ends.push(interval.end);
-        }
-        bars
+/// What a thread did between two times, one bar each.
+fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64, request: &Request) -> Vec<Bar> {
+    nest(&mut intervals);
+    // Calls first: how deep each is in the others.
+    let mut calls: Vec<(u64, usize)> = Vec::new();
+    let mut ends: Vec<u64> = Vec::new();
+    for interval in intervals.iter().filter(|interval| !interval.activity.is_leaf()) {
+        ends.retain(|end| *end > interval.start);
+        ends.push(interval.end);
+        calls.push((interval.start, ends.len()));
     }
+    let mut bars = Vec::new();
+    let (mut next, mut wait_ends) = (0, 0);
+    ends.clear();
+    for interval in intervals {
+        ends.retain(|end| *end > interval.start);
+        let depth = if interval.activity.is_leaf() {
+            // Below the calls around it, and those that seem to begin within it.
+            let within = calls[next..].iter().take_while(|(start, _)| *start < interval.end).map(|(_, depth)| *depth);
+            let in_wait = usize::from(interval.start < wait_ends);
+            if matches!(interval.activity, Activity::Wait { .. }) {
+                wait_ends = interval.end;
+            }
+            within.take(1000).max().unwrap_or(0).max(ends.len()) + 1 + in_wait
+        } else {
+            ends.push(interval.end);
+            next += 1;
+            ends.len()
+        };
+        let (name, detail) = described(symbols, &interval);
+        bars.push(Bar {
+            start: interval.start.max(from) - request.start,
+            end: interval.end.min(to) - request.start,
+            depth,
+            look: look(interval.activity),
+            name,
+            detail,
+        });
+    }
+    bars
 }
 
 fn look(activity: Activity) -> Look {

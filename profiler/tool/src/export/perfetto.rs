@@ -16,7 +16,6 @@ const PACKET_TIMESTAMP: u32 = 8;
 const PACKET_SEQUENCE: u32 = 10;
 const PACKET_EVENT: u32 = 11;
 const PACKET_FLAGS: u32 = 13;
-const PACKET_CLOCK: u32 = 58;
 const PACKET_TRACK: u32 = 60;
 const EVENT_ANNOTATION: u32 = 4;
 const EVENT_TYPE: u32 = 9;
@@ -32,7 +31,6 @@ const TRACK_THREAD: u32 = 4;
 const TRACK_PARENT: u32 = 5;
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
-const CLOCK_MONOTONIC: u64 = 3;
 /// SEQ_INCREMENTAL_STATE_CLEARED, which readers want to see once.
 const CLEARED: u64 = 1;
 
@@ -92,7 +90,8 @@ impl Writer<'_> {
     }
 
     fn at(&mut self, time: u64, event: &Message) -> io::Result<()> {
-        let packet = Message::default().number(PACKET_TIMESTAMP, time).number(PACKET_CLOCK, CLOCK_MONOTONIC);
+        // In the reader's default clock: naming another one asks for a table that converts it.
+        let packet = Message::default().number(PACKET_TIMESTAMP, time);
         self.packet(packet.message(PACKET_EVENT, event))
     }
 }
