@@ -53,7 +53,7 @@ pub fn scope<F: Future>(budget: Budget, future: F) -> impl Future<Output = F::Ou
         poll_fn(|context| {
             let waited = TURN.try_with(Cell::take).unwrap_or_default();
             account.budget.charge(waited);
-            account.for_cores = account.for_cores + waited;
+            account.for_cores += waited;
             let _entered = Entered::new(&mut account);
             future.as_mut().poll(context)
         })

@@ -237,7 +237,7 @@ impl Permits {
                 break 0;
             }
         };
-        self.state.store(free * ONE | bit, Ordering::Release);
+        self.state.store((free * ONE) | bit, Ordering::Release);
         self.publish(line);
     }
 
