@@ -158,11 +158,11 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[values.len() * quarter / 4])
 }
 
-/// What is measured: its name, and the time for so many acquisitions.
-type Measure<'a> = (&'a str, fn(u64) -> Duration);
+/// A name, and how long so many acquisitions take.
+type Measure = (&'static str, fn(u64) -> Duration);
 
 /// Rounds that take turns, and the ratio of each round's times to the round's first.
-fn ratios(title: &str, rounds: usize, times: u64, measures: &[Measure<'_>]) {
+fn ratios(title: &str, rounds: usize, times: u64, measures: &[Measure]) {
     println!("\n{title}: {rounds} rounds that take turns, ns per acquisition and as multiples of the rows of others");
     let spans: Vec<Vec<f64>> = (0..rounds)
         .map(|_| measures.iter().map(|(_, run)| run(times).as_nanos() as f64 / times as f64).collect())
@@ -190,20 +190,20 @@ fn main() {
         benches();
         Criterion::default().configure_from_args().final_summary();
     }
-    let one: &[Measure<'_>] = &[
+    let one: &[Measure] = &[
         (Std::NAME, uncontended::<Std>),
         (ParkingLot::NAME, uncontended::<ParkingLot>),
         (Plain::NAME, uncontended::<Plain>),
         (UnlessCongested::NAME, uncontended::<UnlessCongested>),
         (Async::NAME, uncontended::<Async>),
     ];
-    let two: &[Measure<'_>] = &[
+    let two: &[Measure] = &[
         (Std::NAME, contended::<Std>),
         (ParkingLot::NAME, contended::<ParkingLot>),
         (Plain::NAME, contended::<Plain>),
         (UnlessCongested::NAME, contended::<UnlessCongested>),
     ];
-    let busy: &[Measure<'_>] = &[
+    let busy: &[Measure] = &[
         (Std::NAME, at_work::<Std>),
         (ParkingLot::NAME, at_work::<ParkingLot>),
         (Plain::NAME, at_work::<Plain>),

@@ -98,7 +98,7 @@ fn waiters_of_a_mutex_keep_their_order() {
 
 #[test]
 fn a_writer_is_alone() {
-    check(3, || {
+    check(2, || {
         let lock = Arc::new(RwLock::new("model", Guarded::default()));
         let (writer, reader) = (Arc::clone(&lock), Arc::clone(&lock));
         let threads = [
