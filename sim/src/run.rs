@@ -440,7 +440,7 @@ impl<'a> Run<'a> {
             Outcome::Dropped => self.since_tick.drops += 1,
         }
         if let Some(staged) = &mut self.staged {
-            staged.leaves(request);
+            self.since_tick.lock_drops += u64::from(staged.leaves(request));
         }
         let sojourn = self.now.since(record.arrived);
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };

@@ -25,7 +25,7 @@ enum State {
     Underway,
     /// In this lock's queue.
     Waiting(u8),
-    /// It waits no more for a lock that it did not get: a drop as soon as a core takes it.
+    /// It did not get a lock and waits for it no more: a drop, as soon as a core takes it.
     Refused,
     /// Its response or drop has left.
     Over,
@@ -213,6 +213,7 @@ impl Staged {
     }
 
     fn drops(&mut self, request: RequestId, now: Time) -> Move {
+        self.progress[request.slot()].state = State::Refused;
         for lock in (0..self.locks.count()).rev() {
             if self.progress[request.slot()].held >> lock & 1 == 1 {
                 self.gives_back(lock, request, now);
@@ -233,9 +234,10 @@ impl Staged {
         self.locks.give_up(lock.into(), request, now)
     }
 
-    /// A request's response or drop leaves.
-    pub(super) fn leaves(&mut self, request: RequestId) {
-        self.progress[request.slot()].state = State::Over;
+    /// A request's response or drop leaves. Whether it is a drop because of a lock.
+    pub(super) fn leaves(&mut self, request: RequestId) -> bool {
+        let state = std::mem::replace(&mut self.progress[request.slot()].state, State::Over);
+        state == State::Refused
     }
 
     /// Compares what the locks and the requests say of each other.

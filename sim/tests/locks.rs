@@ -1,0 +1,137 @@
+//! What the ways of taking a lock promise, and what a controller is told of refusals.
+
+use leeward_control::registry::Registry;
+use leeward_control::server::{ControlLoop, Gauges, ServerHalves, Signals};
+use leeward_control::units::{Nanos, Rate};
+use leeward_sim::config::{Acquire, Application, LockKind, LockModel, Segment, SimConfig, Workload};
+use leeward_sim::{SimReport, service::Service, simulate, simulate_through};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Two locks with half of the requests each, which together can do 200 k/s, at this demand.
+fn config(demand: f64, kind: LockKind, acquire: Acquire) -> SimConfig {
+    let testbed = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 1.0);
+    SimConfig {
+        workload: Workload {
+            demand: vec![Segment { from: Nanos::ZERO, rate: Rate(demand) }],
+            ..testbed.workload.clone()
+        },
+        application: Application::two_locks(0.5),
+        locks: LockModel { kind, acquire },
+        warmup: Nanos::from_millis(50),
+        duration: Nanos::from_millis(250),
+        audit: true,
+        ..testbed
+    }
+}
+
+fn run(config: &SimConfig) -> SimReport {
+    let none = Registry::builtin().find("none").unwrap().clone();
+    let report = simulate(config, &none, &none.params(&[]).unwrap()).unwrap();
+    assert_eq!(report.violations, Vec::<String>::new());
+    report
+}
+
+const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
+
+#[test]
+fn a_plain_lock_is_always_waited_for() {
+    for kind in KINDS {
+        let report = run(&config(300e3, kind, Acquire::Plain));
+        assert_eq!((report.counts.rejected, report.counts.refused_at_locks), (0, 0));
+        assert!(report.locks.iter().all(|lock| lock.utilization > 0.95 && lock.refusals == 0), "{:?}", report.locks);
+        assert!(report.latency.p50 > Nanos::from_millis(1), "{kind:?}: what comes too much has to wait somewhere");
+    }
+}
+
+#[test]
+fn who_only_tries_never_waits() {
+    for kind in KINDS {
+        let report = run(&config(150e3, kind, Acquire::Try));
+        for lock in &report.locks {
+            assert_eq!((lock.waited, lock.wait.max), (0, Nanos::ZERO));
+            // A lock that is busy for 3/4 of what comes, and for nobody twice: M/M/1/1 refuses 0.75 / 1.75.
+            let refused = lock.refusals as f64 / (lock.refusals + lock.acquisitions) as f64;
+            assert!((refused - 0.75 / 1.75).abs() < 0.03, "{refused}");
+        }
+        assert_eq!(report.counts.rejected, report.counts.refused_at_locks);
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_the_time_out() {
+    for kind in KINDS {
+        let after = Nanos::from_micros(70);
+        let report = run(&config(300e3, kind, Acquire::Timed { after }));
+        for lock in &report.locks {
+            // The histogram rounds up by less than a thousandth.
+            assert!(lock.wait.max.0 <= after.0 + after.0 / 500, "{:?}", lock.wait);
+            assert!(lock.refusals > 0 && lock.waited > 0);
+        }
+    }
+}
+
+#[test]
+fn a_budget_keeps_latency_near_it() {
+    let budget = Nanos::from_micros(85);
+    let report = run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget }));
+    assert!(report.counts.refused_at_locks > 0);
+    assert!(report.latency.p99 < Nanos::from_micros(250), "{:?}", report.latency);
+    assert!(report.counts.completed * 5 > 170_000, "{:?}", report.counts);
+    // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
+    let report = run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget: Nanos::ZERO }));
+    assert!(report.latency.p99 < Nanos::from_micros(150), "{:?}", report.latency);
+}
+
+#[test]
+fn every_controller_meets_the_same_paths() {
+    // At a load that no controller touches, all of them take each lock equally often.
+    let config = config(20e3, LockKind::Mutex, Acquire::Plain);
+    let taken = |name: &str| {
+        let algorithm = Registry::builtin().find(name).unwrap().clone();
+        let report = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+        report.locks.iter().map(|lock| lock.acquisitions).collect::<Vec<_>>()
+    };
+    let expected = taken("none");
+    assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
+    assert_eq!(taken("gradient"), expected);
+    assert_eq!(taken("codel"), expected);
+}
+
+/// Adds up what a slow half is told.
+struct Told {
+    inner: Box<dyn ControlLoop>,
+    drops: Arc<AtomicU64>,
+    lock_drops: Arc<AtomicU64>,
+}
+
+impl ControlLoop for Told {
+    fn period(&self) -> Nanos {
+        self.inner.period()
+    }
+    fn tick(&mut self, signals: &Signals) {
+        self.drops.fetch_add(signals.drops, Ordering::Relaxed);
+        self.lock_drops.fetch_add(signals.lock_drops, Ordering::Relaxed);
+        self.inner.tick(signals);
+    }
+    fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+}
+
+#[test]
+fn controllers_are_told_of_refusals() {
+    let (drops, lock_drops) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
+    let told = |halves: ServerHalves| {
+        let control = Told { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
+        ServerHalves { cores: halves.cores, control: Box::new(control) }
+    };
+    let budget = Acquire::UnlessCongested { budget: Nanos::from_micros(134) };
+    let config = SimConfig { warmup: Nanos::ZERO, ..config(300e3, LockKind::Mutex, budget) };
+    let report = simulate_through(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
+    let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));
+    assert!(lock_drops > 10_000 && lock_drops <= drops, "{lock_drops} of {drops}");
+    // The last ones may have left after the last tick, or not at all yet.
+    assert!(report.counts.refused_at_locks - lock_drops < 100, "{lock_drops} {:?}", report.counts);
+}
