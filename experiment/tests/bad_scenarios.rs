@@ -295,3 +295,60 @@ fn texts_that_would_steer_a_terminal() {
     check("text = \"a ratio\"", "text = \"a \\u0007ratio\"", &[":HERE:", "claim.text", "without control characters"]);
     check("title = \"Goodput\"", "title = \"\\u0000\"", &[":HERE:", "plot.title", "is not one line"]);
 }
+
+/// The sample with an application: `from` replaced by `to` in its keys must be refused with these words.
+fn check_application(from: &str, to: &str, parts: &[&str]) {
+    const APPLICATION: &str = r#"p = ["10%", "20%"]
+locks = ["a", "b"]
+
+[[workload.path]]
+share = "p"
+steps = ["work 40%", "lock a", "work 60%", "unlock a"]
+
+[[workload.path]]
+share = "1-p"
+steps = "work 100%"
+
+[run]"#;
+    assert!(from.is_empty() || APPLICATION.contains(from), "{from}");
+    let text = GOOD.replace("[run]", &APPLICATION.replacen(from, to, 1));
+    if from.is_empty() {
+        assert!(read(&text, &[], false).is_ok());
+        return;
+    }
+    let message = read(&text, &[], false).unwrap_err().to_string();
+    for part in parts {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn impossible_applications() {
+    check_application("", "", &[]);
+    check_application("lock a\"", "lock c\"", &["path.steps", "`lock c`", "locks: a, b"]);
+    check_application("work 60%", "work 50%", &["workload.path", "adds up to 90"]);
+    check_application(", \"unlock a\"", "", &["`a` is never released"]);
+    check_application("\"work 40%\"", "\"wrok 40%\"", &["path.steps", "`work 30%`"]);
+    check_application("\"1-p\"", "\"70%\"", &["add up to 80"]);
+    check_application("\"1-p\"", "\"1-q\"", &["path.share", "\"1-p\""]);
+    check_application("\"20%\"", "\"120%\"", &["workload.p", "0% to 100%"]);
+    check_application("p = [", "r = [", &["workload.p", "missing"]);
+    check_application("locks = [\"a\", \"b\"]", "locks = [\"a\", \"a\"]", &["two locks called `a`"]);
+    check_application("locks = [\"a\", \"b\"]", "locks = \"a b\"", &["workload.locks", "letters"]);
+    check_application("work 100%\"", "work 100%\"\nshift = 1", &["unknown key", "share, steps"]);
+}
+
+#[test]
+fn locks_need_an_application() {
+    let with = |key: &str| GOOD.replace("name = \"breakwater\"", &format!("name = \"breakwater\"\n{key}"));
+    let refused = |key: &str, part: &str| {
+        let message = read(&with(key), &[], false).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    };
+    refused("lock = \"spinlock\"", "no [[workload.path]] takes locks");
+    refused("lock = \"rwlock\"", "one of \"mutex\", \"spinlock\"");
+    refused("acquire = \"unless-congested\"", "\"unless-congested:134us\"");
+    refused("acquire = \"timed:2h\"", "\"timed:1ms\"");
+    let message = read(&GOOD.replace("clients = 10", "clients = 10\np = \"10%\""), &[], false).unwrap_err().to_string();
+    assert!(message.contains("without any [[workload.path]]"), "{message}");
+}
