@@ -43,7 +43,8 @@ impl Executor {
     /// Executes `request` and appends its answer to `out`.
     ///
     /// # Errors
-    /// Refused for a lock: nothing has changed and nothing is appended. (Of a multi-get nothing changes ever.)
+    /// Refused for a lock: nothing is appended and nothing has changed, but that of a `gat` of several keys some may have been
+    /// touched.
     pub fn execute(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
         let start = out.len();
         let outcome = self.dispatch(request, visit, out);

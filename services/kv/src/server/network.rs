@@ -35,6 +35,8 @@ const WAKES_PER_TICK: usize = 64;
 const ANSWERS_PER_LOOK: usize = 64;
 /// An answer whose client has sent more already waits this long for company.
 const COALESCE: Nanos = Nanos(20_000);
+/// A request's memory that is kept for the connection's next one, in bytes.
+const KEPT_REQUEST: usize = 16 * 1024;
 /// Look for silent and stuck peers this often.
 const SWEEP: Nanos = Nanos::from_millis(100);
 
@@ -389,7 +391,8 @@ impl CoreNetwork {
         let counters = &self.common.counters[self.index];
         if let Some(connection) = self.connections[slot as usize].as_mut().filter(|c| c.tenant == ticket.tenant) {
             connection.in_flight = false;
-            connection.request = request;
+            // One large request is no reason to keep so much for ever.
+            connection.request = if request.capacity() <= KEPT_REQUEST { request } else { Request::default() };
             connection.out.extend_from_slice(&reply);
             let outcome = match end {
                 End::Executed(_) | End::Panicked => Outcome::Completed,

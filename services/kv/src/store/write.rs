@@ -54,9 +54,10 @@ pub enum WriteOutcome {
     Exists,
     /// There is no item with any CAS id.
     NotFound,
-    /// No class has chunks that large. A value that was there is gone, as with memcached: it would be out of date.
+    /// No class has chunks that large. A value that was to be replaced in any case is gone, as with memcached: it would be
+    /// out of date.
     TooLarge,
-    /// Nothing is free and nothing can be evicted. A value that was there is gone, too.
+    /// Nothing is free and nothing can be evicted. A value that was to be replaced in any case is gone, too.
     OutOfMemory,
 }
 
@@ -92,12 +93,12 @@ impl Store {
             }
             Err(NoRoom::TooLarge) => {
                 self.stats.count(Counter::StoreTooLarge);
-                self.forget(key, visit)?;
+                self.forget_unless_conditional(key, write, visit)?;
                 Ok(WriteOutcome::TooLarge)
             }
             Err(NoRoom::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
-                self.forget(key, visit)?;
+                self.forget_unless_conditional(key, write, visit)?;
                 Ok(WriteOutcome::OutOfMemory)
             }
         }
@@ -106,6 +107,11 @@ impl Store {
     /// Whether a value of this size has a place in some class.
     pub fn fits(&self, key: usize, value: usize) -> bool {
         value <= super::PAGE && self.class(item::size(key, value)).is_some()
+    }
+
+    /// What is there would be out of date if this was to be stored in any case.
+    fn forget_unless_conditional(&self, key: &[u8], write: &Write, visit: &Visit) -> Result<(), Congested> {
+        if write.mode == Mode::Set && write.cas.is_none() { self.forget(key, visit) } else { Ok(()) }
     }
 
     /// Removes what is there and can't be replaced.
