@@ -35,16 +35,6 @@ fn run(config: &SimConfig) -> SimReport {
 const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
 
 #[test]
-fn a_plain_lock_is_always_waited_for() {
-    for kind in KINDS {
-        let report = run(&config(300e3, kind, Acquire::Plain));
-        assert_eq!((report.counts.rejected, report.counts.refused_at_locks), (0, 0));
-        assert!(report.locks.iter().all(|lock| lock.utilization > 0.95 && lock.refusals == 0), "{:?}", report.locks);
-        assert!(report.latency.p50 > Nanos::from_millis(1), "{kind:?}: what comes too much has to wait somewhere");
-    }
-}
-
-#[test]
 fn who_only_tries_never_waits() {
     for kind in KINDS {
         let report = run(&config(150e3, kind, Acquire::Try));

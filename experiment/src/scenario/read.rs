@@ -130,6 +130,16 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
             format!("`{}` has an allocator: locks and allocated cores are not simulated together", variant.label);
         return Err(item.error(problem));
     }
+    let derived = controllers.iter().find(|(variant, _)| variant.derived_budget);
+    let measured = scenario.workload.queries.is_some() || scenario.workload.pairs.is_some();
+    if let (Some((variant, item)), false) = (derived, measured) {
+        let problem = format!(
+            "`{}` takes locks `unless-congested` without a budget, which follows from what is measured of a real service \
+             only; accepted: such as \"unless-congested:134us\"",
+            variant.label
+        );
+        return Err(item.error(problem));
+    }
     let told = controllers.iter().find(|(variant, _)| variant.locks != LockModel::default());
     match told {
         Some((variant, item)) if scenario.workload.application.is_none() => {
