@@ -131,7 +131,7 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
         return Err(item.error(problem));
     }
     let derived = controllers.iter().find(|(variant, _)| variant.derived_budget);
-    let measured = scenario.workload.queries.is_some() || scenario.workload.pairs.is_some();
+    let measured = scenario.workload.services.iter().any(|service| !service.is_simulated());
     if let (Some((variant, item)), false) = (derived, measured) {
         let problem = format!(
             "`{}` takes locks `unless-congested` without a budget, which follows from what is measured of a real service \
