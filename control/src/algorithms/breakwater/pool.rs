@@ -1,5 +1,5 @@
 //! The credits that all cores of a server share.
-//! Never here: sessions and windows, and by what the pool grows and shrinks ([`super::law`]).
+//! Never here: sessions and windows, and by what the pool grows and shrinks (`law`).
 
 use crate::sync::{AtomicI64, Ordering, Padded};
 

@@ -1,5 +1,5 @@
 //! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
-//! Never here: the pool's laws ([`super::law`]).
+//! Never here: the pool's laws (`law`).
 
 use super::allocation::{Awareness, Growth};
 use super::config::{Config, Demand, Signal};
