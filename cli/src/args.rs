@@ -46,6 +46,7 @@ pub(crate) enum Command {
     #[command(name = "c++")]
     Cxx(CompilerArgs),
     Profile(ProfileArgs),
+    Top(TopArgs),
 }
 
 impl Args {
@@ -426,6 +427,34 @@ Examples:
   leeward corpus
   leeward serve --service search --cores 2
   leeward load 127.0.0.1:7117 --service search --demand 500 --slo 10ms";
+
+/// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
+///
+/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile; `waiting` is how many waited
+/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, elsewhere one
+/// look; see docs/top.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TOP)]
+pub(crate) struct TopArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    /// From one look to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) interval: String,
+    /// No live view: one text, after one interval
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
+    /// What the server says, as one JSON object, at once
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TOP: &str = "\
+Examples:
+  leeward top 127.0.0.1:7117
+  leeward top 127.0.0.1:7117 --plain --interval 10s
+  leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
 
 /// What `leeward serve` can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

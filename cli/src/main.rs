@@ -14,6 +14,7 @@ mod scenario;
 mod serve_config;
 mod stdout;
 mod table;
+mod top;
 
 use std::process::ExitCode;
 

@@ -6,5 +6,6 @@
 
 pub mod client;
 pub mod server;
+pub mod statistics;
 mod sync;
 pub mod wire;

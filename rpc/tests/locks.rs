@@ -8,6 +8,7 @@ use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::client::{CallError, CallOptions, Client};
 use leeward_rpc::server::{Builder, Failed, OwnedRequest, Recording, Request, Server};
+use leeward_rpc::statistics::{self, Statistics};
 use leeward_rpc::wire::{DropReason, Method};
 use leeward_runtime::locks::{Kind, Mutex};
 use leeward_runtime::{Idle, budget};
@@ -176,6 +177,35 @@ fn requests_that_contend_end_in_one_way_or_the_other() {
         assert_eq!(counts.received, counts.completed + counts.dropped + counts.abandoned);
         assert!(done > 0);
         assert_eq!(account.stats().refused, refused as u64);
+    }
+}
+
+#[test]
+fn a_server_tells_of_its_locks_and_drops() {
+    for start in [plain, with_tasks] {
+        let account: Account = Arc::new(Mutex::new("told of", 0));
+        let server = start(builder().cores(2), &account);
+        let client = client(&server);
+        let held = account.lock_blocking();
+        std::thread::scope(|threads| {
+            let waiter = threads.spawn(|| *account.lock_blocking());
+            wait_until(|| account.delay() > Nanos::from_millis(1));
+            let refused = client.call_blocking_with(ADD, "", CallOptions::new().budget(Nanos::from_millis(1)));
+            assert!(refused.is_err());
+            drop(held);
+            waiter.join().unwrap();
+        });
+        let answer = client.call_blocking(statistics::METHOD, "whatever").unwrap();
+        let told = Statistics::parse(&answer.payload).unwrap();
+        assert_eq!((told.cores, told.received, told.completed, told.connections), (2, 2, 0, 1));
+        assert_eq!((told.drops["Lock"], told.dropped()), (1, 1));
+        assert!(told.credit_pool.is_some() && told.uptime_ns > 0);
+        let lock = told.locks.iter().find(|lock| lock.name == "told of").unwrap();
+        assert_eq!((lock.kind.as_str(), lock.refused, lock.contended), ("mutex", 1, 1));
+        assert!(lock.waited_ns >= 1_000_000 && lock.longest_ns == lock.waited_ns);
+        client.shut_down();
+        let counts = server.stop().unwrap();
+        assert_eq!((counts.received, counts.completed, counts.dropped), (2, 1, 1));
     }
 }
 

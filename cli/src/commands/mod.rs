@@ -15,6 +15,7 @@ mod search;
 pub(crate) mod serve;
 mod summary;
 mod target;
+mod top;
 mod tune;
 
 use crate::args::Command;
@@ -38,5 +39,6 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Cc(args) => compile::compile(Language::C, args.arguments),
         Command::Cxx(args) => compile::compile(Language::Cxx, args.arguments),
         Command::Profile(args) => profile::profile(&args),
+        Command::Top(args) => top::top(&args),
     }
 }

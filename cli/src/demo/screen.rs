@@ -35,6 +35,13 @@ pub(crate) fn wanted() -> bool {
     stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
+/// Takes the terminal.
+pub(crate) fn take() -> std::io::Result<DefaultTerminal> {
+    restore_on_panic();
+    OURS.store(true, Ordering::SeqCst);
+    ratatui::try_init().inspect_err(|_| restore())
+}
+
 /// Gives the terminal back, if it is ours.
 pub(crate) fn restore() {
     if OURS.swap(false, Ordering::SeqCst) {
@@ -56,9 +63,7 @@ impl Screen {
     /// # Errors
     /// The terminal does not do what is needed.
     pub(crate) fn start(state: State, interrupt: Interrupt) -> std::io::Result<Screen> {
-        restore_on_panic();
-        OURS.store(true, Ordering::SeqCst);
-        let terminal = ratatui::try_init().inspect_err(|_| restore())?;
+        let terminal = take()?;
         let (news, told) = sync_channel(WAITING);
         let over = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&over);
@@ -115,8 +120,8 @@ fn draw(
     }
 }
 
-/// Listens to the keyboard until the next picture is due.
-fn listen(interrupt: &Interrupt, pause: Duration) {
+/// Listens to the keyboard until the next picture is due, or it has been asked to stop.
+pub(crate) fn listen(interrupt: &Interrupt, pause: Duration) {
     let due = Instant::now() + pause;
     loop {
         let left = due.saturating_duration_since(Instant::now());
@@ -127,6 +132,7 @@ fn listen(interrupt: &Interrupt, pause: Duration) {
                     && stops(&key)
                 {
                     interrupt.ask();
+                    return;
                 }
                 if left.is_zero() {
                     return;

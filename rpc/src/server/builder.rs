@@ -83,6 +83,7 @@ impl Server {
                 drain: Nanos::from_secs(5),
                 io_uring: IoUring::Auto,
                 budget: Budget::UNLIMITED,
+                slo: Nanos::ZERO,
             },
             recording: None,
         }
@@ -263,7 +264,7 @@ impl Builder {
         let waking = Arc::clone(&common);
         let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.wake(core)));
         // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
-        let limits = Limits { connections: self.limits.connections.div_ceil(cores), ..self.limits };
+        let limits = Limits { connections: self.limits.connections.div_ceil(cores), slo: self.slo, ..self.limits };
         let mut listener = Some(listener);
         let networks = polls
             .into_iter()

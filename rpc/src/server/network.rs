@@ -11,6 +11,7 @@ use super::execute::Execute;
 use super::handler::{Failed, Request};
 use super::receive::{IoUring, Receiver};
 use super::shared::{Common, Executed, Job, Message, Ticket, add};
+use crate::statistics;
 use crate::wire::{Call, Credit, DropReason, ErrorCode, Frame, PayloadLimit, Pong, Regime, Register, Welcome};
 use answers::Flush;
 use leeward_control::budget::Budget;
@@ -65,6 +66,8 @@ pub(super) struct Limits {
     pub(super) io_uring: IoUring,
     /// What a request may spend on queues if it does not say.
     pub(super) budget: Budget,
+    /// The objective, for counting what was in time.
+    pub(super) slo: Nanos,
 }
 
 pub(super) struct CoreNetwork<H> {
@@ -358,6 +361,8 @@ impl<H: Execute> CoreNetwork<H> {
             Verdict::Admit if self.stopping_since.is_some() => {
                 self.drop_call(&ticket, DropReason::ShuttingDown, "", now)
             }
+            // It needs no core's queue, and those who look must not wait behind what they look at.
+            Verdict::Admit if call.method == statistics::METHOD => self.tell(&ticket, now),
             Verdict::Admit => {
                 let mut payload = self.spares.pop().unwrap_or_default();
                 payload.extend_from_slice(call.payload);

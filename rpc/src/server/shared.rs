@@ -10,6 +10,7 @@ use leeward_control::server::{ControlLoop, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// An admitted request on its way to a handler.
@@ -120,6 +121,22 @@ pub(super) struct Counters {
     pub(super) writes: AtomicU64,
     pub(super) writing_ns: AtomicU64,
     pub(super) reading_ns: AtomicU64,
+    /// Completed within the objective.
+    pub(super) in_time: AtomicU64,
+    /// Dropped, by the reason's place among all.
+    pub(super) dropped_for: [AtomicU64; DropReason::ALL.len()],
+}
+
+impl Counters {
+    pub(super) fn drop_for(&self, reason: DropReason) {
+        add(&self.dropped, 1);
+        if reason == DropReason::Lock {
+            add(&self.refused_lock, 1);
+        }
+        if let Some(place) = DropReason::ALL.iter().position(|one| *one == reason) {
+            add(&self.dropped_for[place], 1);
+        }
+    }
 }
 
 /// Adds to a counter that only this thread writes.
@@ -213,6 +230,20 @@ impl Common {
             sum.reading_ns += core.reading_ns.load(Ordering::Relaxed);
         }
         sum
+    }
+
+    /// Completed within the objective.
+    pub(super) fn in_time(&self) -> u64 {
+        self.counters.iter().map(|core| core.in_time.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Drops by the names of their reasons; those that there were.
+    pub(super) fn drops(&self) -> BTreeMap<String, u64> {
+        let count = |place: usize| -> u64 {
+            self.counters.iter().map(|core| core.dropped_for[place].load(Ordering::Relaxed)).sum()
+        };
+        let named = DropReason::ALL.iter().enumerate().map(|(place, reason)| (format!("{reason:?}"), count(place)));
+        named.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Whether one more connection may be sent to its core.

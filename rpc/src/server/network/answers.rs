@@ -4,6 +4,7 @@ use super::{CoreNetwork, add};
 use crate::server::execute::Execute;
 use crate::server::handler::Failed;
 use crate::server::shared::{Executed, Message, Ticket};
+use crate::statistics::{self, Statistics};
 use crate::wire::{Answer, Call, DropReason, Dropped, Failure, FailureCode, Frame, Message as Text, Nanos32, Response};
 use leeward_control::server::{Departure, Feedback, Outcome};
 use leeward_control::units::{Nanos, Time};
@@ -26,7 +27,7 @@ impl<H: Execute> CoreNetwork<H> {
         connection.enforcement.answered(feedback.window);
         let counters = &self.common.counters[self.index];
         add(&counters.received, 1);
-        add(&counters.dropped, 1);
+        counters.drop_for(DropReason::NoCredit);
         add(&counters.without_credit, 1);
         let answer =
             Answer { request: call.request, timestamp: call.timestamp, feedback, sojourn: Nanos32::saturating(waited) };
@@ -42,7 +43,11 @@ impl<H: Execute> CoreNetwork<H> {
     }
 
     /// Settles a call's account with the controller; `None` if its connection is gone.
-    fn settle(&mut self, ticket: &Ticket, outcome: Outcome, now: Time) -> Option<Answer> {
+    fn settle(&mut self, ticket: &Ticket, ended: Ended, now: Time) -> Option<Answer> {
+        let outcome = match ended {
+            Ended::Completed => Outcome::Completed,
+            Ended::Dropped(_) => Outcome::Dropped,
+        };
         let slot = ticket.connection.slot;
         let connection = self.connections[slot as usize].as_mut()?;
         if connection.tenant != ticket.connection.tenant {
@@ -60,7 +65,15 @@ impl<H: Execute> CoreNetwork<H> {
         };
         connection.enforcement.answered(feedback.window);
         let counters = &self.common.counters[self.index];
-        add(if outcome == Outcome::Completed { &counters.completed } else { &counters.dropped }, 1);
+        match ended {
+            Ended::Completed => {
+                add(&counters.completed, 1);
+                if sojourn <= self.limits.slo {
+                    add(&counters.in_time, 1);
+                }
+            }
+            Ended::Dropped(reason) => counters.drop_for(reason),
+        }
         Some(Answer {
             request: ticket.request,
             timestamp: ticket.timestamp,
@@ -71,11 +84,44 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// `words` say what exactly, if the reason does not.
     pub(super) fn drop_call(&mut self, ticket: &Ticket, reason: DropReason, words: &str, now: Time) {
-        if let Some(answer) = self.settle(ticket, Outcome::Dropped, now) {
-            if reason == DropReason::Lock {
-                add(&self.common.counters[self.index].refused_lock, 1);
-            }
+        if let Some(answer) = self.settle(ticket, Ended::Dropped(reason), now) {
             self.say(ticket.connection.slot, &dropped(answer, reason, words), now);
+        }
+    }
+
+    /// Answers a call for the server's statistics.
+    pub(super) fn tell(&mut self, ticket: &Ticket, now: Time) {
+        let statistics = self.statistics(now).to_json();
+        let Some(answer) = self.settle(ticket, Ended::Completed, now) else { return };
+        let response = Frame::Response(Response { answer, payload: statistics.as_bytes() });
+        if let Some(connection) = &mut self.connections[ticket.connection.slot as usize] {
+            if connection.append(&response).is_err() {
+                let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, TOO_LONG));
+            }
+            self.mark_dirty(ticket.connection.slot, now);
+        }
+    }
+
+    fn statistics(&self, now: Time) -> Statistics {
+        let (counts, gauges) = (self.common.counts(), self.common.gauges());
+        Statistics {
+            uptime_ns: now.0,
+            cores: self.common.cores() as u64,
+            idle_ns: self.shared.idle().0,
+            received: counts.received,
+            completed: counts.completed,
+            in_time: self.common.in_time(),
+            slo_ns: self.limits.slo.0,
+            drops: self.common.drops(),
+            abandoned: counts.abandoned,
+            connections: counts.connections,
+            packet_delay_ns: self.shared.packets.delay(now).0,
+            run_delay_ns: self.shared.queues.delay(now).0,
+            credit_pool: gauges.credit_pool,
+            credits_issued: gauges.credits_issued,
+            concurrency_limit: gauges.concurrency_limit,
+            priority_threshold: gauges.priority_threshold,
+            locks: statistics::locks(),
         }
     }
 
@@ -85,7 +131,7 @@ impl<H: Execute> CoreNetwork<H> {
             self.drop_call(&ticket, reason, "", now);
         } else if let Err(Failed::Congested(congested)) = &outcome {
             self.drop_call(&ticket, DropReason::Lock, congested.lock, now);
-        } else if let Some(answer) = self.settle(&ticket, Outcome::Completed, now) {
+        } else if let Some(answer) = self.settle(&ticket, Ended::Completed, now) {
             let slot = ticket.connection.slot;
             let response = match &outcome {
                 Ok(()) => Frame::Response(Response { answer, payload: &reply }),
@@ -96,8 +142,7 @@ impl<H: Execute> CoreNetwork<H> {
             };
             if let Some(connection) = &mut self.connections[slot as usize] {
                 if connection.append(&response).is_err() {
-                    let words = "the result is longer than this client accepts";
-                    let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, words));
+                    let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, TOO_LONG));
                 }
                 // Nothing of this client's is left that could share the write: waiting would win nothing.
                 let last = connection.unanswered.is_empty();
@@ -128,6 +173,15 @@ impl<H: Execute> CoreNetwork<H> {
             self.spares.push(buffer);
         }
     }
+}
+
+const TOO_LONG: &str = "the result is longer than this client accepts";
+
+/// What became of a call that has an answer.
+#[derive(Clone, Copy)]
+enum Ended {
+    Completed,
+    Dropped(DropReason),
 }
 
 fn dropped(answer: Answer, reason: DropReason, words: &str) -> Frame<'_> {

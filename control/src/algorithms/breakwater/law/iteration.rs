@@ -116,12 +116,19 @@ impl Iterations {
         counts.drops = counts.drops.saturating_add(signals.drops);
         counts.lock_drops = counts.lock_drops.saturating_add(signals.lock_drops);
         let counted = now.since(counting.since);
-        if counted < self.round_trip * (self.round_trips - 1) || counts.received < self.least {
+        if counted < self.round_trip * (self.round_trips - 1) {
             return None;
         }
-        let done = Iteration { counted, late: totals.late.wrapping_sub(counting.late), ..*counts };
+        let end = if counts.received >= self.least {
+            End::Counted(Iteration { counted, late: totals.late.wrapping_sub(counting.late), ..*counts })
+        } else if totals.in_server() < self.least {
+            // Silence that begins after the first round trip: a burst before it must not hide it for ever.
+            End::Lull
+        } else {
+            return None;
+        };
         self.begun = Some(fresh);
-        Some(End::Counted(done))
+        Some(end)
     }
 }
 
@@ -195,6 +202,14 @@ mod tests {
         let (mut iterations, _) = iterations();
         assert_eq!(run(&mut iterations, 0, 0), (40, End::Lull));
         assert_eq!(run(&mut iterations, 50, 0), (80, End::Lull));
+    }
+
+    #[test]
+    fn a_burst_before_it_does_not_hide_a_lull() {
+        let (mut iterations, _) = iterations();
+        assert_eq!(iterations.tick(&pool(), &at(0, 0)), None);
+        assert_eq!(iterations.tick(&pool(), &at(10, 50)), None);
+        assert_eq!(run(&mut iterations, 20, 0), (40, End::Lull));
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! `leeward top`: what a running server does, and which of its locks it waits for.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use leeward_control::units::Nanos;
+use leeward_rpc::client::{CallError, Client};
+use leeward_rpc::statistics::{self, Statistics};
+use ratatui::widgets::Paragraph;
+
+use crate::admission;
+use crate::args::TopArgs;
+use crate::demo::screen;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::{stdout, top};
+
+/// An overloaded server drops this question, too; then it is asked again, for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// After a rejection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The command.
+pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
+    let interval = Duration::from_nanos(admission::span("--interval", &args.interval)?.0);
+    let client = Client::builder().replica(&args.address).retries(0, 0).timeout(Nanos::from_secs(5)).build();
+    let client = client.map_err(|error| Failure::Input(anyhow!("{}: {error}", args.address)))?;
+    let interrupt = Interrupt::listen()?;
+    let first = ask(&client, args, &interrupt)?;
+    if args.json {
+        return stdout::print(&first.to_json());
+    }
+    if args.plain || !screen::wanted() {
+        rest(interval, &interrupt)?;
+        let second = ask(&client, args, &interrupt)?;
+        return stdout::print(&top::text(&args.address, &first, &second));
+    }
+    live(&client, args, interval, first, &interrupt)
+}
+
+/// Until somebody presses q.
+fn live(
+    client: &Client,
+    args: &TopArgs,
+    interval: Duration,
+    first: Statistics,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let mut terminal = screen::take().context("the terminal").map_err(Failure::Runtime)?;
+    let (mut before, mut now) = (first.clone(), first);
+    let mut trouble = String::new();
+    let outcome = loop {
+        let text = format!("{}{trouble}\n\nq ends", top::text(&args.address, &before, &now));
+        if let Err(error) = terminal.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
+            break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
+        }
+        screen::listen(interrupt, interval);
+        if interrupt.asked() {
+            break Ok(());
+        }
+        match ask_once(client) {
+            Ok(newer) => {
+                before = std::mem::replace(&mut now, newer);
+                trouble.clear();
+            }
+            // It may come back, and what was known last is worth seeing.
+            Err(error) => trouble = format!("\nno news: {error}"),
+        }
+    };
+    screen::restore();
+    outcome
+}
+
+/// Asks until there is an answer.
+fn ask(client: &Client, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
+    let began = Instant::now();
+    loop {
+        let error = match ask_once(client) {
+            Ok(statistics) => return Ok(statistics),
+            Err(error) => error,
+        };
+        let again = matches!(error.downcast_ref(), Some(CallError::Rejected { .. } | CallError::Expired { .. }));
+        if !again || began.elapsed() > PATIENCE {
+            let words = match error.downcast_ref() {
+                Some(CallError::UnknownMethod { .. }) => anyhow!("{}: a server without statistics", args.address),
+                _ => error.context(args.address.clone()),
+            };
+            return Err(Failure::Input(words));
+        }
+        rest(PAUSE, interrupt)?;
+    }
+}
+
+fn ask_once(client: &Client) -> anyhow::Result<Statistics> {
+    let answer = client.call_blocking(statistics::METHOD, "")?;
+    Statistics::parse(&answer.payload).context("statistics that are none")
+}
+
+/// Sleeps, unless told to stop.
+fn rest(span: Duration, interrupt: &Interrupt) -> Result<(), Failure> {
+    let due = Instant::now() + span;
+    while !interrupt.asked() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    Err(Failure::Interrupted)
+}

@@ -1,0 +1,177 @@
+//! What `leeward top` shows of two looks at a server's statistics: text, for the live view and for files alike. Asking and the
+//! terminal are not here.
+
+use leeward_rpc::statistics::{Lock, Statistics};
+
+use crate::demo::words::{percent, span};
+use crate::table::{Align, Table};
+
+/// Everything about the time between `before` and `now`.
+pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> String {
+    // A server that has begun anew has counted from zero.
+    let fresh = Statistics::default();
+    let before = if now.uptime_ns < before.uptime_ns { &fresh } else { before };
+    let seconds = (now.uptime_ns.saturating_sub(before.uptime_ns) as f64 / 1e9).max(1e-9);
+    let per_second = |now: u64, before: u64| rate(now.saturating_sub(before) as f64 / seconds);
+    let idle = now.idle_ns.saturating_sub(before.idle_ns) as f64 / 1e9 / seconds / now.cores.max(1) as f64;
+    let mut lines = vec![
+        format!(
+            "server    {address}, up {}, {} core{} {} idle, {} connections",
+            span(now.uptime_ns as f64 / 1e3),
+            now.cores,
+            if now.cores == 1 { "" } else { "s" },
+            percent(idle.clamp(0.0, 1.0)),
+            now.connections
+        ),
+        format!(
+            "requests  {}/s received, {}/s answered, {}/s within {} at the server",
+            per_second(now.received, before.received),
+            per_second(now.completed, before.completed),
+            per_second(now.in_time, before.in_time),
+            span(now.slo_ns as f64 / 1e3)
+        ),
+        format!("dropped   {}/s{}", per_second(now.dropped(), before.dropped()), reasons(before, now, seconds)),
+        format!(
+            "delay     {} until read, {} in run queues",
+            span(now.packet_delay_ns as f64 / 1e3),
+            span(now.run_delay_ns as f64 / 1e3)
+        ),
+    ];
+    lines.extend(controller(now));
+    lines.push(String::new());
+    lines.push(locks(before, now, seconds));
+    lines.join("\n")
+}
+
+fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+    let more = |(reason, count): (&String, &u64)| {
+        let more = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));
+        (more > 0).then(|| format!("{reason} {}/s", rate(more as f64 / seconds)))
+    };
+    let reasons: Vec<String> = now.drops.iter().filter_map(more).collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
+}
+
+fn controller(now: &Statistics) -> Option<String> {
+    let mut parts = Vec::new();
+    if let (Some(pool), Some(issued)) = (now.credit_pool, now.credits_issued) {
+        parts.push(format!("{pool} credits, {issued} of them issued"));
+    }
+    parts.extend(now.concurrency_limit.map(|limit| format!("at most {limit:.0} requests at once")));
+    parts.extend(now.priority_threshold.map(|threshold| format!("priorities up to {threshold:.0}")));
+    (!parts.is_empty()).then(|| format!("control   {}", parts.join(", ")))
+}
+
+/// Those first that were waited for longest between the looks.
+fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+    if now.locks.is_empty() {
+        return "no locks that are counted\n".into();
+    }
+    let none = Lock::default();
+    let earlier = |lock: &Lock| {
+        before.locks.iter().find(|other| (&other.name, &other.kind) == (&lock.name, &lock.kind)).unwrap_or(&none)
+    };
+    let waited = |lock: &Lock| lock.waited_ns.saturating_sub(earlier(lock).waited_ns);
+    let mut sorted: Vec<&Lock> = now.locks.iter().collect();
+    sorted.sort_by_key(|lock| std::cmp::Reverse((waited(lock), lock.waited_ns)));
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new(&[
+        ("lock", Align::Left),
+        ("kind", Align::Left),
+        right("taken/s"),
+        right("waited/s"),
+        right("refused/s"),
+        // By Little's law, the time waited per second is how many wait.
+        right("waiting"),
+        right("p50"),
+        right("p99"),
+        right("longest"),
+    ]);
+    for lock in sorted {
+        let earlier = earlier(lock);
+        let per_second = |now: u64, before: u64| rate(now.saturating_sub(before) as f64 / seconds);
+        let wait = |ns: u64| if lock.contended == 0 { "–".into() } else { span(ns as f64 / 1e3) };
+        table.row(vec![
+            printable(&lock.name),
+            printable(&lock.kind),
+            per_second(lock.acquired, earlier.acquired),
+            per_second(lock.contended, earlier.contended),
+            per_second(lock.refused, earlier.refused),
+            format!("{:.2}", waited(lock) as f64 / 1e9 / seconds),
+            wait(lock.p50_ns),
+            wait(lock.p99_ns),
+            wait(lock.longest_ns),
+        ]);
+    }
+    table.to_string()
+}
+
+/// What a server calls its locks must not move the cursor.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).take(32).collect()
+}
+
+/// Three digits: `0`, `850`, `12.3 k`, `1.20 M`.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate < 999.5 => format!("{rate:.0}"),
+        rate if rate < 99_950.0 => format!("{:.1} k", rate / 1e3),
+        rate if rate < 999_500.0 => format!("{:.0} k", rate / 1e3),
+        rate => format!("{:.2} M", rate / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn lock(name: &str, waited_ns: u64) -> Lock {
+        let kind = "mutex".to_string();
+        Lock { name: name.into(), kind, acquired: 1_000, contended: 10, waited_ns, p99_ns: 1_024, ..Lock::default() }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between() {
+        let before = Statistics {
+            uptime_ns: 1_000_000_000,
+            received: 100,
+            drops: BTreeMap::from([("Lock".into(), 5)]),
+            locks: vec![lock("long ago", 900_000_000), lock("now", 0)],
+            ..Statistics::default()
+        };
+        let now = Statistics {
+            uptime_ns: 3_000_000_000,
+            cores: 2,
+            idle_ns: 2_000_000_000,
+            received: 5_100,
+            drops: BTreeMap::from([("Lock".into(), 45)]),
+            credit_pool: Some(12),
+            credits_issued: Some(7),
+            locks: vec![lock("long ago", 900_000_000), lock("now\u{7}", 0), lock("now", 400_000_000)],
+            ..Statistics::default()
+        };
+        let text = text("here", &before, &now);
+        for part in [
+            "2 cores 50 % idle",
+            "2.5 k/s received",
+            "dropped   20/s: Lock 20/s",
+            "12 credits, 7 of them issued",
+            "0.20",
+        ] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        let place = |name: &str| text.find(name).unwrap();
+        assert!(place("\nnow ") < place("long ago"), "{text}");
+        assert!(!text.contains('\u{7}'));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_began_anew_has_no_negative_rates() {
+        let before = Statistics { uptime_ns: 9_000_000_000, received: 1_000, ..Statistics::default() };
+        let now = Statistics { uptime_ns: 1_000_000_000, received: 50, ..Statistics::default() };
+        assert!(text("here", &before, &now).contains("50/s received"));
+        assert!(text("here", &now, &now).contains("0/s received"));
+    }
+}
