@@ -198,7 +198,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
     let how = "the real locks wait, or refuse whom they know to wait too long";
     let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
-    let unlike = |way| matches!(way, Acquire::Try | Acquire::Timed { .. });
+    let unlike =
+        |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant does not grant and park cores yet";
@@ -284,7 +285,7 @@ impl Plant<'_> {
                 let service = self.measured.alone.map_or(Nanos::ZERO, |alone| alone.p99);
                 Budget::of_target(run.config.slo, self.measured.rtt, service)
             }
-            (Acquire::UnlessCongested { budget }, false) => Budget::of(budget),
+            (Acquire::UnlessCongested { budget, .. }, false) => Budget::of(budget),
             _ => Budget::UNLIMITED,
         }
     }

@@ -170,10 +170,56 @@ fn who_can_not_wait_that_long_is_refused_at_once() {
     assert!(with_budget(Nanos::from_secs(1_000), || polled_once(mutex.lock_unless_congested())).is_pending());
     assert!(polled_once(mutex.lock_unless_congested()).is_pending());
     drop(held);
-    assert!(oldest.ready().is_ok());
+    // Its turn has come too late.
+    assert!(with_budget(Nanos::ZERO, || oldest.ready()).is_err());
     let stats = mutex.stats();
-    assert_eq!((stats.refused, stats.contended, stats.cancelled), (2, 1, 3));
+    assert_eq!((stats.refused, stats.contended, stats.cancelled), (3, 0, 3));
     assert_eq!(outcome(Nanos::ZERO), Ok(()));
+}
+
+#[test]
+fn whose_turn_comes_too_late_is_refused_and_the_next_has_it() {
+    let mutex = Mutex::new("late", ());
+    let held = mutex.try_lock().unwrap();
+    let mut hurried = Polled::new(mutex.lock_unless_congested());
+    let mut patient = Polled::new(mutex.lock_unless_congested());
+    let mut plain = Polled::new(mutex.lock());
+    assert!(with_budget(Nanos(500), || hurried.poll()).is_pending());
+    // As good as for ever, and more than clocks can say.
+    assert!(with_budget(Nanos(u64::MAX - 1), || patient.poll()).is_pending());
+    assert!(with_budget(Nanos(500), || plain.poll()).is_pending());
+    let_time_pass(|| mutex.delay());
+    assert!(with_budget(Nanos(500), || hurried.poll()).is_pending(), "nobody's turn has come");
+    drop(held);
+    assert!(hurried.is_woken() && patient.is_woken() && !plain.is_woken());
+    let ((), left) = budget::with(Budget::of(Nanos(500)), || {
+        assert_eq!(hurried.ready().err(), Some(Congested { lock: "late" }));
+    });
+    assert_eq!(left, Budget::of(Nanos::ZERO), "it has waited all the same");
+    drop(patient.ready().unwrap());
+    drop(plain.ready());
+    let stats = mutex.stats();
+    assert_eq!((stats.refused, stats.contended, stats.cancelled), (1, 2, 0));
+    assert!(mutex.try_lock().is_some());
+}
+
+#[test]
+fn readers_pass_a_writer_whose_turn_comes_too_late() {
+    let lock = RwLock::new("late", ());
+    let reads = lock.try_read().unwrap();
+    let also_reads = lock.try_read().unwrap();
+    let mut writer = Polled::new(lock.write_unless_congested());
+    assert!(with_budget(Nanos(500), || writer.poll()).is_pending());
+    let mut reader = Polled::new(lock.read());
+    assert!(reader.poll().is_pending());
+    let_time_pass(|| lock.delay());
+    // One reader that is left would keep the writer waiting, but not other readers.
+    drop(reads);
+    assert!(reader.is_woken());
+    let guard = reader.ready();
+    assert!(writer.ready().is_err());
+    drop((guard, also_reads));
+    assert!(lock.try_write().is_some());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
 use leeward_runtime::budget;
-use leeward_runtime::locks::{Permit, Semaphore};
+use leeward_runtime::locks::{Congested, Permit, Semaphore};
 use proptest::prelude::*;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,15 +25,15 @@ impl Wake for Flag {
 struct Waiter<'a> {
     number: u64,
     count: u32,
-    future: Pin<Box<dyn Future<Output = Permit<'a>> + 'a>>,
+    future: Pin<Box<dyn Future<Output = Result<Permit<'a>, Congested>> + 'a>>,
     woken: Arc<Flag>,
 }
 
 impl<'a> Waiter<'a> {
-    fn poll(&mut self) -> Poll<Permit<'a>> {
+    fn poll(&mut self) -> Poll<Result<Permit<'a>, Congested>> {
         self.woken.0.store(false, Ordering::SeqCst);
         let waker = Waker::from(Arc::clone(&self.woken));
-        self.future.as_mut().poll(&mut Context::from_waker(&waker))
+        budget::with(Budget::of(HURRY), || self.future.as_mut().poll(&mut Context::from_waker(&waker))).0
     }
 }
 
@@ -41,6 +41,8 @@ impl<'a> Waiter<'a> {
 enum Step {
     /// Asks for so many.
     Ask(u32),
+    /// Asks for one, and not for longer than [`HURRY`].
+    AskHurriedly,
     /// A holder returns what it has.
     Return(usize),
     /// A waiter gives up.
@@ -54,6 +56,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (1..=PERMITS).prop_map(Step::Ask),
+        2 => Just(Step::AskHurriedly),
         3 => any::<usize>().prop_map(Step::Return),
         1 => any::<usize>().prop_map(Step::GiveUp),
         2 => any::<usize>().prop_map(Step::Look),
@@ -64,21 +67,32 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const PERMITS: u32 = 3;
 
+/// About as long as a few steps take, so that some are late and some are not.
+const HURRY: Nanos = Nanos(2_000);
+
 proptest! {
     #[test]
     fn nobody_is_overtaken_in_the_line_or_left_in_it(steps in steps()) {
         let semaphore = Semaphore::new("under test", PERMITS);
         let mut waiting: Vec<Waiter<'_>> = Vec::new();
         let mut held: Vec<(u32, Permit<'_>)> = Vec::new();
-        let (mut asked, mut given_up, mut served_waiting) = (0u64, 0u64, 0u64);
+        let (mut asked, mut given_up, mut served_waiting, mut refused) = (0u64, 0u64, 0u64, 0u64);
         for step in steps {
             match step {
-                Step::Ask(count) => {
+                Step::Ask(_) | Step::AskHurriedly => {
                     asked += 1;
-                    let future = Box::pin(semaphore.acquire_many(count));
+                    let count = if let Step::Ask(count) = step { count } else { 1 };
+                    let asks = &semaphore;
+                    let future = Box::pin(async move {
+                        match step {
+                            Step::Ask(count) => Ok(asks.acquire_many(count).await),
+                            _ => asks.acquire_unless_congested().await,
+                        }
+                    });
                     let mut waiter = Waiter { number: asked, count, future, woken: Arc::default() };
                     match waiter.poll() {
-                        Poll::Ready(permit) => held.push((count, permit)),
+                        Poll::Ready(Ok(permit)) => held.push((count, permit)),
+                        Poll::Ready(Err(_)) => refused += 1,
                         Poll::Pending => waiting.push(waiter),
                     }
                 }
@@ -89,22 +103,32 @@ proptest! {
                 }
                 Step::Look(which) if !waiting.is_empty() => {
                     let place = which % waiting.len();
-                    if let Poll::Ready(permit) = waiting[place].poll() {
+                    if let Poll::Ready(outcome) = waiting[place].poll() {
                         let count = waiting.remove(place).count;
-                        served_waiting += 1;
-                        held.push((count, permit));
+                        match outcome {
+                            Ok(permit) => {
+                                served_waiting += 1;
+                                held.push((count, permit));
+                            }
+                            Err(_) => refused += 1,
+                        }
                     }
                 }
                 Step::Settle => {
                     let mut last = 0;
                     while let Some(place) = waiting.iter().position(|waiter| waiter.woken.0.load(Ordering::SeqCst)) {
                         let number = waiting[place].number;
-                        if let Poll::Ready(permit) = waiting[place].poll() {
+                        if let Poll::Ready(outcome) = waiting[place].poll() {
                             prop_assert!(number > last, "{number} is served after {last}");
                             last = number;
                             let count = waiting.remove(place).count;
-                            served_waiting += 1;
-                            held.push((count, permit));
+                            match outcome {
+                                Ok(permit) => {
+                                    served_waiting += 1;
+                                    held.push((count, permit));
+                                }
+                                Err(_) => refused += 1,
+                            }
                         }
                     }
                     // Nobody who could be served still waits: the first of them needs more than there is.
@@ -125,9 +149,10 @@ proptest! {
         prop_assert_eq!(semaphore.free(), u64::from(PERMITS));
         prop_assert_eq!(semaphore.delay(), Nanos::ZERO);
         let stats = semaphore.stats();
-        prop_assert_eq!((stats.contended, stats.cancelled), (served_waiting, given_up));
+        prop_assert_eq!((stats.contended, stats.cancelled, stats.refused), (served_waiting, given_up, refused));
         prop_assert_eq!(stats.waits.iter().sum::<u64>(), stats.contended);
-        prop_assert!(stats.acquired + stats.cancelled <= asked && stats.acquired + stats.cancelled + 63 >= asked);
+        let ended = stats.acquired + stats.cancelled + stats.refused;
+        prop_assert!(ended <= asked && ended + 63 >= asked);
     }
 
     /// Whatever is charged, in whatever scopes: a budget is never below nothing and never grows.

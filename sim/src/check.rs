@@ -16,7 +16,7 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
     let hour = Nanos::from_secs(3_600);
     let waits_are_possible = match config.locks.acquire {
         Acquire::Plain | Acquire::Try => true,
-        Acquire::UnlessCongested { budget: span } | Acquire::Timed { after: span } => span <= hour,
+        Acquire::UnlessCongested { budget: span, .. } | Acquire::Timed { after: span } => span <= hour,
     };
     let rules = [
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),

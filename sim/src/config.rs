@@ -151,6 +151,9 @@ pub enum Acquire {
     UnlessCongested {
         /// Queueing delay that a request may spend in all.
         budget: Nanos,
+        /// Whether a request that waits is asked again when its turn comes, and refused if its budget has been spent by then:
+        /// ours, and what the runtime's locks do. As published, it is asked before it waits and never again.
+        again: bool,
     },
     /// At once.
     Try,

@@ -103,17 +103,27 @@ impl Locks {
         Some(waiter)
     }
 
-    /// The holder gives `lock` back: the oldest waiter has it now, and is returned.
-    pub(crate) fn release(&mut self, lock: usize, now: Time) -> Option<Waiter> {
+    /// The holder gives `lock` back. It is to go on to the [`next`](Self::next) at once.
+    pub(crate) fn release(&mut self, lock: usize, now: Time) {
         let own = &mut self.locks[lock];
-        let (_, since) = own.holder.take()?;
-        own.held += self.measured.part(since, now);
+        if let Some((_, since)) = own.holder.take() {
+            own.held += self.measured.part(since, now);
+        }
+    }
+
+    /// The turn of the oldest waiter has come: it waits no longer.
+    pub(crate) fn next(&mut self, lock: usize, now: Time) -> Option<Waiter> {
+        let own = &mut self.locks[lock];
         let next = own.waiters.pop_front()?;
         own.occupancy.leave(now, next.since);
         own.out_of_turn |= next.since < own.last_served;
         own.last_served = next.since;
-        own.got(next.request, now, now.since(next.since), self.measured);
         Some(next)
+    }
+
+    /// Gives `lock`, which nobody holds, to the one whose turn it is.
+    pub(crate) fn hand(&mut self, lock: usize, next: Waiter, now: Time) {
+        self.locks[lock].got(next.request, now, now.since(next.since), self.measured);
     }
 
     /// Who holds `lock`.

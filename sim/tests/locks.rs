@@ -63,14 +63,25 @@ fn nobody_waits_longer_than_the_time_out() {
 
 #[test]
 fn a_budget_keeps_latency_near_it() {
+    let limited = |budget, again| run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget, again }));
     let budget = Nanos::from_micros(85);
-    let report = run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget }));
-    assert!(report.counts.refused_at_locks > 0);
-    assert!(report.latency.p99 < Nanos::from_micros(250), "{:?}", report.latency);
-    assert!(report.counts.completed * 5 > 170_000, "{:?}", report.counts);
+    let once = limited(budget, false);
+    assert!(once.counts.refused_at_locks > 0);
+    assert!(once.latency.p99 < Nanos::from_micros(250), "{:?}", once.latency);
+    assert!(once.counts.completed * 5 > 170_000, "{:?}", once.counts);
+    // Who is asked again has not waited longer than the budget in any line.
+    let again = limited(budget, true);
+    assert!(again.latency.p99 < once.latency.p99, "{:?}", again.latency);
+    assert!(again.counts.completed * 5 > 170_000, "{:?}", again.counts);
+    for (lock, unbounded) in again.locks.iter().zip(&once.locks) {
+        assert!(lock.wait.max.0 <= budget.0 + budget.0 / 500 && lock.refusals > 0, "{:?}", lock.wait);
+        assert!(unbounded.wait.max > budget, "{:?}", unbounded.wait);
+    }
     // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
-    let report = run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget: Nanos::ZERO }));
-    assert!(report.latency.p99 < Nanos::from_micros(150), "{:?}", report.latency);
+    let nothing = limited(Nanos::ZERO, false);
+    assert!(nothing.latency.p99 < Nanos::from_micros(150), "{:?}", nothing.latency);
+    let nothing = limited(Nanos::ZERO, true);
+    assert!(nothing.locks.iter().all(|lock| lock.waited == 0), "{:?}", nothing.locks);
 }
 
 #[test]
@@ -117,7 +128,7 @@ fn controllers_are_told_of_refusals() {
         let control = Told { inner: halves.control, drops: Arc::clone(&drops), lock_drops: Arc::clone(&lock_drops) };
         ServerHalves { cores: halves.cores, control: Box::new(control) }
     };
-    let budget = Acquire::UnlessCongested { budget: Nanos::from_micros(134) };
+    let budget = Acquire::UnlessCongested { budget: Nanos::from_micros(134), again: true };
     let config = SimConfig { warmup: Nanos::ZERO, ..config(300e3, LockKind::Mutex, budget) };
     let report = simulate_through(&config, &algorithm, &algorithm.params(&[]).unwrap(), told).unwrap();
     let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));

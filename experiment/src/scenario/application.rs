@@ -218,13 +218,18 @@ pub(super) fn lock_model(controller: &Reader<'_>) -> Result<(LockModel, bool), S
 }
 
 fn acquire(item: &Item<'_>) -> Result<Acquire, ScenarioError> {
-    const EXPECTED: &str = "\"plain\", \"unless-congested:134us\" (the budget; without one on the real plant: what the objective leaves), \"try\" or \"timed:1ms\" (the longest wait)";
+    const EXPECTED: &str = "\"plain\", \"unless-congested:134us\" (the budget; without one on the real plant: what the objective leaves), \"unless-congested-once:134us\", \"try\" or \"timed:1ms\" (the longest wait)";
     let text = item.text()?;
     let span = |text: &str| parse_duration(text).ok().filter(|span| *span <= LONGEST_WAIT);
     let read = match text.split_once(':') {
         None if text == "plain" => Some(Acquire::Plain),
         None if text == "try" => Some(Acquire::Try),
-        Some(("unless-congested", budget)) => span(budget).map(|budget| Acquire::UnlessCongested { budget }),
+        Some(("unless-congested", budget)) => {
+            span(budget).map(|budget| Acquire::UnlessCongested { budget, again: true })
+        }
+        Some(("unless-congested-once", budget)) => {
+            span(budget).map(|budget| Acquire::UnlessCongested { budget, again: false })
+        }
         Some(("timed", after)) => span(after).map(|after| Acquire::Timed { after }),
         _ => None,
     };

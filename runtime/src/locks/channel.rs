@@ -63,7 +63,7 @@ struct Buffer<T> {
 /// A value that was not sent: here it is again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
-    /// The running request's budget would not have lasted until it was received. Nothing was waited for.
+    /// The running request's budget would not have lasted until it was received, or was spent when there was room.
     Congested(T, Congested),
     /// Nobody is left to receive it.
     Closed(T),

@@ -2,7 +2,7 @@
 
 use super::Congested;
 use super::blocking::block_on;
-use super::list::{List, Place, Stage};
+use super::list::{EVER, List, Place, Stage};
 use super::mutex::MutexGuard;
 use super::permits::charge;
 use super::registry;
@@ -188,7 +188,7 @@ impl<'a> Waiting<'a> {
     fn join(condvar: &'a Condvar) -> Self {
         let since = now();
         let mut line = lock(&condvar.line);
-        let place = line.push(since, 0, None);
+        let place = line.push(since, EVER, 0, None);
         condvar.publish(&line);
         Waiting { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::InLine(place) }
     }

@@ -19,11 +19,18 @@ pub(super) enum Stage {
     Granted,
     /// Out of the line: there will be nothing to wait for any more.
     Closed,
+    /// Out of the line: its turn came after it could still be of use.
+    Late,
 }
+
+/// Until when somebody waits for whom it is never too late.
+pub(super) const EVER: Time = Time(u64::MAX);
 
 struct Waiter {
     stage: Stage,
     since: Time,
+    /// After that it does not want it any more.
+    until: Time,
     /// What it wants, in the unit of whoever keeps the list.
     count: u64,
     /// Whether it has been woken before, and others were quicker.
@@ -55,15 +62,24 @@ pub(super) struct List {
 pub(super) struct First {
     pub(super) place: Place,
     pub(super) since: Time,
+    pub(super) until: Time,
     pub(super) count: u64,
     pub(super) overtaken: bool,
 }
 
 impl List {
     /// Joins the line at its end.
-    pub(super) fn push(&mut self, since: Time, count: u64, waker: Option<Waker>) -> Place {
-        let waiter =
-            Waiter { stage: Stage::Waiting, since, count, overtaken: false, waker, before: self.last, after: None };
+    pub(super) fn push(&mut self, since: Time, until: Time, count: u64, waker: Option<Waker>) -> Place {
+        let waiter = Waiter {
+            stage: Stage::Waiting,
+            since,
+            until,
+            count,
+            overtaken: false,
+            waker,
+            before: self.last,
+            after: None,
+        };
         let index = match self.free {
             Some(index) => {
                 if let Slot::Free(next) = self.slots[index] {
@@ -90,8 +106,8 @@ impl List {
     pub(super) fn first(&self) -> Option<First> {
         let place = self.first?;
         match &self.slots[place] {
-            Slot::Taken(Waiter { since, count, overtaken, .. }) => {
-                Some(First { place: Place(place), since: *since, count: *count, overtaken: *overtaken })
+            Slot::Taken(Waiter { since, until, count, overtaken, .. }) => {
+                Some(First { place: Place(place), since: *since, until: *until, count: *count, overtaken: *overtaken })
             }
             Slot::Free(_) => None,
         }
@@ -192,7 +208,7 @@ mod tests {
             for (now, (step, which)) in steps.into_iter().enumerate() {
                 let now = now as u64;
                 match step {
-                    0 | 1 => line.push_back((list.push(Time(now), now, None), now)),
+                    0 | 1 => line.push_back((list.push(Time(now), EVER, now, None), now)),
                     2 if which < line.len() => {
                         let (place, _) = line.remove(which).unwrap();
                         prop_assert_eq!(list.remove(place).0, Stage::Waiting);

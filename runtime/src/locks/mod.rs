@@ -24,9 +24,12 @@
 //! assert_eq!(counted, Ok(1));
 //! ```
 //!
-//! **When it refuses.** Only before waiting, never afterwards: if the oldest waiter has waited for longer than the request
-//! may still spend ([`crate::budget`]), the delay of the run queue included, which a task pays when it has the lock. What is
-//! free is taken whatever the budget. Outside of any request there is no budget, and nothing is refused.
+//! **When it refuses.** Before waiting, if the oldest waiter has waited for longer than the request may still spend
+//! ([`crate::budget`]), the delay of the run queue included, which a task pays when it has the lock. And when its turn comes, if
+//! it has spent all of its budget by then: the age of the oldest tells what the first waits, not what the last will, and with
+//! twice the load that a lock can do the last waits twice as long. Only the first of the two is published; with both, who gets
+//! the lock has waited within its budget, and the lock's time goes to requests that are of use. What is free is taken whatever
+//! the budget. Outside of any request there is no budget, and nothing is refused.
 //!
 //! **What it charges.** Waiting, in the line and then for a core, and nothing else: not the time with the lock.
 //!

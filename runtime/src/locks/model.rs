@@ -1,7 +1,10 @@
 //! The locks in the model checker: every interleaving of a few threads. A lost wake-up shows as a thread that never ends, two
 //! holders at once as two accesses of one cell.
 
-use super::{Condvar, Mutex, RwLock, Semaphore, channel};
+use super::{Condvar, Congested, Mutex, RwLock, Semaphore, channel};
+use crate::budget;
+use leeward_control::budget::Budget;
+use leeward_control::units::{Nanos, Time};
 use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::thread;
@@ -73,6 +76,31 @@ fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
         drop(held);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(mutex.try_lock().unwrap().get(), 2);
+    });
+}
+
+/// A waiter whose turn comes too late, or just in time, leaves the lock to the one behind it.
+#[test]
+fn who_is_too_late_for_a_mutex_is_told_so_and_the_next_has_it() {
+    check(3, || {
+        super::time::set_now(Time(1));
+        let mutex = Arc::new(Mutex::new("model", Cell::new(0)));
+        let (hurried, patient) = (Arc::clone(&mutex), Arc::clone(&mutex));
+        let held = mutex.try_lock().unwrap();
+        let first = thread::spawn(move || {
+            let (outcome, _) =
+                budget::with(Budget::of(Nanos(1)), || hurried.lock_blocking_unless_congested().map(|it| count(&it)));
+            outcome
+        });
+        let second = thread::spawn(move || count(&patient.lock_blocking()));
+        super::time::set_now(Time(5));
+        drop(held);
+        let got = match first.join().unwrap() {
+            Ok(()) => 2,
+            Err(Congested { .. }) => 1,
+        };
+        second.join().unwrap();
+        assert_eq!(mutex.try_lock().unwrap().get(), got);
     });
 }
 

@@ -10,6 +10,9 @@
 //! that came too late waits on at its place, with the bit set, and the next time it is handed what it waits for. So a waiter
 //! is overtaken only between its being woken and its first try, and nobody starves.
 //!
+//! **Too late.** A waiter whose budget has been spent by the time its turn comes is told so instead of being handed anything,
+//! without a detour over its thread: by whoever gives the permits back, who goes on to the next one.
+//!
 //! **Invariant**, under the line's mutex: if anyone is in the line, either the bit is set, or the first has been woken and is
 //! on its way (`sent`), and will set the bit or see to the next one. A waiter that is dropped does what it owed.
 
@@ -22,7 +25,7 @@ use crate::context;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
-use list::{List, Place, Stage};
+use list::{EVER, List, Place, Stage};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -80,7 +83,7 @@ pub(super) enum Denied {
 pub(super) enum Wait {
     /// However long it takes.
     Regardless,
-    /// If the running request's budget allows it.
+    /// If the running request's budget allows it, and as long as it lasts.
     UnlessCongested,
 }
 
@@ -97,6 +100,11 @@ impl Wakers {
             None => self.first = waker,
             Some(_) => self.more.extend(waker),
         }
+    }
+
+    /// Of somebody who gets nothing: those who do are woken before.
+    fn add_late(&mut self, waker: Option<Waker>) {
+        self.more.extend(waker);
     }
 
     fn wake(self) {
@@ -221,12 +229,14 @@ impl Permits {
     /// the first at once.
     fn share_out(&self, line: &mut Line, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
         debug_assert!(line.sent.is_none(), "who was sent has no successor yet");
+        let mut clock = None;
         let bit = loop {
             let Some(first) = line.list.first() else { break 0 };
-            if first.count > free {
+            if first.until != EVER && first.until < *clock.get_or_insert_with(now) {
+                wakers.add_late(line.list.settle(first.place, Stage::Late));
+            } else if first.count > free {
                 break LINE;
-            }
-            if first.overtaken || handing {
+            } else if first.overtaken || handing {
                 free -= first.count;
                 wakers.add(line.list.settle(first.place, Stage::Granted));
                 // Those behind it that fit too would otherwise be woken one by the other.
@@ -250,9 +260,10 @@ impl Permits {
         self.state.fetch_or(LINE, Ordering::Acquire) / ONE
     }
 
-    /// Takes the permits or joins the line.
-    fn take_or_join(&self, count: u64, waker: &Waker) -> Result<Option<(Place, Time)>, Denied> {
+    /// Takes the permits or joins the line, for as long as `budget` lasts.
+    fn take_or_join(&self, count: u64, budget: Budget, waker: &Waker) -> Result<Option<(Place, Time)>, Denied> {
         let since = now();
+        let until = budget.remaining().map_or(EVER, |left| since + left);
         let mut line = lock(&self.line);
         if line.list.len() == 0 || line.sent.is_some() {
             // Nobody is in the line, or those who are have somebody on the way who sees to them: as if from outside, but the bit
@@ -279,7 +290,7 @@ impl Permits {
         } else if line.closed {
             return Err(Denied::Closed);
         }
-        let place = line.list.push(since, count, Some(waker.clone()));
+        let place = line.list.push(since, until, count, Some(waker.clone()));
         self.publish(&line);
         Ok(Some((place, since)))
     }
@@ -297,6 +308,7 @@ impl Permits {
             }
             Stage::Granted => Ok(()),
             Stage::Closed => Err(Denied::Closed),
+            Stage::Late => Err(Denied::Congested(Congested { lock: self.name() })),
             Stage::Woken => {
                 let free = self.freeze(&line);
                 line.sent = None;
@@ -328,7 +340,7 @@ impl Permits {
                 self.release(count);
                 return;
             }
-            Stage::Closed => {}
+            Stage::Closed | Stage::Late => {}
             Stage::Waiting if line.sent.is_some() => self.publish(&line),
             // The next may fit where this one did not, or has to be woken in its place.
             Stage::Waiting | Stage::Woken => {
@@ -450,10 +462,14 @@ impl<'a> Acquire<'a> {
             self.permits.count_uncontended();
             return Poll::Ready(Ok(()));
         }
-        if self.wait == Wait::UnlessCongested {
-            self.permits.check(Nanos::ZERO).map_err(Denied::Congested)?;
-        }
-        match self.permits.take_or_join(self.count, waker)? {
+        let budget = match self.wait {
+            Wait::Regardless => Budget::UNLIMITED,
+            Wait::UnlessCongested => {
+                self.permits.check(Nanos::ZERO).map_err(Denied::Congested)?;
+                budget::current()
+            }
+        };
+        match self.permits.take_or_join(self.count, budget, waker)? {
             None => {
                 self.permits.count_uncontended();
                 Poll::Ready(Ok(()))
@@ -486,6 +502,7 @@ impl Future for Acquire<'_> {
             let waited = charge(waiting.since, waiting.spent_on_cores);
             match outcome {
                 Poll::Ready(Ok(())) => self.permits.counts.waited(waited),
+                Poll::Ready(Err(Denied::Congested(_))) => self.permits.counts.refused(),
                 _ => self.permits.counts.cancelled(),
             }
         }

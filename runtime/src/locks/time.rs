@@ -9,8 +9,18 @@ pub(super) fn now() -> Time {
     CLOCK.now()
 }
 
-/// A model has no time: what it checks must not depend on it.
+/// A model's time stands still, unless the model moves it. All threads of a model are one of the checker's.
 #[cfg(loom)]
 pub(super) fn now() -> Time {
-    Time(1)
+    MODEL.with(std::cell::Cell::get)
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    static MODEL: std::cell::Cell<Time> = const { std::cell::Cell::new(Time(1)) };
+}
+
+#[cfg(all(test, loom))]
+pub(super) fn set_now(now: Time) {
+    MODEL.with(|time| time.set(now));
 }

@@ -70,7 +70,9 @@ pub(super) struct Staged {
     /// By slot.
     progress: Vec<Progress>,
     /// Those that have just got a lock they waited for.
-    granted: Vec<Waiter>,
+    ready: Vec<Waiter>,
+    /// Whether a budget may be spent while one waits.
+    asks_again: bool,
     rng: Rng,
 }
 
@@ -83,7 +85,8 @@ impl Staged {
             acquire: config.locks.acquire,
             locks: Locks::new(&config.application.locks, config.warmup, config.duration),
             progress: Vec::new(),
-            granted: Vec::new(),
+            ready: Vec::new(),
+            asks_again: matches!(config.locks.acquire, Acquire::UnlessCongested { again: true, .. }),
             rng: Rng::new(config.seed, Purpose::Paths),
         })
     }
@@ -91,7 +94,7 @@ impl Staged {
     /// Draws the path of a request that has just been issued.
     pub(super) fn issued(&mut self, request: RequestId) {
         let budget = match self.acquire {
-            Acquire::UnlessCongested { budget } => Budget::of(budget),
+            Acquire::UnlessCongested { budget, .. } => Budget::of(budget),
             Acquire::Plain | Acquire::Try | Acquire::Timed { .. } => Budget::UNLIMITED,
         };
         let slot = request.slot();
@@ -199,16 +202,23 @@ impl Staged {
         progress.step += 1;
     }
 
-    /// `lock` goes to the next, who is noted in `granted`.
+    /// `lock` goes to the next whose budget still lasts. That one is noted in `ready`, and so are those before it.
     fn gives_back(&mut self, lock: usize, request: RequestId, now: Time) {
         self.progress[request.slot()].held &= !(1 << lock);
-        if let Some(next) = self.locks.release(lock, now) {
-            self.has(lock, next.request);
+        self.locks.release(lock, now);
+        while let Some(next) = self.locks.next(lock, now) {
             let progress = &mut self.progress[next.request.slot()];
-            progress.state = State::Underway;
-            progress.budget.charge(now.since(next.since));
             progress.queued = now;
-            self.granted.push(next);
+            let in_time = !self.asks_again || progress.budget.allows(now.since(next.since));
+            progress.budget.charge(now.since(next.since));
+            progress.state = if in_time { State::Underway } else { State::Refused };
+            self.ready.push(next);
+            if in_time {
+                self.locks.hand(lock, next, now);
+                self.has(lock, next.request);
+                return;
+            }
+            self.locks.refuse(lock, now);
         }
     }
 
@@ -298,7 +308,7 @@ impl Run<'_> {
                 Some(self.server.cost_of_rejection())
             }
         };
-        self.wake_granted(core);
+        self.wake_ready(core);
         owed
     }
 
@@ -325,15 +335,15 @@ impl Run<'_> {
         }
     }
 
-    /// Those that have got a lock go on: in the run queue of the core that gave it back, or on the core that they burn.
-    fn wake_granted(&mut self, core: usize) {
+    /// Those whose turn has come go on: in the run queue of the core that gave it back, or on the core that they burn.
+    fn wake_ready(&mut self, core: usize) {
         let Some(staged) = &mut self.staged else { return };
-        let mut granted = std::mem::take(&mut staged.granted);
-        for waiter in granted.drain(..) {
+        let mut ready = std::mem::take(&mut staged.ready);
+        for waiter in ready.drain(..) {
             self.goes_on(waiter, core);
         }
         if let Some(staged) = &mut self.staged {
-            staged.granted = granted;
+            staged.ready = ready;
         }
     }
 

@@ -158,7 +158,8 @@ fn draw_locks(dice: &mut Dice, mean: Nanos) -> LockModel {
         kind: dice.one_of(&[LockKind::Mutex, LockKind::Mutex, LockKind::Spinlock]),
         acquire: dice.one_of(&[
             Acquire::Plain,
-            Acquire::UnlessCongested { budget: span },
+            Acquire::UnlessCongested { budget: span, again: true },
+            Acquire::UnlessCongested { budget: span, again: false },
             Acquire::Try,
             Acquire::Timed { after: span },
         ]),
