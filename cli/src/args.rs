@@ -359,6 +359,10 @@ pub(crate) struct LoadArgs {
     /// Bytes of each request's argument, of which the first 8 are its service time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
+    /// What a request may spend on queues from when it was due, at the client too: sent along with what is left of it, for
+    /// servers whose locks refuse who would wait too long; by default the server's own applies
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
     /// How long requests are issued, warm-up included
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,

@@ -47,6 +47,11 @@ impl Budget {
         }
     }
 
+    /// Whether nothing is left of it.
+    pub fn is_spent(self) -> bool {
+        self.0 == Nanos::ZERO
+    }
+
     /// What is left; `None` without a limit.
     pub fn remaining(self) -> Option<Nanos> {
         (self != Budget::UNLIMITED).then_some(self.0)
@@ -64,7 +69,7 @@ mod tests {
         assert_eq!(budget.remaining(), Some(Nanos(3)));
         budget.charge(Nanos(7));
         assert_eq!(budget.remaining(), Some(Nanos::ZERO));
-        assert!(budget.allows(Nanos::ZERO) && !budget.allows(Nanos(1)));
+        assert!(budget.allows(Nanos::ZERO) && !budget.allows(Nanos(1)) && budget.is_spent());
     }
 
     #[test]

@@ -280,10 +280,10 @@ impl Plant<'_> {
     /// What a request of this run may spend on queues.
     fn budget(&self, run: &PlannedRun<'_>) -> Budget {
         match (run.variant.locks.acquire, run.variant.derived_budget) {
-            // Thesis §2.3.2: what the target leaves of network and service. Nothing is known of the network's tail.
+            // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
             (_, true) => {
                 let service = self.measured.alone.map_or(Nanos::ZERO, |alone| alone.p99);
-                Budget::of_target(run.config.slo, self.measured.rtt, service)
+                Budget::of_target(run.config.slo, self.measured.rtt_p99, service)
             }
             (Acquire::UnlessCongested { budget, .. }, false) => Budget::of(budget),
             _ => Budget::UNLIMITED,

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use leeward_control::budget::Budget;
 use leeward_control::params::ParamError;
 use leeward_control::units::Nanos;
 use leeward_rpc::client::ConnectionConfig;
@@ -79,6 +80,9 @@ pub struct LoadConfig {
     pub ask: Option<Arc<dyn Ask>>,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
+    /// What a request may spend on queues from when it was due, the client's included. It is sent along with what is left of
+    /// it; who has spent it waiting for a credit expires. Unlimited: the server's own applies.
+    pub budget: Budget,
     /// An application gives up after this long, from the intended time: a later response counts as timed out.
     pub timeout: Option<Nanos>,
     /// The part at the beginning that the measured counts leave out.
@@ -113,6 +117,7 @@ impl LoadConfig {
             payload: 8,
             ask: None,
             slo,
+            budget: Budget::UNLIMITED,
             timeout: None,
             warmup: Nanos::ZERO,
             drain: Nanos::from_secs(2),

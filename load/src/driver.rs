@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::params::ParamError;
 use leeward_control::units::{Nanos, Priority, Rate, Time};
@@ -147,7 +148,7 @@ enum Source<'a> {
 
 /// Something to do with one connection.
 enum Action<'a> {
-    Submit(Time, Due, Request<'a>),
+    Submit(Time, Due, Request<'a>, Budget),
     Ready,
     Flush,
     Timer(Time, Time),
@@ -210,7 +211,7 @@ impl<'a> Driver<'a> {
             freed.push(number);
         };
         match action {
-            Action::Submit(now, due, request) => link.submit(now, due, &request, &mut events),
+            Action::Submit(now, due, request, budget) => link.submit(now, due, &request, budget, &mut events),
             Action::Ready => link.ready(*clock, poller, &mut events),
             Action::Flush => link.flush(*clock, poller, &mut events),
             Action::Timer(at, now) => {
@@ -248,6 +249,9 @@ impl<'a> Driver<'a> {
         let count = plan.connections();
         for number in 0..count {
             let mut parts = client()?;
+            if let Some(budget) = self.config.budget.remaining() {
+                parts.config.max_delay = parts.config.max_delay.min(budget);
+            }
             if let Plan::Closed { outstanding, .. } = plan {
                 // What is under way here must not displace itself.
                 parts.config.queue = parts.config.queue.max(*outstanding as usize);
@@ -433,7 +437,9 @@ impl<'a> Driver<'a> {
             }
         };
         let request = Request { method, payload: &payload, priority, random };
-        self.act(number, Action::Submit(now, Due(at), request));
+        let mut budget = self.config.budget;
+        budget.charge(Time(now.since(self.start).0).since(at));
+        self.act(number, Action::Submit(now, Due(at), request, budget));
         self.payload = payload;
         self.touched.push(number);
     }

@@ -4,9 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::units::{Nanos, Time};
 use leeward_rpc::client::{Connection, ConnectionConfig, Event, Phase, Request};
+use leeward_rpc::wire;
 
 use crate::poller::Poller;
 use crate::recorder::Due;
@@ -95,9 +97,11 @@ impl Link {
         now: Time,
         due: Due,
         request: &Request<'_>,
+        budget: Budget,
         events: &mut impl FnMut(Time, Event<'_, Due>),
     ) {
-        self.connection.submit(now, due, request, &mut |event| events(now, event));
+        let budget = budget.remaining().map_or(wire::Budget::UNLIMITED, wire::Budget::of);
+        self.connection.submit_within(now, due, request, budget, &mut |event| events(now, event));
     }
 
     /// Reads what there is, up to a bound, and writes what that gave rise to.

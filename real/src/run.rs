@@ -103,6 +103,7 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget)?;
     let config = LoadConfig {
         ask: spec.served.ask(),
+        budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),
         fine_window: spec.fine_window,

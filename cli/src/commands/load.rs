@@ -1,6 +1,7 @@
 //! `leeward load`: requests for a server, and what came of each.
 
 use anyhow::{Context, anyhow};
+use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
@@ -26,7 +27,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
     let address = address(&args.address)?;
+    let budget = match &args.budget {
+        Some(budget) => Budget::of(admission::span("--budget", budget)?),
+        None => Budget::UNLIMITED,
+    };
     let config = LoadConfig {
+        budget,
         ask: asked(args, address, (&algorithm, &params), (rtt, slo))?,
         warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
         payload: args.payload as usize,

@@ -496,17 +496,31 @@ impl Future for Acquire<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(waiting) = self.waiting else { return self.begin(context.waker()) };
         self.linger();
-        let outcome = self.permits.look(waiting.place, self.count, context.waker());
-        if outcome.is_ready() {
-            self.waiting = None;
-            let waited = charge(waiting.since, waiting.spent_on_cores);
-            match outcome {
-                Poll::Ready(Ok(())) => self.permits.counts.waited(waited),
-                Poll::Ready(Err(Denied::Congested(_))) => self.permits.counts.refused(),
-                _ => self.permits.counts.cancelled(),
+        let Poll::Ready(outcome) = self.permits.look(waiting.place, self.count, context.waker()) else {
+            return Poll::Pending;
+        };
+        self.waiting = None;
+        let waited = charge(waiting.since, waiting.spent_on_cores);
+        Poll::Ready(match outcome {
+            // What it waited for its core since it was woken counts, too.
+            Ok(()) if self.wait == Wait::UnlessCongested && budget::current().is_spent() => {
+                self.permits.release(self.count);
+                self.permits.counts.refused();
+                Err(Denied::Congested(Congested { lock: self.permits.name() }))
             }
-        }
-        outcome
+            Ok(()) => {
+                self.permits.counts.waited(waited);
+                Ok(())
+            }
+            Err(Denied::Congested(congested)) => {
+                self.permits.counts.refused();
+                Err(Denied::Congested(congested))
+            }
+            Err(Denied::Closed) => {
+                self.permits.counts.cancelled();
+                Err(Denied::Closed)
+            }
+        })
     }
 }
 
