@@ -18,6 +18,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
     target::check_folder(&folder)?;
+    if args.plant == "real" && scenario.workload.services.iter().any(|service| service.queries.is_some()) {
+        super::search::warn_of_small_corpus();
+    }
     let interrupt = Interrupt::listen()?;
     let results = {
         let bar = Bar::new(&scenario.id);

@@ -22,6 +22,16 @@ pub(crate) fn index(args: &ServeArgs) -> Result<Arc<Index>, Failure> {
     Ok(Arc::new(Index::build(corpus.documents, Layout { segments: args.segments as usize, ..Layout::default() })))
 }
 
+/// A word on stderr before a measurement, if nobody has made the large corpus.
+pub(crate) fn warn_of_small_corpus() {
+    if !corpus::default_path().is_some_and(|path| path.exists()) {
+        eprintln!(
+            "warning: only the few hundred documents that come along are searched, which takes no time worth measuring; \
+             `leeward corpus` makes some 64,000"
+        );
+    }
+}
+
 /// The documents, and a word on stderr if they are the small ones for want of others.
 pub(crate) fn load(file: Option<&std::path::Path>) -> Result<Corpus, Failure> {
     let corpus = Corpus::load(file).map_err(|error| Failure::Input(anyhow!(error)))?;
