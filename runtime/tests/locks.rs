@@ -436,6 +436,45 @@ fn threads_that_contend_lose_no_turn() {
     assert_eq!(semaphore.free(), 2);
 }
 
+/// Some wait for as long as it takes, some are soon too late, some give up: nobody is left waiting, and nothing is lost.
+#[test]
+fn the_hurried_the_fickle_and_the_patient_get_along() {
+    const THREADS: usize = 6;
+    const TIMES: usize = 3_000;
+    let mutex = Mutex::new("contended by the hurried", 0);
+    let (counted, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let (mutex, counted, refused) = (&mutex, &counted, &refused);
+            let add = move |mut guard: leeward_runtime::locks::MutexGuard<'_, usize>| {
+                *guard += 1;
+                counted.fetch_add(1, Ordering::SeqCst);
+                (0..200).for_each(|_| std::hint::spin_loop());
+            };
+            threads.spawn(move || {
+                for turn in 0..TIMES {
+                    match (thread + turn) % 3 {
+                        0 => add(mutex.lock_blocking()),
+                        1 => match with_budget(Nanos(turn as u64 * 7), || mutex.lock_blocking_unless_congested()) {
+                            Ok(guard) => add(guard),
+                            Err(_) => drop(refused.fetch_add(1, Ordering::SeqCst)),
+                        },
+                        _ => {
+                            if let Poll::Ready(guard) = polled_once(mutex.lock()) {
+                                add(guard);
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(*mutex.lock_blocking(), counted.load(Ordering::SeqCst));
+    assert_eq!(mutex.stats().refused, refused.load(Ordering::SeqCst) as u64);
+    assert!(counted.load(Ordering::SeqCst) >= THREADS * TIMES / 3);
+    assert_eq!(mutex.delay(), Nanos::ZERO);
+}
+
 #[test]
 fn a_relay_of_threads_and_a_condvar_comes_to_its_end() {
     const THREADS: usize = 3;
