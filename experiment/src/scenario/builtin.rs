@@ -35,6 +35,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "ca-ramp",
         "ca-collapse",
         "ca-policies",
+        "lk-memcached-usr",
         "lk-memcached-var",
         "lk-mismatch-real",
         "lk-one-mutex",
