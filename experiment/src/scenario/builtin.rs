@@ -37,7 +37,6 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "ca-policies",
         "lk-memcached-usr",
         "lk-memcached-var",
-        "lk-mismatch-real",
         "lk-one-mutex",
         "lk-hoover",
         "lk-lock-ratio",
@@ -48,6 +47,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "lk-te",
         "lk-mismatch",
         "lk-search",
+        "real-mismatch",
         "real-overall",
         "real-spike",
     ]
