@@ -35,6 +35,24 @@ fn run(config: &SimConfig) -> SimReport {
 const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
 
 #[test]
+fn a_plain_lock_is_always_waited_for() {
+    for kind in KINDS {
+        let report = run(&config(300e3, kind, Acquire::Plain));
+        assert_eq!((report.counts.rejected, report.counts.refused_at_locks), (0, 0));
+        for lock in &report.locks {
+            assert_eq!(lock.refusals, 0);
+            match kind {
+                LockKind::Mutex => assert!(lock.utilization > 0.95, "{lock:?}"),
+                // Ten cores, each always at one of the two: a closed network of two like queues, so that each of the eleven ways
+                // to divide ten is as likely, and in one of them nobody is at this lock.
+                LockKind::Spinlock => assert!((lock.utilization - 10.0 / 11.0).abs() < 0.02, "{lock:?}"),
+            }
+        }
+        assert!(report.latency.p50 > Nanos::from_millis(1), "{kind:?}: what comes too much has to wait somewhere");
+    }
+}
+
+#[test]
 fn who_only_tries_never_waits() {
     for kind in KINDS {
         let report = run(&config(150e3, kind, Acquire::Try));
