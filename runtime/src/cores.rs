@@ -1,5 +1,6 @@
 //! The loop of a core, and the threads that run it.
 
+use crate::allocation::{Allocation, CoreUsage, Load, Roster};
 use crate::budget;
 use crate::clock::Clock;
 use crate::context::{self, Entered, Place, RunDelay};
@@ -11,8 +12,8 @@ use crate::tasks::{ReadyTask, Work};
 use crate::timers::Timers;
 use leeward_control::units::{Nanos, Time};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub struct Shared<J> {
     parking: Arc<Parking>,
     timers: Timers,
     stopping: AtomicBool,
+    /// Where cores come and go.
+    roster: OnceLock<Roster>,
 }
 
 impl<J> Shared<J> {
@@ -66,6 +69,7 @@ impl<J> Shared<J> {
             idle: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect(),
             parking,
             stopping: AtomicBool::new(false),
+            roster: OnceLock::new(),
         }
     }
 
@@ -77,6 +81,28 @@ impl<J> Shared<J> {
     fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.parking.wake_all();
+        if let Some(roster) = self.roster.get() {
+            roster.close(self.clock.now());
+        }
+    }
+
+    /// Who has had the cores so far; `None` where they are always there.
+    pub fn core_usage(&self) -> Option<CoreUsage> {
+        self.roster.get().map(|roster| roster.usage(self.clock.now()))
+    }
+
+    /// Whether `core` looks after the network of `other`, which is parked: then it comes by before it sleeps.
+    pub fn looks_after(&self, core: usize, other: usize) -> bool {
+        core == 0 && self.roster.get().is_some_and(|roster| roster.is_parked(other))
+    }
+
+    /// What an allocator is told, besides what the roster knows.
+    fn load(&self, now: Time) -> Load {
+        let cores = 0..self.idle.len();
+        let ages = cores.map(|core| self.queues.age(core, now).max(self.packets.found(core)));
+        let (oldest, sum) = ages.fold((Nanos::ZERO, Nanos::ZERO), |(most, sum), age| (most.max(age), sum + age));
+        let waiting = u32::try_from(self.queues.waiting()).unwrap_or(u32::MAX);
+        Load { waiting, oldest, ages: sum, idle: self.idle() }
     }
 
     /// How long the cores have had nothing to do, all together; a core that spins for want of work counts as idle.
@@ -147,6 +173,24 @@ pub trait Network: Send {
 
     /// Whether a core that shall stop may: everything it owes is done.
     fn is_drained(&mut self, now: Time) -> bool;
+
+    /// Its core is given back: from now on the first core looks after this, and what comes for it ends the wait of the
+    /// first core's [`Network::poll`]. What has come already and was not read does so at once. Only for cores that come
+    /// and go, and never for the first.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on.
+    fn park(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Its core is back.
+    ///
+    /// # Errors
+    /// Only what makes it impossible to go on.
+    fn unpark(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Running cores.
@@ -165,9 +209,34 @@ impl<J: Send + 'static> Cores<J> {
         shared: Arc<Shared<J>>,
         networks: Vec<N>,
     ) -> io::Result<Self> {
+        Cores::begin(options, shared, networks)
+    }
+
+    /// The same, with cores that an allocator grants and takes back. At first there are as few as there may be.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start_allocated<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+        allocation: Allocation,
+    ) -> io::Result<Self> {
+        let roster = Roster::new(allocation, networks.len(), shared.clock.now());
+        let _ = shared.roster.set(roster);
+        Cores::begin(options, shared, networks)
+    }
+
+    fn begin<N: Network<Job = J> + 'static>(
+        options: &Options,
+        shared: Arc<Shared<J>>,
+        networks: Vec<N>,
+    ) -> io::Result<Self> {
+        let networks: Arc<[Mutex<N>]> = networks.into_iter().map(Mutex::new).collect();
         let mut threads = Vec::with_capacity(networks.len());
-        for (index, network) in networks.into_iter().enumerate() {
-            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), network, resumed: 0 };
+        for index in 0..networks.len() {
+            let core = Core { index, idle: options.idle, shared: Arc::clone(&shared), resumed: 0 };
+            let networks = Arc::clone(&networks);
             let cpu = (!options.cpus.is_empty()).then(|| options.cpus[index % options.cpus.len()]);
             let thread = std::thread::Builder::new().name(format!("leeward-core-{index}")).spawn(move || {
                 if let Some(id) = cpu {
@@ -175,7 +244,7 @@ impl<J: Send + 'static> Cores<J> {
                     core_affinity::set_for_current(core_affinity::CoreId { id });
                 }
                 let _will = LastWill(Arc::clone(&core.shared));
-                core.work()
+                core.work(&networks)
             });
             match thread {
                 Ok(thread) => threads.push(thread),
@@ -216,11 +285,10 @@ impl<J: Send + 'static> Cores<J> {
     }
 }
 
-struct Core<N: Network> {
+struct Core<J> {
     index: usize,
     idle: Idle,
-    shared: Arc<Shared<N::Job>>,
-    network: N,
+    shared: Arc<Shared<J>>,
     /// Tasks gone on with since the last look at the network.
     resumed: u32,
 }
@@ -235,72 +303,117 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
 /// While the cores end, each looks this often whether it may: some of what it waits for is others'.
 const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 
-impl<N: Network> Core<N> {
+/// What a look at the parked cores' networks has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Something,
+    /// Another core is at one of them just now.
+    Contended,
+}
+
+impl<J: Send + 'static> Core<J> {
     /// Tasks first, then messages, then others' tasks: the order of the simulator (`Order::TasksFirst`).
-    fn work(mut self) -> io::Result<()> {
+    fn work<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let roster = shared.roster.get();
         let delay: Arc<dyn RunDelay> = Arc::clone(&self.shared) as _;
         let entered = context::enter(self.index, Arc::clone(self.shared.timers.of(self.index)), delay);
+        // A network is its core's for as long as that is there.
+        let mut network = lock(&networks[self.index]);
         let mut idle_since = None;
         // When the last turn began, if it found nothing to do.
         let mut idle_turn: Option<Time> = None;
+        if roster.is_some_and(|roster| roster.is_parked(self.index)) {
+            network = self.rest(networks, network)?;
+        }
         loop {
-            let now = self.shared.clock.now();
+            let now = shared.clock.now();
             if let Some(from) = idle_turn.take() {
-                self.shared.idled(self.index, now.since(from));
+                shared.idled(self.index, now.since(from));
             }
-            self.network.housekeeping(now);
-            self.shared.timers.fire(self.index, now);
+            if let Some(roster) = roster {
+                roster.set_idle(self.index, idle_since.is_some());
+                roster.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
+                let search_is_over =
+                    || roster.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
+                let shall_park = roster.shall_leave(self.index) || (roster.could_park(self.index) && search_is_over());
+                if shall_park && roster.park(self.index, now) {
+                    network = self.rest(networks, network)?;
+                    idle_since = None;
+                    continue;
+                }
+            }
+            network.housekeeping(now);
+            shared.timers.fire(self.index, now);
+            let kept = self.index != 0 || self.keep_house_for_others(networks, now);
             if self.resumed >= RESUMED_PER_LOOK {
-                if self.look()? {
+                if self.look(&mut *network)? {
                     self.call_for_help();
                 }
-                if self.shared.is_stopping() && self.network.is_drained(now) {
+                if shared.is_stopping() && network.is_drained(now) {
                     return Ok(());
                 }
             }
-            if let Some((since, work)) = self.shared.queues.pop(self.index) {
-                self.run(now, since, work, &entered);
+            if let Some((since, work)) = self.next() {
+                self.run(&mut *network, now, since, work, &entered);
                 idle_since = None;
                 continue;
             }
-            if self.look()? {
+            let own = self.look(&mut *network)?;
+            let others = if self.index == 0 { self.look_for_others(networks)? } else { Found::Nothing };
+            if own || others == Found::Something {
                 self.call_for_help();
                 idle_since = None;
                 continue;
             }
-            if let Some((since, work)) = self.shared.queues.steal(self.index) {
-                self.run(now, since, work, &entered);
+            if let Some((since, work)) = shared.queues.steal(self.index) {
+                self.run(&mut *network, now, since, work, &entered);
                 idle_since = None;
                 continue;
             }
-            if self.shared.timers.fire_others(self.index, now) {
+            if shared.timers.fire_others(self.index, now) {
                 idle_since = None;
                 continue;
             }
-            if self.shared.is_stopping() && self.network.is_drained(now) {
+            if self.index != 0 && self.look_for_others(networks)? == Found::Something {
+                idle_since = None;
+                continue;
+            }
+            if shared.is_stopping() && network.is_drained(now) {
                 return Ok(());
             }
             let since = *idle_since.get_or_insert(now);
             idle_turn = Some(now);
+            // One that may park looks on until then.
+            let searches = roster.is_some_and(|roster| roster.could_park(self.index) && roster.search().is_some());
             let spin = match self.idle {
                 Idle::Spin => true,
                 Idle::Adaptive(spin) => now.since(since) < spin,
                 Idle::Block => false,
             };
-            if spin {
+            if spin || searches || others == Found::Contended || !kept {
                 std::hint::spin_loop();
-            } else if let Some(came) = self.sleep(now)? {
-                self.shared.idled(self.index, came.since(now));
+            } else if let Some(came) = self.sleep(networks, &mut *network, now)? {
+                shared.idled(self.index, came.since(now));
                 idle_turn = None;
             }
         }
     }
 
+    /// The oldest of its own queue; the first core's of the parked ones' too.
+    fn next(&self) -> Option<(Time, Work<J>)> {
+        self.shared.queues.pop(self.index).or_else(|| {
+            let roster = self.shared.roster.get().filter(|_| self.index == 0)?;
+            roster.parked().find_map(|core| self.shared.queues.pop(core))
+        })
+    }
+
     /// `now`: when the core looked for something to do.
-    fn run(&mut self, now: Time, since: Time, work: Work<N::Job>, entered: &Entered) {
+    fn run<N: Network<Job = J>>(&mut self, network: &mut N, now: Time, since: Time, work: Work<J>, entered: &Entered) {
         match work {
             Work::Job(job) => {
-                if let Some(task) = self.network.run(since, job) {
+                if let Some(task) = network.run(since, job) {
                     entered.poll(|| task.run(self.index));
                 }
             }
@@ -314,9 +427,9 @@ impl<N: Network> Core<N> {
         budget::turn_came_after(Nanos::ZERO);
     }
 
-    fn look(&mut self) -> io::Result<bool> {
+    fn look<N: Network>(&mut self, network: &mut N) -> io::Result<bool> {
         self.resumed = 0;
-        Ok(self.network.poll(None)?.is_some())
+        Ok(network.poll(None)?.is_some())
     }
 
     /// More jobs than this core can begin at once are for those that sleep.
@@ -327,16 +440,113 @@ impl<N: Network> Core<N> {
     }
 
     /// Says when what ended the sleep came, if that was a message.
-    fn sleep(&mut self, now: Time) -> io::Result<Option<Time>> {
+    fn sleep<N: Network>(&mut self, networks: &[Mutex<N>], network: &mut N, now: Time) -> io::Result<Option<Time>> {
         self.shared.parking.going_to_sleep(self.index);
         let mut came = None;
-        if self.shared.queues.are_empty() {
-            let until = self.network.next_timeout().min(self.shared.timers.next(self.index));
+        let roster = self.shared.roster.get();
+        let is_left = self.index == 0 && roster.is_some_and(Roster::is_left);
+        if self.shared.queues.are_empty() && !is_left {
+            let mut until = network.next_timeout().min(self.shared.timers.next(self.index));
+            if self.index == 0 {
+                until = until.min(self.next_timeout_of_others(networks));
+            }
             let longest = if self.shared.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
-            came = self.network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
+            came = network.poll(Some(Duration::from_nanos(until.since(now).min(longest).0)))?;
         }
         self.shared.parking.awake(self.index);
         Ok(came)
+    }
+
+    // ---- cores that come and go ----
+
+    /// This core has parked: leaves its network to the first core, waits until it is needed, and takes it back.
+    fn rest<'a, N: Network>(
+        &mut self,
+        networks: &'a [Mutex<N>],
+        mut network: MutexGuard<'a, N>,
+    ) -> io::Result<MutexGuard<'a, N>> {
+        let Some(roster) = self.shared.roster.get() else { return Ok(network) };
+        self.shared.parking.set_absent(self.index, true);
+        network.park()?;
+        drop(network);
+        self.leave_to_first(self.index);
+        roster.rest(self.index);
+        self.shared.parking.set_absent(self.index, false);
+        let mut network = lock(&networks[self.index]);
+        network.unpark()?;
+        Ok(network)
+    }
+
+    /// The first core shall look at what is `core`'s.
+    fn leave_to_first(&self, core: usize) {
+        if let Some(roster) = self.shared.roster.get() {
+            roster.leave_to_first(core);
+            self.shared.parking.wake(0);
+        }
+    }
+
+    /// Does for the parked cores what is due whatever the load. Says whether that is done for all of them: another core
+    /// may be at one just now.
+    fn keep_house_for_others<N: Network>(&self, networks: &[Mutex<N>], now: Time) -> bool {
+        let Some(roster) = self.shared.roster.get() else { return true };
+        let mut all = true;
+        for core in roster.parked() {
+            match try_lock(&networks[core]) {
+                Some(mut network) => network.housekeeping(now),
+                None => all = false,
+            }
+            self.shared.timers.fire(core, now);
+        }
+        all
+    }
+
+    /// Looks at the networks of the parked cores.
+    fn look_for_others<N: Network>(&self, networks: &[Mutex<N>]) -> io::Result<Found> {
+        let mut found = Found::Nothing;
+        let Some(roster) = self.shared.roster.get() else { return Ok(found) };
+        for core in roster.parked() {
+            if self.index == 0 {
+                roster.take_left(core);
+            }
+            let Some(mut network) = try_lock(&networks[core]) else {
+                if found == Found::Nothing {
+                    found = Found::Contended;
+                }
+                continue;
+            };
+            let something = network.poll(None)?.is_some();
+            drop(network);
+            if something {
+                found = Found::Something;
+                // There may be more, and what has been read has answers: for the one who comes by again.
+                if self.index != 0 {
+                    self.leave_to_first(core);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn next_timeout_of_others<N: Network>(&self, networks: &[Mutex<N>]) -> Time {
+        let Some(roster) = self.shared.roster.get() else { return Time::NEVER };
+        let next = |core: usize| {
+            let network = try_lock(&networks[core]).map_or(Time::NEVER, |network| network.next_timeout());
+            network.min(self.shared.timers.next(core))
+        };
+        roster.parked().map(next).min().unwrap_or(Time::NEVER)
+    }
+}
+
+/// Locks whatever happened to the core that held it before: the others end in good order, and their networks are whole.
+fn lock<N>(network: &Mutex<N>) -> MutexGuard<'_, N> {
+    network.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn try_lock<N>(network: &Mutex<N>) -> Option<MutexGuard<'_, N>> {
+    match network.try_lock() {
+        Ok(network) => Some(network),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -12,11 +12,13 @@
 //! - [`budget`]: what the running request may still spend on queues.
 //! - `context`: which core a thread is.
 //! - [`cores`]: the loop of a core, and the threads.
+//! - [`allocation`]: cores that come and go.
 //!
 //! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
 
 #![deny(unsafe_code)]
 
+pub mod allocation;
 pub mod budget;
 pub mod clock;
 mod context;
@@ -29,5 +31,6 @@ pub(crate) mod sync;
 pub mod tasks;
 pub mod timers;
 
+pub use allocation::{Allocation, CoreUsage};
 pub use clock::Clock;
 pub use cores::{Cores, Idle, Network, Options};

@@ -9,6 +9,8 @@ pub struct PacketDelays {
     /// A wait that stands, or the moment since when it grows, and the lowest bit says which. In one word, so that no
     /// reader takes a new wait for one that has grown since an older look.
     cores: Vec<Padded<AtomicU64>>,
+    /// The longest wait that a core found at its last look, ns, without what it slept.
+    found: Vec<Padded<AtomicU64>>,
 }
 
 const GROWS: u64 = 1;
@@ -16,7 +18,8 @@ const GROWS: u64 = 1;
 impl PacketDelays {
     /// No wait on any of so many cores.
     pub fn new(cores: usize) -> Self {
-        PacketDelays { cores: (0..cores).map(|_| Padded(AtomicU64::new(0))).collect() }
+        let zeros = || (0..cores).map(|_| Padded(AtomicU64::new(0))).collect();
+        PacketDelays { cores: zeros(), found: zeros() }
     }
 
     /// `core` has just looked at its network: what is left there has waited for `found`. `grows` if messages keep coming,
@@ -24,6 +27,17 @@ impl PacketDelays {
     pub fn publish(&self, core: usize, now: Time, found: Nanos, grows: bool) {
         let value = if grows { now.0.saturating_sub(found.0) << 1 | GROWS } else { found.0 << 1 };
         self.cores[core].0.store(value, Ordering::Relaxed);
+    }
+
+    /// At its last look `core` found something that had waited for so long while it was busy: what an allocator asks for.
+    /// It does not grow by itself, or every core at work would look as if somebody waited for it.
+    pub fn note_found(&self, core: usize, waited: Nanos) {
+        self.found[core].0.store(waited.0, Ordering::Relaxed);
+    }
+
+    /// What [`PacketDelays::note_found`] said last.
+    pub fn found(&self, core: usize) -> Nanos {
+        Nanos(self.found[core].0.load(Ordering::Relaxed))
     }
 
     /// The longest wait on any core, as far as it is known at `now`. A core's finding stands until it looks again, and

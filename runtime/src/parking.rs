@@ -6,14 +6,16 @@ use crate::sync::{AtomicBool, Ordering, Padded, fence};
 /// One flag per core, and the means of waking it.
 pub struct Parking {
     asleep: Vec<Padded<AtomicBool>>,
+    /// Cores that were given back: they are not woken, the first core is in their place.
+    absent: Vec<Padded<AtomicBool>>,
     wake: Box<dyn Fn(usize) + Send + Sync>,
 }
 
 impl Parking {
     /// All of so many cores awake. `wake` ends a core's sleep, or keeps it from the next one; any thread may call it.
     pub fn new(cores: usize, wake: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        let asleep = (0..cores).map(|_| Padded(AtomicBool::new(false))).collect();
-        Parking { asleep, wake: Box::new(wake) }
+        let flags = || (0..cores).map(|_| Padded(AtomicBool::new(false))).collect();
+        Parking { asleep: flags(), absent: flags(), wake: Box::new(wake) }
     }
 
     /// `core` is about to sleep. It must look for work once more after this, and sleep only if there is none.
@@ -42,14 +44,22 @@ impl Parking {
         }
     }
 
-    /// Wakes `core` if it sleeps, for something that only it can do. Says whether it did.
+    /// Wakes `core` if it sleeps, for something that only it can do; the first core instead of one that was given back.
+    /// Says whether it did.
     pub fn wake(&self, core: usize) -> bool {
         fence(Ordering::SeqCst);
+        let core = if self.absent[core].0.load(Ordering::Relaxed) { 0 } else { core };
         let claimed = self.claim(core);
         if claimed {
             (self.wake)(core);
         }
         claimed
+    }
+
+    /// `core` is given back, or is there again. Before it wakes the first core for what it has left, which is after this.
+    pub fn set_absent(&self, core: usize, absent: bool) {
+        self.absent[core].0.store(absent, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
     }
 
     /// Wakes every core, asleep or not.
@@ -96,6 +106,21 @@ mod tests {
         parking.wake_another(2);
         parking.wake_all();
         assert_eq!(*lock(&woken), [1, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn the_first_core_is_woken_in_the_place_of_one_that_is_not_there() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&woken);
+        let parking = Parking::new(3, move |core| lock(&log).push(core));
+        parking.set_absent(2, true);
+        assert!(!parking.wake(2));
+        parking.going_to_sleep(0);
+        assert!(parking.wake(2) && !parking.wake(2));
+        parking.set_absent(2, false);
+        parking.going_to_sleep(2);
+        assert!(parking.wake(2));
+        assert_eq!(*lock(&woken), [0, 2]);
     }
 }
 

@@ -19,6 +19,8 @@ struct RunQueue<J> {
     jobs: Mutex<Jobs<J>>,
     /// When the oldest entry came; `EMPTY` without one. Written under the lock, read without.
     oldest: AtomicU64,
+    /// How many there are. Written under the lock, read without.
+    waiting: AtomicU64,
 }
 
 struct Jobs<J> {
@@ -31,7 +33,7 @@ impl<J> RunQueues<J> {
     /// Empty queues for so many cores.
     pub fn new(cores: usize) -> Self {
         let jobs = || Mutex::new(Jobs { waiting: VecDeque::new(), closed: false });
-        let queue = || Padded(RunQueue { jobs: jobs(), oldest: AtomicU64::new(EMPTY) });
+        let queue = || Padded(RunQueue { jobs: jobs(), oldest: AtomicU64::new(EMPTY), waiting: AtomicU64::new(0) });
         RunQueues { cores: (0..cores).map(|_| queue()).collect() }
     }
 
@@ -50,6 +52,7 @@ impl<J> RunQueues<J> {
             queue.oldest.store(now.0, Ordering::Relaxed);
         }
         jobs.waiting.push_back((now, job));
+        queue.waiting.store(jobs.waiting.len() as u64, Ordering::Relaxed);
         alone
     }
 
@@ -64,6 +67,7 @@ impl<J> RunQueues<J> {
         let mut jobs = lock(&queue.jobs);
         let taken = jobs.waiting.pop_front();
         queue.oldest.store(jobs.waiting.front().map_or(EMPTY, |(since, _)| since.0), Ordering::Relaxed);
+        queue.waiting.store(jobs.waiting.len() as u64, Ordering::Relaxed);
         taken
     }
 
@@ -86,9 +90,21 @@ impl<J> RunQueues<J> {
             jobs.closed = true;
             let waiting = std::mem::take(&mut jobs.waiting);
             core.0.oldest.store(EMPTY, Ordering::Relaxed);
+            core.0.waiting.store(0, Ordering::Relaxed);
             drop(jobs);
             drop(waiting);
         }
+    }
+
+    /// How many jobs wait, all together. True only of a moment that may be over.
+    pub fn waiting(&self) -> u64 {
+        self.cores.iter().map(|queue| queue.0.waiting.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Age of the oldest job of `core`; zero if there is none.
+    pub fn age(&self, core: usize, now: Time) -> Nanos {
+        let since = self.cores[core].0.oldest.load(Ordering::Relaxed);
+        if since == EMPTY { Nanos::ZERO } else { now.since(Time(since)) }
     }
 
     /// Age of the oldest job of any core; zero if there is none.
@@ -125,6 +141,9 @@ mod tests {
                 let oldest = model.iter().filter_map(|queue| queue.front()).map(|(since, _)| *since).min();
                 prop_assert_eq!(queues.delay(now), oldest.map_or(Nanos::ZERO, |since| now.since(since)));
                 prop_assert_eq!(queues.are_empty(), oldest.is_none());
+                prop_assert_eq!(queues.waiting(), model.iter().map(|queue| queue.len() as u64).sum::<u64>());
+                let ages = (0..3).map(|core| queues.age(core, now)).max();
+                prop_assert_eq!(ages, Some(queues.delay(now)));
             }
         }
     }

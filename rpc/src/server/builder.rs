@@ -1,5 +1,6 @@
 //! Starting a server, looking at it, stopping it.
 
+use super::allocation;
 use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
@@ -8,6 +9,8 @@ use super::receive::IoUring;
 use super::recording::Recording;
 use super::shared::{Common, Counts, Job};
 use crate::wire::PayloadLimit;
+use leeward_control::allocation::CoreLimits;
+use leeward_control::allocation::registry::AllocationPolicy;
 use leeward_control::budget::Budget;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::recording::Header;
@@ -15,7 +18,7 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
 use leeward_runtime::cores::Shared;
-use leeward_runtime::{Clock, Cores, Idle, Options};
+use leeward_runtime::{Allocation, Clock, CoreUsage, Cores, Idle, Options};
 use mio::Poll;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -54,6 +57,15 @@ pub struct Builder {
     options: Options,
     limits: Limits,
     recording: Option<Recording>,
+    allocator: Option<Allocator>,
+}
+
+/// A policy of core allocation, and between how many cores it may choose.
+#[derive(Clone, Debug)]
+struct Allocator {
+    policy: AllocationPolicy,
+    params: Params,
+    limits: CoreLimits,
 }
 
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
@@ -86,6 +98,7 @@ impl Server {
                 slo: Nanos::ZERO,
             },
             recording: None,
+            allocator: None,
         }
     }
 
@@ -113,6 +126,11 @@ impl Server {
     /// How long the cores have had nothing to do since the start, all together.
     pub fn idle(&self) -> Nanos {
         self.cores.shared().idle()
+    }
+
+    /// Who has had the cores so far; `None` without an allocator.
+    pub fn core_usage(&self) -> Option<CoreUsage> {
+        self.cores.shared().core_usage()
     }
 
     /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
@@ -145,6 +163,19 @@ impl Builder {
     #[must_use]
     pub fn cores(mut self, cores: usize) -> Self {
         self.options.cores = cores.clamp(1, 1024);
+        self
+    }
+
+    /// Cores that come and go: `policy` decides, between `fewest` cores (at least one, the first, which always stays) and
+    /// as many as [`Builder::cores`] says. The admission controller is told of it. A parked core's CPU is the system's; what
+    /// its connections send is read by the first core meanwhile.
+    ///
+    /// What is not set of the policy's parameters is as [`super::allocation::DEFAULTS`] says: threads of an operating
+    /// system come more slowly than the simulator's cores.
+    #[must_use]
+    pub fn allocator(mut self, policy: &AllocationPolicy, params: Params, fewest: usize) -> Self {
+        let limits = CoreLimits::new(u32::try_from(fewest).unwrap_or(u32::MAX), u32::MAX);
+        self.allocator = Some(Allocator { policy: *policy, params, limits });
         self
     }
 
@@ -251,7 +282,13 @@ impl Builder {
         let listener = listener(address).map_err(listen)?;
         let bound = listener.local_addr().map_err(listen)?;
         let cores = self.options.cores;
-        let environment = Environment::new(cores as u32, self.rtt, self.slo);
+        let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
+        let mut allocator = None;
+        if let Some(Allocator { policy, params, limits }) = self.allocator {
+            let limits = CoreLimits::new(limits.min, cores as u32);
+            allocator = Some((allocation::build(&policy, &params, limits)?, limits));
+            environment = environment.allocated();
+        }
         let mut halves = self.algorithm.server(&self.params, &environment)?;
         if let Some(recording) = &self.recording {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
@@ -260,6 +297,11 @@ impl Builder {
         let polls = (0..cores).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
+        let mut registries = Vec::new();
+        for index in 0..cores {
+            let of_first = polls.first().filter(|_| index > 0 && allocator.is_some());
+            registries.push(of_first.map(|poll| poll.registry().try_clone()).transpose()?);
+        }
         let common = Arc::new(Common::new(halves.control, wakers));
         let waking = Arc::clone(&common);
         let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.wake(core)));
@@ -268,15 +310,23 @@ impl Builder {
         let mut listener = Some(listener);
         let networks = polls
             .into_iter()
+            .zip(registries)
             .zip(halves.cores)
             .enumerate()
-            .map(|(index, (poll, admission))| {
+            .map(|(index, ((poll, first), admission))| {
                 let handler = execute(&shared, &common);
                 let (shared, common) = (Arc::clone(&shared), Arc::clone(&common));
-                CoreNetwork::new(index, poll, listener.take(), shared, common, handler, admission, limits)
+                CoreNetwork::new(index, poll, first, listener.take(), shared, common, handler, admission, limits)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        let cores = Cores::start(&self.options, shared, networks)?;
+        let cores = match allocator {
+            None => Cores::start(&self.options, shared, networks)?,
+            Some((allocator, limits)) => {
+                let admission = Box::new(allocation::Admission(Arc::clone(&common)));
+                let allocation = Allocation { allocator, limits, admission };
+                Cores::start_allocated(&self.options, shared, networks, allocation)?
+            }
+        };
         Ok(Server { address: bound, cores, common })
     }
 }

@@ -4,12 +4,14 @@
 //! - [`Handler`]: what a request does. [`AsyncHandler`]: the same for one that waits meanwhile.
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
+//! - [`allocation`]: cores that come and go.
 //! - `enforcement`: whether a client keeps to its window.
 //! - [`Recording`]: what the controller was asked and decided, in a file.
 //! - `shared`: what the cores share: the controller's slow half (`ticks`), counters, messages between cores (`inbox`).
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
 
+pub mod allocation;
 mod async_handler;
 mod builder;
 mod connection;

@@ -23,8 +23,10 @@ use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::ReadyTask;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,8 @@ use std::time::Duration;
 /// The poll's token of what is no connection.
 pub(super) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
+/// The polls of parked cores, in the first core's.
+const PARKED: Token = Token(usize::MAX - 2);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
@@ -73,6 +77,8 @@ pub(super) struct Limits {
 pub(super) struct CoreNetwork<H> {
     index: usize,
     poll: Poll,
+    /// The first core's poll, which this one's is part of while its core is parked.
+    first: Option<Registry>,
     events: Events,
     listener: Option<TcpListener>,
     next_core: usize,
@@ -114,6 +120,7 @@ impl<H: Execute> CoreNetwork<H> {
     pub(super) fn new(
         index: usize,
         poll: Poll,
+        first: Option<Registry>,
         listener: Option<TcpListener>,
         shared: Arc<Shared<Job>>,
         common: Arc<Common>,
@@ -124,6 +131,7 @@ impl<H: Execute> CoreNetwork<H> {
         let mut network = CoreNetwork {
             index,
             poll,
+            first,
             events: Events::with_capacity(BATCH),
             listener,
             next_core: 0,
@@ -407,7 +415,8 @@ impl<H: Execute> CoreNetwork<H> {
 
     fn handle_event(&mut self, token: Token, event: Ready, now: Time) {
         match token {
-            WAKER => {}
+            // Whoever looks at this poll looks at theirs next.
+            WAKER | PARKED => {}
             LISTENER => self.accept(now),
             Token(slot) => {
                 let slot = slot as u32;
@@ -519,6 +528,8 @@ impl<H: Execute> Network for CoreNetwork<H> {
         // this core is busy with its tasks waits from the moment it looked away.
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared.packets.publish(self.index, now, left, anything);
+        // What had to wait for a sleeping core to wake up did not wait for want of cores.
+        self.shared.packets.note_found(self.index, if wait.is_zero() { self.found } else { Nanos::ZERO });
         // A server that stops does not wait for its clients to fall silent.
         Ok((anything && self.stopping_since.is_none()).then_some(began))
     }
@@ -573,5 +584,15 @@ impl<H: Execute> Network for CoreNetwork<H> {
             self.close(slot, now);
         }
         true
+    }
+
+    fn park(&mut self) -> io::Result<()> {
+        let Some(first) = &self.first else { return Err(io::ErrorKind::Unsupported.into()) };
+        first.register(&mut SourceFd(&self.poll.as_raw_fd()), PARKED, Interest::READABLE)
+    }
+
+    fn unpark(&mut self) -> io::Result<()> {
+        let Some(first) = &self.first else { return Ok(()) };
+        first.deregister(&mut SourceFd(&self.poll.as_raw_fd()))
     }
 }

@@ -6,7 +6,7 @@ use super::inbox::Inbox;
 use super::ticks::Ticks;
 use crate::wire::{CreditId, DropReason, RequestId, Timestamp};
 use leeward_control::budget::Budget;
-use leeward_control::server::{ControlLoop, Gauges, Signals};
+use leeward_control::server::{ControlLoop, CoresGranted, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
@@ -209,6 +209,16 @@ impl Common {
         self.ticks.due()
     }
 
+    /// The allocator has granted cores.
+    pub(super) fn cores_granted(&self, event: &CoresGranted) {
+        self.ticks.change(|control| control.half.cores_granted(event));
+    }
+
+    /// Requests rejected so far.
+    pub(super) fn dropped(&self) -> u64 {
+        self.counters.iter().map(|core| core.dropped.load(Ordering::Relaxed)).sum()
+    }
+
     pub(super) fn gauges(&self) -> Gauges {
         self.ticks.look(|control| control.half.gauges())
     }
@@ -260,6 +270,11 @@ impl Common {
     /// A connection has come to its core.
     pub(super) fn adopted(&self) {
         self.adopting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Leaves a message for `core`, on whose behalf the caller will look before it sleeps.
+    pub(super) fn leave(&self, core: usize, message: Message) {
+        self.inboxes[core].leave(message);
     }
 
     /// Leaves a message for `core` and wakes it.

@@ -52,6 +52,11 @@ impl<T> Ticks<T> {
         Time(self.due.load(Ordering::Relaxed))
     }
 
+    /// Changes the state out of turn; waits for a tick under way.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        change(&mut lock(&self.state))
+    }
+
     /// Looks at the state; waits for a tick under way.
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&lock(&self.state))

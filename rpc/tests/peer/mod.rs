@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use leeward_control::allocation;
+use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Priority};
 use leeward_rpc::server::{Builder, Failed, IoUring, Request, Server};
@@ -147,7 +149,19 @@ pub(crate) fn builder(controller: &str, cores: usize) -> Builder {
     let is_off = std::env::var_os("LEEWARD_TEST_IO_URING").is_some_and(|value| value == "off");
     let io_uring = if is_off { IoUring::Off } else { IoUring::Auto };
     let builder = Server::builder().admission(&algorithm, params).objective(rtt, slo).io_uring(io_uring);
-    builder.cores(cores).idle(Idle::Block)
+    let builder = builder.cores(cores).idle(Idle::Block);
+    // And with cores that come and go: `make test` does.
+    match std::env::var("LEEWARD_TEST_ALLOCATOR") {
+        Ok(name) => allocated(builder, &name, &[]),
+        Err(_) => builder,
+    }
+}
+
+/// The same with cores that come and go, at least one.
+pub(crate) fn allocated(builder: Builder, policy: &str, params: &[(&str, &str)]) -> Builder {
+    let policy = allocation::registry::find(policy).unwrap();
+    let pairs: Vec<(&str, Raw)> = params.iter().map(|(name, value)| (*name, Raw::Text((*value).into()))).collect();
+    builder.allocator(policy, policy.params(&pairs).unwrap(), 1)
 }
 
 /// All clients have gone: nothing is left of them, and each request has had one end.

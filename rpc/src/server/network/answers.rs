@@ -162,7 +162,11 @@ impl<H: Execute> CoreNetwork<H> {
         if home == self.index {
             self.answer(executed, now, flush);
         } else {
-            self.common.send(home, Message::Executed(executed));
+            self.common.leave(home, Message::Executed(executed));
+            // Asked afterwards: who comes back to its connections meanwhile looks at its messages first.
+            if !self.shared.looks_after(self.index, home) {
+                self.common.wake(home);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reading connections: whose turn it is, how much of it, and how long what came has waited.
 
-use super::{CoreNetwork, LISTENER, Limits, Ready, WAKER};
+use super::{CoreNetwork, LISTENER, Limits, PARKED, Ready, WAKER};
 use crate::server::connection::{Came, Connection, ConnectionId, State};
 use crate::server::execute::Execute;
 use crate::wire::{Decoder, ErrorCode, Side, WireError};
@@ -51,7 +51,7 @@ impl<H: Execute> CoreNetwork<H> {
         let Some(batch) = &mut self.receiver.batch else { return };
         let put_off = unread.iter().map(|id| id.slot as usize);
         let readable = events.iter().filter(|event| Ready::from(*event).readable).map(|event| event.token());
-        let found = readable.filter(|token| ![WAKER, LISTENER].contains(token)).map(|Token(slot)| slot);
+        let found = readable.filter(|token| ![WAKER, LISTENER, PARKED].contains(token)).map(|Token(slot)| slot);
         let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
             let connection = self.connections.get_mut(slot).and_then(Option::as_mut);

@@ -1,0 +1,31 @@
+//! Cores that come and go: what an allocator of `leeward-control` needs to know and to have done. It is asked by the cores
+//! that are there, between two jobs. [`Roster`] says who is there and lets the others rest; what a core does with
+//! that is [`crate::cores`]'s.
+
+mod roster;
+mod usage;
+
+pub(crate) use roster::{Load, Roster};
+pub use usage::CoreUsage;
+
+use leeward_control::allocation::{Allocator, CoreLimits};
+use leeward_control::server::CoresGranted;
+
+/// What makes cores come and go.
+pub struct Allocation {
+    /// Says how many more or fewer.
+    pub allocator: Box<dyn Allocator>,
+    /// How few and how many cores there may be.
+    pub limits: CoreLimits,
+    /// The server's other half of it.
+    pub admission: Box<dyn Bystander>,
+}
+
+/// What core allocation and admission have to tell each other.
+pub trait Bystander: Send {
+    /// Requests rejected so far: load that shows neither in queues nor in busy cores.
+    fn rejected(&self) -> u64;
+
+    /// Cores have been granted. Called while no other core can be: it should be quick, and must not come back here.
+    fn granted(&self, event: &CoresGranted);
+}
