@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::allocator::CoreRange;
 use crate::commands::profile::ProfileArgs;
 use crate::failure::Failure;
 use crate::stdout;
@@ -208,15 +209,20 @@ pub(crate) struct ServeArgs {
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
     pub(crate) listen: String,
-    /// Cores: one thread each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub(crate) cores: u16,
+    /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) cores: CoreRange,
+    /// Who grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with parameters such as
+    /// delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) allocator: Option<String>,
     /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     pub(crate) cpus: Vec<usize>,
-    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us
-    #[arg(long, value_name = "POLICY", default_value = "spin")]
-    pub(crate) idle: String,
+    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us; by
+    /// default it spins, and for 50us where there is an allocator
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) idle: Option<String>,
     /// Read and write several sockets in one system call where the kernel has io_uring, or never
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) io_uring: WhenPossible,
@@ -235,6 +241,9 @@ pub(crate) struct ServeArgs {
     /// Take what is not said here from a TOML file: its keys are the names of these flags
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// At the end, print what became of all requests, and of the cores, as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Print what would be served, as such a file, and end
     #[arg(long)]
     pub(crate) print_config: bool,
@@ -489,6 +498,7 @@ Examples:
   leeward serve                                                 Breakwater on one core
   leeward serve --admission none --cores 4 --cpus 0,1,2,3
   leeward serve --slo 1ms --set target=300us --idle 50us
+  leeward serve --cores 1..4 --allocator delay                  cores that come with the load and go without it
   leeward serve --service kv --memcached 127.0.0.1:11211        pairs, for memcached's clients too
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";

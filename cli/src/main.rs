@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod allocator;
 mod args;
 mod commands;
 mod compiler;

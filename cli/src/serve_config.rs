@@ -8,6 +8,7 @@ use leeward_experiment::ScenarioError;
 use leeward_experiment::scenario::settings::{Pair, Settings};
 
 use crate::admission::{self, raw};
+use crate::allocator::{self, Allocator, CoreRange};
 use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::commands::kv::memory;
 use crate::commands::serve::idle;
@@ -21,6 +22,7 @@ const KEYS: &[&str] = &[
     "rtt",
     "listen",
     "cores",
+    "allocator",
     "cpus",
     "idle",
     "io-uring",
@@ -71,14 +73,19 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
     put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
     put(&mut args.listen, free("listen"), settings.line("listen")?);
-    put(&mut args.cores, free("cores"), settings.count("cores", 1..=128)?.map(|cores| cores as u16));
+    put(&mut args.cores, free("cores"), cores(settings)?);
+    let policy = settings.line("allocator")?;
+    if let Some(policy) = &policy {
+        allocator::read(policy).map_err(|problem| settings.error("allocator", &problem))?;
+    }
+    put(&mut args.allocator, free("allocator"), policy.map(Some));
     let cpus = settings.counts("cpus", 128, 0..=4_095)?;
     put(&mut args.cpus, free("cpus"), cpus.map(|cpus| cpus.into_iter().map(|cpu| cpu as usize).collect()));
     let policy = settings.line("idle")?;
     if let Some(policy) = &policy {
         idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
     }
-    put(&mut args.idle, free("idle"), policy);
+    put(&mut args.idle, free("idle"), policy.map(Some));
     let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
     put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
@@ -91,6 +98,18 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
+}
+
+/// A number, or a range as a text.
+fn cores(settings: &Settings) -> Result<Option<CoreRange>, ScenarioError> {
+    match settings.line("cores") {
+        Ok(Some(text)) if text.contains("..") => {
+            let range =
+                text.parse().map_err(|problem: String| settings.error("cores", &format!("`{text}`; {problem}")));
+            range.map(Some)
+        }
+        _ => Ok(settings.count("cores", 1..=128)?.map(|cores| CoreRange::up_to(cores as u16))),
+    }
 }
 
 /// The file's parameters before those of `--set`, without what these set.
@@ -129,7 +148,11 @@ fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    Ok(algorithm.server(&params, &Environment::new(args.cores.into(), rtt, slo)).map(drop))
+    if let Some(allocator) = Allocator::of(args)? {
+        allocator.check()?;
+    }
+    let environment = allocator::environment(args, Environment::new(args.cores.most.into(), rtt, slo));
+    Ok(algorithm.server(&params, &environment).map(drop))
 }
 
 /// What would be served, as a file for `--config`.
@@ -142,12 +165,15 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         quoted(&args.admission.slo),
         quoted(&args.admission.rtt),
         quoted(&args.listen),
-        args.cores,
+        if args.cores.to_string().contains('.') { quoted(&args.cores.to_string()) } else { args.cores.to_string() },
     );
+    if let Some(allocator) = &args.allocator {
+        text += &format!("allocator = {}\n", quoted(allocator));
+    }
     if !args.cpus.is_empty() {
         text += &format!("cpus = {:?}\n", args.cpus);
     }
-    text += &format!("idle = {}\nio-uring = {}\n", quoted(&args.idle), quoted(args.io_uring.name()));
+    text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
     text += &format!("connections = {}\n", args.connections);
     if let Service::Kv = args.service {
         text += &format!("memory = {}\n", quoted(&args.memory));

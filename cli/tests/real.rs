@@ -68,9 +68,13 @@ fn every_request_has_one_end_under_any_controller() {
 
 #[test]
 fn a_server_that_is_stopped_under_load_ends_every_request_once() {
-    for (controller, clients) in [("none", "8"), ("breakwater", "30")] {
+    let fixed = ["--cores", "2"];
+    let allocated = ["--cores", "1..3"];
+    for (controller, clients, cores) in
+        [("none", "8", fixed), ("breakwater", "30", fixed), ("none", "8", allocated), ("breakwater", "30", allocated)]
+    {
         let objective = ["--admission", controller, "--slo", "2ms", "--rtt", "50us"];
-        let server = Server::start(&[&objective[..], &["--cores", "2"]].concat());
+        let server = Server::start(&[&objective[..], &cores].concat());
         let shape = [
             "--clients",
             clients,
@@ -108,6 +112,57 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
         let answered: u64 = said.split(" answered").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
         assert!(count("completed") <= answered, "{controller}: {said} but {totals}");
     }
+}
+
+#[test]
+fn cores_come_and_go_and_every_request_has_one_end() {
+    for allocator in
+        ["delay:threshold=1us,search=20us", "delay-range", "buffer", "utilization", "per-request", "static"]
+    {
+        // More cores than most machines that test this have CPUs.
+        let flags = ["--cores", "1..6", "--allocator", allocator, "--admission", "breakwater", "--json"];
+        let objective = ["--slo", "100ms", "--rtt", "50us"];
+        let server = Server::start(&[&flags[..], &objective].concat());
+        let shape = ["--clients", "20", "--demand", "4k", "--duration", "500ms", "--warmup", "100ms"];
+        let report = load(&server.address, &[&objective[..], &shape].concat());
+        assert_eq!(report["violations"], Value::Array(Vec::new()), "{allocator}: {report}");
+        let totals = &report["totals"];
+        let count = |name: &str| totals[name].as_u64().unwrap();
+        assert!(count("offered") > 0 && count("completed") > 0, "{allocator}: {totals}");
+        assert_eq!((count("failed"), count("disconnected")), (0, 0), "{allocator}: {totals}");
+        let said: Value = serde_json::from_str(server.stop().lines().last().unwrap()).unwrap();
+        assert_eq!(said["completed"].as_u64(), totals["completed"].as_u64(), "{allocator}: {said}");
+        let cores = &said["cores"];
+        assert_eq!((&cores["most"], &cores["parked_ns"][0]), (&6.into(), &0.into()), "{allocator}: {cores}");
+        let mean = cores["mean"].as_f64().unwrap();
+        assert!((1.0..=6.0).contains(&mean), "{allocator}: {cores}");
+        assert!(cores["parks"].as_u64() <= cores["grants"].as_u64(), "{allocator}: {cores}");
+    }
+}
+
+#[test]
+fn the_cores_are_told_of_in_words() {
+    let server = Server::start(&["--cores", "1..2"]);
+    let said = server.stop();
+    assert!(said.contains("cores: 1.00 of 2 held on average by delay") && said.contains("parked for 0.0, "), "{said}");
+}
+
+#[test]
+fn more_cores_than_cpus_are_warned_of() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--cores", "128", "--idle", "block"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let few = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 128);
+    let mut warning = String::new();
+    if few {
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut warning).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!few || warning.starts_with("warning: 128 cores on "), "{warning}");
 }
 
 #[test]

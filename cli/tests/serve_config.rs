@@ -40,6 +40,10 @@ fn every_flag_is_a_key() {
     assert_eq!(effective(EVERYTHING, &[]), EVERYTHING);
     assert_eq!(effective("", &["--cores", "3"]), effective("cores = 3", &[]));
     assert_eq!(effective("[set]\naqm = true", &[]), effective("[set]\naqm = \"on\"", &[]));
+    let ranged = EVERYTHING.replace("cores = 2", "cores = \"1..2\"\nallocator = \"delay:threshold=20us\"");
+    assert_eq!(effective(&ranged, &[]), ranged);
+    assert!(effective(&ranged, &["--cores=4", "--allocator=buffer"]).contains("cores = 4\nallocator = \"buffer\"\n"));
+    assert!(effective("cores = \"1..4\"", &[]).contains("idle = \"50us\""), "who gives cores back sleeps");
     let defaults = effective("", &[]);
     assert!(defaults.contains("listen = \"127.0.0.1:7117\"") && !defaults.contains("cpus"), "{defaults}");
     assert_eq!(effective(&defaults, &[]), defaults, "what is printed is read");
@@ -71,6 +75,9 @@ fn mistakes_have_a_line() {
     check("config = \"x\"", &[], "s.toml:1: config: unknown key");
     check("cores = \"2\"", &[], "s.toml:1: cores: `2` is not a whole number from 1 to 128");
     check("\ncores = 0", &[], "s.toml:2: cores: `0` is not a whole number");
+    check("cores = \"4..1\"", &[], "s.toml:1: cores: `4..1`; accepted: 1 to 128, or a range such as 1..4");
+    check("allocator = \"fast\"", &[], "s.toml:1: allocator: unknown allocator `fast`; accepted: delay,");
+    check("allocator = \"delay:search=0.1\"", &[], "s.toml:1: allocator: `search` can't be `0.1`");
     check("cores = 0", &["--cores=1"], "s.toml:1: cores: `0` is not a whole number");
     check("cpus = [0, -1]", &[], "s.toml:1: cpus: `-1` is not a whole number");
     check("slo = 200", &[], "s.toml:1: slo: `200` is not a duration");
@@ -87,6 +94,15 @@ fn mistakes_have_a_line() {
     let thresholds = "cores = 1\n[set]\ntarget = \"80us\"\naqm_threshold = \"20us\"";
     check(thresholds, &[], "s.toml:2: set: `aqm_threshold` (20us) must not be below `target` (80us)");
     check("[set]\nalpha = 0.1", &["--admission=dagor"], "s.toml:2: set.alpha: unknown parameter `alpha`");
+    for (flag, expected) in [
+        ("--allocator=ideal", "error: --allocator: `ideal` wants cores that come at once"),
+        ("--allocator=delay-range:low=2us,high=1us", "error: --allocator: `low` (2us) must not be above"),
+        ("--cores=0..2", "error: invalid value '0..2' for '--cores <N>': accepted: 1 to 128"),
+    ] {
+        let output = leeward(&["serve", "--print-config", flag], folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && words.starts_with(expected), "{words}");
+    }
     let output = leeward(&["serve", "--config", "none.toml"], folder.path());
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.starts_with("error: none.toml: file: "), "{words}");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::serve;
 use crate::args::{ServeArgs, Service};
 use crate::failure::Failure;
-use crate::{admission, args};
+use crate::{admission, allocator, args};
 
 /// The store, if pairs are what is served.
 pub(super) fn store(args: &ServeArgs) -> Result<Option<Arc<Store>>, Failure> {
@@ -23,7 +23,7 @@ pub(super) fn store(args: &ServeArgs) -> Result<Option<Arc<Store>>, Failure> {
     let ports = 1 + usize::from(args.memcached.is_some());
     let config = StoreConfig {
         memory: memory(&args.memory)?,
-        threads: ports * usize::from(args.cores),
+        threads: ports * usize::from(args.cores.most),
         // Keys that collide here shall not be known outside.
         seed: RandomState::new().hash_one(()),
         ..StoreConfig::default()
@@ -43,9 +43,9 @@ pub(super) fn memcached(store: &Arc<Store>, args: &ServeArgs) -> Result<Option<S
         .budget(budget.map_or(Budget::UNLIMITED, Budget::of))
         .admission(&algorithm, params)
         .objective(rtt, slo)
-        .cores(args.cores.into())
+        .cores(args.cores.most.into())
         .cpus(args.cpus.clone())
-        .idle(serve::idle(&args.idle)?)
+        .idle(serve::idle(allocator::idle(args))?)
         .connection_limit(args.connections as usize);
     builder.start(address, store).map(Some).map_err(serve::failure)
 }

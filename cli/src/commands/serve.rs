@@ -5,15 +5,17 @@ use leeward_control::budget::Budget;
 use leeward_control::units::parse_duration;
 use leeward_kv::service::Kv;
 use leeward_kv::store::Store;
-use leeward_rpc::server::{Builder, IoUring, Server, ServerError};
-use leeward_runtime::Idle;
+use leeward_rpc::server::{Builder, Counts, IoUring, Server, ServerError};
+use leeward_runtime::{CoreUsage, Idle};
 use leeward_search::Search;
 use leeward_services::{echo::Echo, synthetic::Synthetic};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{kv, record, search};
+use crate::allocator::{self, Allocator};
 use crate::args::{ServeArgs, Service, WhenPossible};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -35,11 +37,15 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let mut builder = Server::builder()
         .admission(&algorithm, params)
         .objective(rtt, slo)
-        .cores(args.cores.into())
+        .cores(args.cores.most.into())
         .cpus(args.cpus.clone())
-        .idle(idle(&args.idle)?)
+        .idle(idle(allocator::idle(args))?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
         .connection_limit(args.connections as usize);
+    let allocator = Allocator::of(args)?;
+    if let Some(allocator) = &allocator {
+        builder = allocator.apply(builder);
+    }
     if let Some(budget) = &args.budget {
         builder = builder.budget(Budget::of(admission::span("--budget", budget)?));
     }
@@ -72,8 +78,11 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         server.address(),
         algorithm.name,
         args.cores,
-        if args.cores == 1 { "" } else { "s" },
+        if args.cores.most == 1 { "" } else { "s" },
     ))?;
+    if let Some(words) = allocator::crowded(args) {
+        let _ = writeln!(std::io::stderr(), "warning: {words}");
+    }
     if let Some(port) = &port {
         stdout::print(&format!("memcached's clients: {}", port.address()))?;
     }
@@ -83,27 +92,59 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         std::thread::sleep(Duration::from_millis(20));
         watch = watch.filter(|recording| record::goes_on(recording));
     }
+    let usage = server.core_usage();
     let port = port.map(leeward_kv::server::Server::stop).transpose();
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
-    let mut words = format!(
-        "stopped: {} requests received, {} answered, {} rejected",
-        counts.received, counts.completed, counts.dropped
-    );
-    if counts.without_credit > 0 {
-        words += &format!(" ({} of them sent without credit)", counts.without_credit);
-    }
-    stdout::print(&words)?;
-    if let Some(counts) = port.context("stopping the memcached port").map_err(Failure::Runtime)? {
-        let busy = counts.dropped + counts.refused;
-        let (received, completed) = (counts.received, counts.completed);
-        stdout::print(&format!(
-            "memcached: {received} requests received, {completed} answered, {busy} told to be busy"
-        ))?;
-    }
+    let port = port.context("stopping the memcached port").map_err(Failure::Runtime)?;
+    let cores = usage.as_ref().zip(allocator.as_ref());
+    stdout::print(&if args.json { json(&counts, cores, port.as_ref()) } else { words(&counts, cores, port.as_ref()) })?;
     match (&recording, &args.record) {
         (Some(recording), Some(path)) => record::end(recording, path),
         _ => Ok(()),
     }
+}
+
+type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
+
+/// What became of all requests.
+fn words(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Counts>) -> String {
+    let Counts { received, completed, dropped, .. } = counts;
+    let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
+    if counts.without_credit > 0 {
+        words += &format!(" ({} of them sent without credit)", counts.without_credit);
+    }
+    if let Some((usage, allocator)) = cores {
+        words += &format!("\n{}", allocator::words(usage, allocator.name()));
+    }
+    if let Some(counts) = port {
+        let busy = counts.dropped + counts.refused;
+        let (received, completed) = (counts.received, counts.completed);
+        words += &format!("\nmemcached: {received} requests received, {completed} answered, {busy} told to be busy");
+    }
+    words
+}
+
+/// The same for programs.
+fn json(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Counts>) -> String {
+    let mut report = serde_json::json!({
+        "received": counts.received,
+        "completed": counts.completed,
+        "dropped": counts.dropped,
+        "without_credit": counts.without_credit,
+        "refused_lock": counts.refused_lock,
+        "abandoned": counts.abandoned,
+        "credits": counts.credits,
+        "demands": counts.demands,
+    });
+    if let Some((usage, allocator)) = cores {
+        report["cores"] = allocator::json(usage, allocator.name());
+    }
+    if let Some(counts) = port {
+        let busy = counts.dropped + counts.refused;
+        report["memcached"] =
+            serde_json::json!({ "received": counts.received, "completed": counts.completed, "busy": busy });
+    }
+    report.to_string()
 }
 
 fn start(builder: Builder, args: &ServeArgs, store: Option<&Arc<Store>>) -> Result<Server, Failure> {

@@ -1,0 +1,205 @@
+//! How many cores `leeward serve` has and who decides that: the flags, and what is said of it at the end.
+
+use anyhow::anyhow;
+use leeward_control::allocation::CoreLimits;
+use leeward_control::allocation::registry::{AllocationPolicy, find};
+use leeward_control::params::Params;
+use leeward_control::registry::Environment;
+use leeward_rpc::server::{Builder, allocation};
+use leeward_runtime::CoreUsage;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::admission::pair;
+use crate::args::ServeArgs;
+use crate::failure::Failure;
+
+/// The policy where cores may come and go and none is named.
+const DEFAULT: &str = "delay";
+
+/// What cores without work do if nothing is said: they spin where they are the server's anyway, and sleep soon where cores
+/// are given back.
+const IDLE: &str = "spin";
+const IDLE_ALLOCATED: &str = "50us";
+
+/// How few and how many cores there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CoreRange {
+    /// `None`: as many as `most`, or one where there is an allocator.
+    least: Option<u16>,
+    pub(crate) most: u16,
+}
+
+impl CoreRange {
+    /// So many, or up to so many.
+    pub(crate) fn up_to(most: u16) -> Self {
+        CoreRange { least: None, most }
+    }
+}
+
+impl FromStr for CoreRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |text: &str| text.parse().ok().filter(|number| (1..=128).contains(number));
+        let range = match text.split_once("..") {
+            None => read(text).map(CoreRange::up_to),
+            Some((least, most)) => {
+                let range = read(least).zip(read(most)).filter(|(least, most)| least <= most);
+                range.map(|(least, most)| CoreRange { least: Some(least), most })
+            }
+        };
+        range.ok_or_else(|| "accepted: 1 to 128, or a range such as 1..4".into())
+    }
+}
+
+impl fmt::Display for CoreRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least {
+            Some(least) => write!(f, "{least}..{}", self.most),
+            None => write!(f, "{}", self.most),
+        }
+    }
+}
+
+/// A policy with its parameters, as `--allocator` has it.
+pub(crate) struct Allocator {
+    policy: &'static AllocationPolicy,
+    params: Params,
+    limits: CoreLimits,
+}
+
+impl Allocator {
+    /// The one that was asked for, if cores are to come and go.
+    pub(crate) fn of(args: &ServeArgs) -> Result<Option<Allocator>, Failure> {
+        let Some(text) = args.allocator.as_deref().or(args.cores.least.map(|_| DEFAULT)) else { return Ok(None) };
+        let limits = CoreLimits::new(args.cores.least.unwrap_or(1).into(), args.cores.most.into());
+        let (policy, params) = read(text).map_err(|problem| Failure::Input(anyhow!("--allocator: {problem}")))?;
+        Ok(Some(Allocator { policy, params, limits }))
+    }
+
+    /// Lets it decide over the server's cores.
+    pub(crate) fn apply(&self, builder: Builder) -> Builder {
+        builder.allocator(self.policy, self.params.clone(), self.limits.min as usize)
+    }
+
+    /// Refuses parameters that can't stand together.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let built = allocation::build(self.policy, &self.params, self.limits);
+        built.map(drop).map_err(|error| Failure::Input(anyhow!("--allocator: {error}")))
+    }
+
+    /// The policy's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.policy.name
+    }
+}
+
+/// A policy's name and its parameters: `delay`, or `delay:threshold=20us,search=1ms`.
+pub(crate) fn read(text: &str) -> Result<(&'static AllocationPolicy, Params), String> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let policy = find(name).map_err(|error| error.to_string())?;
+    let pairs = rest.split(',').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|text| pair(text).map_err(|_| format!("`{text}` is not name=value, such as threshold=20us")));
+    let pairs = pairs.collect::<Result<Vec<_>, String>>()?;
+    Ok((policy, policy.params(&pairs).map_err(|error| error.to_string())?))
+}
+
+/// What a core without work does, as `--idle` says, or as is right if it does not.
+pub(crate) fn idle(args: &ServeArgs) -> &str {
+    let comes_and_goes = args.allocator.is_some() || args.cores.least.is_some();
+    args.idle.as_deref().unwrap_or(if comes_and_goes { IDLE_ALLOCATED } else { IDLE })
+}
+
+/// What the controller is told of the server's surroundings.
+pub(crate) fn environment(args: &ServeArgs, environment: Environment) -> Environment {
+    if args.allocator.is_some() || args.cores.least.is_some() { environment.allocated() } else { environment }
+}
+
+/// What to say of more cores than CPUs to run them, if there are.
+pub(crate) fn crowded(args: &ServeArgs) -> Option<String> {
+    let there = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+    let named: BTreeSet<usize> = args.cpus.iter().copied().collect();
+    let cpus = if named.is_empty() { there } else { named.len() };
+    let cores = usize::from(args.cores.most);
+    let plural = if cpus == 1 { "" } else { "s" };
+    (cores > cpus).then(|| format!("{cores} cores on {cpus} CPU{plural} take turns: latencies will show it"))
+}
+
+/// The line about the cores at the end.
+pub(crate) fn words(usage: &CoreUsage, policy: &str) -> String {
+    let parked: Vec<String> = usage.parked.iter().map(|span| format!("{:.1}", span.0 as f64 / 1e9)).collect();
+    format!(
+        "cores: {:.2} of {} held on average by {policy}; {} granted, {} given back ({:.1} and {:.1} per second); \
+         parked for {} of {:.1} s",
+        usage.mean_cores(),
+        usage.parked.len(),
+        usage.grants,
+        usage.parks,
+        usage.grants_per_second(),
+        usage.parks_per_second(),
+        parked.join(", "),
+        usage.span.0 as f64 / 1e9,
+    )
+}
+
+/// The same for programs.
+pub(crate) fn json(usage: &CoreUsage, policy: &str) -> serde_json::Value {
+    serde_json::json!({
+        "allocator": policy,
+        "most": usage.parked.len(),
+        "mean": usage.mean_cores(),
+        "grants": usage.grants,
+        "parks": usage.parks,
+        "grants_per_s": usage.grants_per_second(),
+        "parks_per_s": usage.parks_per_second(),
+        "span_ns": usage.span.0,
+        "parked_ns": usage.parked.iter().map(|span| span.0).collect::<Vec<u64>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_control::units::Nanos;
+
+    #[test]
+    fn ranges_are_read_and_written() {
+        for (text, least, most) in [("4", None, 4), ("1..4", Some(1), 4), ("128..128", Some(128), 128)] {
+            let range: CoreRange = text.parse().unwrap();
+            assert_eq!((range.least, range.most), (least, most));
+            assert_eq!(range.to_string(), text);
+        }
+        for wrong in ["", "0", "129", "4..1", "0..4", "1..", "..4", "1...4", "1..129", "-1", "1,4"] {
+            assert!(wrong.parse::<CoreRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn policies_are_read_with_their_parameters() {
+        let (policy, params) = read("delay:threshold=20us,search=1ms").unwrap();
+        assert_eq!((policy.name, params.duration("search", Nanos(0))), ("delay", Nanos::from_millis(1)));
+        assert_eq!(read("buffer:min=2").unwrap().1.count("min", 0), 2);
+        assert!(read("static").is_ok() && read("delay:").is_ok());
+        for (wrong, part) in [
+            ("fast", "unknown allocator `fast`"),
+            ("delay:threshold", "`threshold` is not name=value"),
+            ("delay:limit=3us", "unknown parameter `limit`"),
+            ("delay:threshold=often", "can't be `often`"),
+        ] {
+            let problem = read(wrong).err().unwrap();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_became_of_the_cores_is_said() {
+        let parked = vec![Nanos::ZERO, Nanos::from_secs(3)];
+        let usage = CoreUsage { span: Nanos::from_secs(4), cores: 1, parked, grants: 8, parks: 8 };
+        let said = words(&usage, "delay");
+        assert!(said.contains("1.25 of 2") && said.contains("2.0 and 2.0 per second"), "{said}");
+        assert!(said.ends_with("parked for 0.0, 3.0 of 4.0 s"), "{said}");
+        assert_eq!(json(&usage, "delay")["parked_ns"][1], 3_000_000_000u64);
+    }
+}
