@@ -149,6 +149,7 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
         },
         application: Application::default(),
         locks: LockModel::default(),
+        clients: scenario.workload.client,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,

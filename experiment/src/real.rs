@@ -196,13 +196,17 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
     refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
+    let clients = "the load generator's clients send what they may at once, and wait for every answer";
+    let client = &scenario.workload.client;
+    refuse(client.pacing > Nanos::ZERO, "workload.pacing", clients)?;
+    refuse(client.timeout.is_some(), "workload.timeout", clients)?;
     let how = "the real locks wait, or refuse whom they know to wait too long";
     let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
     let unlike =
         |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let jitter = "the real network has the jitter that it has";
-    let cores = "the real plant does not grant and park cores yet";
+    let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
     refuse(managed, "server.allocator", cores)?;
     refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
@@ -361,8 +365,9 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
         },
         totals: sim::Totals {
             offered: totals.offered,
-            completed: totals.completed + totals.timed_out + totals.failed,
+            completed: totals.completed + totals.failed,
             dropped: totals.dropped,
+            timed_out: totals.timed_out,
             ended_at_client,
             unfinished: totals.unfinished + totals.disconnected,
         },

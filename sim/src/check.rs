@@ -37,6 +37,11 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             config.server.scheduling.is_none() || config.application == Application::default(),
             "locks and allocated cores are not simulated together",
         ),
+        (config.clients.pacing <= hour, "a client sends once per hour at least"),
+        (
+            config.clients.timeout.is_none_or(|timeout| timeout > Nanos::ZERO && timeout <= hour),
+            "an application waits for 1 ns to an hour",
+        ),
         (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),

@@ -1,5 +1,7 @@
 //! The clients: `leeward-control`'s client shells, and a timer for each.
 
+use crate::config::ClientModel;
+use crate::paced::Paced;
 use crate::requests::RequestId;
 use crate::wire::Outlet;
 use leeward_control::client::Client;
@@ -18,11 +20,22 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn new(
         count: u32,
+        model: ClientModel,
         algorithm: &Algorithm,
         params: &Params,
         environment: &Environment,
     ) -> Result<Self, ParamError> {
-        let clients = (0..count).map(|_| algorithm.client(params, environment)).collect::<Result<_, _>>()?;
+        let client = || {
+            let mut parts = (algorithm.build_client)(params, environment)?;
+            if model.pacing > Nanos::ZERO {
+                parts.half = Box::new(Paced::new(parts.half, model.pacing));
+            }
+            if let Some(timeout) = model.timeout {
+                parts.config.max_delay = parts.config.max_delay.min(timeout);
+            }
+            Ok(Client::new(parts))
+        };
+        let clients = (0..count).map(|_| client()).collect::<Result<_, _>>()?;
         Ok(Clients { clients, timers: vec![Time::NEVER; count as usize] })
     }
 

@@ -22,6 +22,8 @@ pub struct SimConfig {
     pub application: Application,
     /// How the application's locks are made and taken.
     pub locks: LockModel,
+    /// What clients do besides what their algorithm says.
+    pub clients: ClientModel,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -59,6 +61,7 @@ impl SimConfig {
             },
             application: Application::default(),
             locks: LockModel::default(),
+            clients: ClientModel::default(),
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,
@@ -73,6 +76,16 @@ impl SimConfig {
         let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
         if self.server.scheduling.is_some() { environment.allocated() } else { environment }
     }
+}
+
+/// What every client does besides what its algorithm says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientModel {
+    /// Requests leave a client at least so long after each other. Zero: as soon as they may.
+    pub pacing: Nanos,
+    /// The application gives up on a request so long after its issue: one that has not left then never leaves, and a reply
+    /// that comes later is nobody's any more. Its credits are the client's all the same. `None`: it never does.
+    pub timeout: Option<Nanos>,
 }
 
 /// The simulated server.

@@ -32,6 +32,7 @@ mod clients;
 pub mod config;
 mod heap;
 mod locks;
+mod paced;
 pub mod report;
 mod requests;
 mod run;

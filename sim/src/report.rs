@@ -62,6 +62,8 @@ pub struct Counts {
     pub overflowed: u64,
     /// Ended at the client because the algorithm expected a drop.
     pub throttled: u64,
+    /// Replies that came after the application had given up.
+    pub timed_out: u64,
     /// Requests received by the server.
     pub received: u64,
     /// Requests rejected by the server.
@@ -85,6 +87,7 @@ impl Counts {
             expired: self.expired - earlier.expired,
             overflowed: self.overflowed - earlier.overflowed,
             throttled: self.throttled - earlier.throttled,
+            timed_out: self.timed_out - earlier.timed_out,
             received: self.received - earlier.received,
             rejected: self.rejected - earlier.rejected,
             refused_at_locks: self.refused_at_locks - earlier.refused_at_locks,
@@ -122,6 +125,8 @@ pub struct Totals {
     pub completed: u64,
     /// Ended as a drop.
     pub dropped: u64,
+    /// Ended when the application gave up, after they had left.
+    pub timed_out: u64,
     /// Ended at the client, for whatever reason.
     pub ended_at_client: u64,
     /// Waiting at clients, on the wire or in the server when the run ended.
@@ -131,7 +136,7 @@ pub struct Totals {
 impl Totals {
     /// Whether every request has exactly one end, or is still under way.
     pub fn balance(&self) -> bool {
-        self.offered == self.completed + self.dropped + self.ended_at_client + self.unfinished
+        self.offered == self.completed + self.dropped + self.timed_out + self.ended_at_client + self.unfinished
     }
 }
 

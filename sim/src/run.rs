@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
             agenda: Agenda::new(),
             arrivals: ArrivalStream::new(&config.workload, config.seed),
             requests: Requests::new(),
-            clients: Clients::new(config.workload.clients, algorithm, params, &environment)?,
+            clients: Clients::new(config.workload.clients, config.clients, algorithm, params, &environment)?,
             wire: Wire::new(config),
             server: match &scheduler {
                 None => Server::new(&config.server),
@@ -255,7 +255,9 @@ impl<'a> Run<'a> {
 
     fn reply_arrives(&mut self, request: RequestId, outcome: Outcome, feedback: Feedback) {
         let record = self.requests.remove(request);
+        let given_up = self.config.clients.timeout.is_some_and(|timeout| self.now.since(record.issued) > timeout);
         match outcome {
+            _ if given_up => self.stats.timed_out(),
             Outcome::Completed => self.stats.completed(self.now, &record),
             Outcome::Dropped => self.stats.dropped(self.now, &record),
         }

@@ -235,6 +235,11 @@ impl Stats {
         }
     }
 
+    /// A client has received a reply that nobody waits for any more.
+    pub(crate) fn timed_out(&mut self) {
+        self.counts.timed_out += 1;
+    }
+
     /// A client has received a drop.
     pub(crate) fn dropped(&mut self, now: Time, request: &Request) {
         self.counts.dropped += 1;
@@ -285,6 +290,7 @@ impl Stats {
                 offered: self.counts.offered,
                 completed: self.counts.completed,
                 dropped: self.counts.dropped,
+                timed_out: self.counts.timed_out,
                 ended_at_client,
                 unfinished,
             },

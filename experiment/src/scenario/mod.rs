@@ -31,7 +31,7 @@ use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_real::pairs::PairMix;
 use leeward_real::search::QueryMix;
-use leeward_sim::config::{Arrivals, Balancing, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
+use leeward_sim::config::{Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -79,6 +79,8 @@ pub struct Workload {
     pub arrivals: Arrivals,
     /// How the demand divides among clients.
     pub shares: Shares,
+    /// Their pacing, and when they give up; the simulated ones'.
+    pub client: ClientModel,
     /// Total demand.
     pub demand: DemandPlan,
     /// The application, if its requests take locks.

@@ -7,7 +7,7 @@ use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, sched
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_real::pairs::PairMix;
 use leeward_real::search::QueryMix;
-use leeward_sim::config::{Arrivals, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::config::{Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -74,8 +74,10 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
 }
 
 pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
-    let table =
-        item.table(&["service", "clients", "arrivals", "shares", "demand", "shift", "slo", "locks", "path", "p", "r"])?;
+    let table = item.table(&[
+        "service", "clients", "arrivals", "shares", "demand", "shift", "slo", "pacing", "timeout", "locks", "path",
+        "p", "r",
+    ])?;
     let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
     let services = each_once(&services, |item| service(item, folder))?;
     let clients = table.require("clients", "a number of clients, or a list")?;
@@ -90,6 +92,10 @@ pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Resul
         arrivals,
         shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
         demand: demand_plan(&table, duration)?,
+        client: ClientModel {
+            pacing: table.duration_or("pacing", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?,
+            timeout: table.find("timeout").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+        },
         application: application(&table)?,
         slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
     })

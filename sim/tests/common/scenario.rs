@@ -4,8 +4,8 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, Arrivals, Costs, LockKind, LockModel, NetworkModel, Order, Path, Segment, ServerModel,
-    Shares, SimConfig, Stalls, Step, Workload,
+    Acquire, Application, Arrivals, ClientModel, Costs, LockKind, LockModel, NetworkModel, Order, Path, Segment,
+    ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
@@ -116,7 +116,15 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         // Drawn last, so that everything else of a seed is what it was before there were locks.
         application: draw_application(dice),
         locks: draw_locks(dice, mean),
+        clients: draw_clients(dice, mean),
     }
+}
+
+/// Every other scenario has clients that space their requests, or give up on them.
+fn draw_clients(dice: &mut Dice, mean: Nanos) -> ClientModel {
+    let pacing = dice.one_of(&[Nanos::ZERO, Nanos::ZERO, Nanos::ZERO, mean, mean * 20]);
+    let timeout = dice.one_of(&[None, None, None, Some(mean * 5), Some(Nanos::from_millis(1))]);
+    ClientModel { pacing, timeout }
 }
 
 /// Every other scenario has locks.
