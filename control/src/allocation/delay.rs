@@ -43,12 +43,20 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
             doc: "age of a queue's oldest entry above which a core is granted",
             tune: &["5us", "10us", "20us"],
         },
+        ParamSpec {
+            name: "rejections",
+            kind: Kind::SWITCH,
+            default: "off",
+            doc: "grant a core for rejected requests too: a queue that admission control keeps short never gets old enough",
+            tune: &[],
+        },
         PERIOD,
         SEARCH,
     ],
     build: |params, _| {
         Ok(Box::new(DelayThreshold {
             threshold: params.duration("threshold", Nanos::from_micros(10)),
+            rejections: params.choice("rejections", "off") == "on",
             period: params.duration("period", EVERY),
             search: params.duration("search", LOOKS),
         }))
@@ -59,6 +67,7 @@ pub const POLICY: AllocationPolicy = AllocationPolicy {
 #[derive(Clone, Debug)]
 pub struct DelayThreshold {
     threshold: Nanos,
+    rejections: bool,
     period: Nanos,
     search: Nanos,
 }
@@ -69,10 +78,32 @@ impl Allocator for DelayThreshold {
     }
 
     fn tick(&mut self, signals: &CoreSignals) -> Change {
-        if signals.oldest > self.threshold { Change::Grant(1) } else { Change::Keep }
+        let waits_long = signals.oldest > self.threshold;
+        // Where requests are rejected sooner than a queue is old enough, one core would be there for ever.
+        if waits_long || (self.rejections && signals.rejected > 0) { Change::Grant(1) } else { Change::Keep }
     }
 
     fn search(&self) -> Option<Nanos> {
         Some(self.search)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::CoreLimits;
+    use crate::params::Raw;
+    use crate::units::Time;
+
+    #[test]
+    fn rejections_are_a_reason_where_that_was_asked_for() {
+        for (rejections, expected) in [(false, Change::Keep), (true, Change::Grant(1))] {
+            let params = POLICY.params(&[("rejections", Raw::Switch(rejections))]).unwrap();
+            let mut allocator = POLICY.build(&params, CoreLimits::new(1, 4)).unwrap();
+            let calm = CoreSignals { active: 1, oldest: Nanos::from_micros(10), ..CoreSignals::idle(Time::ZERO) };
+            assert_eq!(allocator.tick(&calm), Change::Keep);
+            assert_eq!(allocator.tick(&CoreSignals { rejected: 1, ..calm }), expected);
+            assert_eq!(allocator.tick(&CoreSignals { oldest: Nanos(10_001), ..calm }), Change::Grant(1));
+        }
     }
 }
