@@ -305,3 +305,10 @@ impl Roster {
         state.usage.report(state.allocated(), now)
     }
 }
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(test)]
+mod scripted;
+#[cfg(all(test, not(loom)))]
+mod tests;
