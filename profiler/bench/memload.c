@@ -1,6 +1,7 @@
-/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE`. SETS per cent of the requests are SETs of 200 bytes, the others
+/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE BATCH`. SETS per cent of the requests are SETs of 200 bytes, the others
  * GETs, over 10,000 keys. RATE requests per second come at random times on an open loop, whatever the answers (latency counts
- * from the planned time); RATE 0: each connection asks again when it is answered (`CONNECTIONS` under way).
+ * from the planned time); RATE 0: each connection sends BATCH requests (up to 64) in one go, and again when all are answered; they
+ * are made beforehand and answers only counted by their bytes, so that the load is cheaper than the server. PORT may be the path of a socket.
  * Prints: requests, seconds, and latencies in ns: median, p99, p99.9. */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,13 +69,18 @@ static void send_all(int fd, const char *bytes, size_t length) {
     }
 }
 
-static void ask(struct connection *c, uint64_t due, int set, unsigned key) {
-    char text[512];
-    int length = set ? snprintf(text, sizeof text, "set key%06u 0 0 %d\r\n%s\r\n", key, VALUE, value)
-                     : snprintf(text, sizeof text, "get key%06u\r\n", key);
+/* Appends a request; the new length of the text. */
+static size_t put(struct connection *c, char *text, size_t room_left, uint64_t due, int set, unsigned key) {
+    int length = set ? snprintf(text, room_left, "set key%06u 0 0 %d\r\n%s\r\n", key, VALUE, value)
+                     : snprintf(text, room_left, "get key%06u\r\n", key);
     c->due[c->head % UNDER_WAY] = due;
     c->is_set[c->head++ % UNDER_WAY] = set;
-    send_all(c->fd, text, (size_t)length);
+    return (size_t)length;
+}
+
+static void ask(struct connection *c, uint64_t due, int set, unsigned key) {
+    char text[512];
+    send_all(c->fd, text, put(c, text, sizeof text, due, set, key));
 }
 
 /* The length of the first answer among the bytes; 0 if it isn't whole. */
@@ -93,7 +100,8 @@ static int receive(struct connection *c) {
     c->filled += (size_t)n;
     int count = 0;
     for (size_t length; c->tail != c->head && (length = answer_length(c)) > 0; count++) {
-        memmove(c->in, c->in + length, c->filled -= length);
+        c->filled -= length;
+        memmove(c->in, c->in + length, c->filled);
         uint64_t due = c->due[c->tail++ % UNDER_WAY];
         if (answered < room)
             latencies[answered] = now() - due;
@@ -102,14 +110,18 @@ static int receive(struct connection *c) {
     return count;
 }
 
-static void open_all(int port, int count) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+static void open_all(const char *where, int count) {
+    struct sockaddr_in port = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(where)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    int is_path = where[0] == '/';
+    strncpy(path.sun_path, where, sizeof path.sun_path - 1);
     for (int i = 0; i < count; i++) {
         int one = 1;
-        int fd = connections[i].fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        int fd = connections[i].fd = socket(is_path ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+        if (fd < 0 || connect(fd, is_path ? (struct sockaddr *)&path : (struct sockaddr *)&port, is_path ? sizeof path : sizeof port) != 0)
             fail("connect");
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        if (!is_path)
+            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         fcntl(fd, F_SETFL, O_NONBLOCK);
     }
 }
@@ -133,24 +145,79 @@ static int ask_something(struct connection *c, uint64_t due, int sets) {
     return 1;
 }
 
+/* A batch made beforehand, and how many bytes its answers have. */
+enum { BATCHES = 64 };
+static struct {
+    char text[64 * 256];
+    size_t length, answers;
+} batches[BATCHES];
+static size_t expected[MAX_CONNECTIONS];
+
+static void make_batches(int batch, int sets) {
+    for (int b = 0; b < BATCHES; b++)
+        for (int i = 0; i < batch; i++) {
+            static struct connection unused;
+            char answer[64];
+            unsigned key = (unsigned)(draw() % KEYS);
+            int set = (int)(draw() % 100) < sets;
+            batches[b].length += put(&unused, batches[b].text + batches[b].length, sizeof batches[b].text - batches[b].length, 0, set, key);
+            batches[b].answers += set ? strlen("STORED\r\n")
+                                      : (size_t)snprintf(answer, sizeof answer, "VALUE key%06u 0 %d\r\n\r\nEND\r\n", key, VALUE) + VALUE;
+        }
+}
+
+static void ask_many(int which) {
+    int b = (int)(draw() % BATCHES);
+    expected[which] = batches[b].answers;
+    send_all(connections[which].fd, batches[b].text, batches[b].length);
+}
+
+/* Keeps every connection busy; the number of answers. */
+static size_t saturate(int count, int batch, uint64_t until) {
+    static char in[1 << 18];
+    static struct pollfd waiting[MAX_CONNECTIONS];
+    size_t answers = 0;
+    for (int i = 0; i < count; i++) {
+        waiting[i] = (struct pollfd){.fd = connections[i].fd, .events = POLLIN};
+        ask_many(i);
+    }
+    while (now() < until) {
+        poll(waiting, (nfds_t)count, 100);
+        for (int i = 0; i < count; i++) {
+            if (!waiting[i].revents)
+                continue;
+            ssize_t n = read(connections[i].fd, in, sizeof in);
+            if (n < 0 && errno == EAGAIN)
+                continue;
+            if (n <= 0 || (size_t)n > expected[i])
+                fail("answers");
+            if ((expected[i] -= (size_t)n) == 0) {
+                answers += (size_t)batch;
+                ask_many(i);
+            }
+        }
+    }
+    return answers;
+}
+
 static int compare(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) {
-        fputs("memload PORT CONNECTIONS SECONDS SETS RATE\n", stderr);
+    if (argc != 7) {
+        fputs("memload PORT CONNECTIONS SECONDS SETS RATE BATCH\n", stderr);
         return 2;
     }
-    int count = atoi(argv[2]), sets = atoi(argv[4]);
+    int count = atoi(argv[2]), sets = atoi(argv[4]), batch = atoi(argv[6]);
     double seconds = atof(argv[3]), rate = atof(argv[5]);
-    if (count < 1 || count > MAX_CONNECTIONS)
+    if (count < 1 || count > MAX_CONNECTIONS || batch < 1 || batch > 64)
         return 2;
     memset(value, 'v', VALUE);
     room = 20000000;
     latencies = malloc(room * sizeof *latencies);
-    open_all(atoi(argv[1]), count);
+    open_all(argv[1], count);
     for (unsigned key = 0; key < KEYS; key++) {
         ask(&connections[0], now(), 1, key);
         while (connections[0].tail != connections[0].head)
@@ -160,17 +227,13 @@ int main(int argc, char **argv) {
     uint64_t began = now(), until = began + (uint64_t)(seconds * 1e9), due = began;
     size_t skipped = 0;
     int turn = 0;
-    if (rate == 0)
-        for (int i = 0; i < count; i++)
-            ask_something(&connections[i], now(), sets);
+    if (rate == 0) {
+        make_batches(batch, sets);
+        answered = saturate(count, batch, until);
+        printf("%zu %.3f 0 0 0 0\n", answered, (double)(now() - began) / 1e9);
+        return 0;
+    }
     while (now() < until) {
-        if (rate == 0) {
-            wait_for(count, 100);
-            for (int i = 0; i < count; i++)
-                if (connections[i].head == connections[i].tail)
-                    ask_something(&connections[i], now(), sets);
-            continue;
-        }
         while (due <= now()) {
             skipped += !ask_something(&connections[turn++ % count], due, sets);
             due += (uint64_t)(-log(1 - (double)(draw() >> 11) / 9007199254740992.0) / rate * 1e9);

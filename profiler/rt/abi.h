@@ -22,6 +22,9 @@ struct lw_clock {
     uint64_t began;
     /* Waits and holds of locks that are shorter aren't recorded. */
     uint64_t lock_threshold;
+    /* What the clock said while it slept because the program did, and when it woke: whoever entered with the one is
+     * counted from the other. */
+    uint64_t slept, woke;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");
 

@@ -17,6 +17,7 @@ const char *lw_config_default(struct lw_config *config) {
         .segment = 64u << 20,
         .disk = 1u << 30,
         .ring = 8192,
+        .idle = 1000000000u,
         .cpu = -1,
         .signal = SIGUSR2,
         .locks = true,
@@ -105,6 +106,13 @@ static bool read_option(struct lw_config *config, const char *name, const char *
         return read_span(value, &config->threshold);
     if (strcmp(name, "lock-threshold") == 0)
         return read_span(value, &config->lock_threshold);
+    if (strcmp(name, "idle") == 0) {
+        if (strcmp(value, "never") == 0) {
+            config->idle = 0;
+            return true;
+        }
+        return read_span(value, &config->idle) && config->idle >= 10000000;
+    }
     if (strcmp(name, "segment") == 0)
         return read_size(value, &config->segment) && config->segment >= (256u << 10);
     if (strcmp(name, "disk") == 0)

@@ -23,6 +23,7 @@ __thread bool lw_making_helper LW_INITIAL_EXEC;
 static int wake_fd = -1, listen_fd = -1;
 static _Atomic bool toggle, finish_wanted, finished, ready, exists;
 static bool as_child;
+static clockid_t control_clock;
 
 void lw_say(const char *format, ...) {
     char line[1024];
@@ -232,6 +233,8 @@ static void toggle_recording(void) {
 
 static void *control(void *unused) {
     (void)unused;
+    if (pthread_getcpuclockid(pthread_self(), &control_clock) != 0)
+        control_clock = CLOCK_THREAD_CPUTIME_ID;
     open_socket();
     if (lw_config.on) {
         char error[512];
@@ -260,6 +263,8 @@ static void *control(void *unused) {
     atomic_store(&finished, true);
     return NULL;
 }
+
+clockid_t lw_control_clock(void) { return control_clock; }
 
 bool lw_control_exists(void) { return atomic_load(&exists); }
 

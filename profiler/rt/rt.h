@@ -45,6 +45,7 @@ struct lw_config {
     uint64_t segment; /* bytes */
     uint64_t disk;    /* bytes of all segments */
     uint64_t ring;    /* entries per thread, a power of two */
+    uint64_t idle;    /* the clock sleeps once the program has for this long; 0: never */
     int cpu;          /* for the ticking thread; -1: any */
     int signal;       /* starts and stops; 0: none */
     bool locks;
@@ -115,7 +116,9 @@ struct lw_thread {
     struct lw_event *entries;
     /* Set while an event is written: a signal handler that comes in between must not write another. */
     volatile bool busy;
-    _Atomic uint64_t lost[LW_TOPICS];
+
+    /* Written only when the ring is full. */
+    _Alignas(LW_CACHE_LINE) _Atomic uint64_t lost[LW_TOPICS];
 
     /* The consumer's line. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t tail;
@@ -334,6 +337,8 @@ void lw_control_start(bool child);
 /* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
 void lw_control_finish(void);
 bool lw_control_exists(void);
+/* The CPU time of the control thread. */
+clockid_t lw_control_clock(void);
 /* A thread of ours: nothing of it is recorded, and signals are for the others. */
 bool lw_helper_create(const char *name, void *(*run)(void *));
 /* Set while this thread makes one, for the shim. */

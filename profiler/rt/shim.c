@@ -65,6 +65,7 @@ REAL(pthread_spin_trylock, NULL)
 REAL(pthread_spin_unlock, NULL)
 REAL(pthread_cond_wait, CONDITION)
 REAL(pthread_cond_timedwait, CONDITION)
+REAL(pthread_cond_clockwait, NULL)
 REAL(pthread_create, NULL)
 REAL(pthread_join, NULL)
 REAL(sem_wait, NULL)
@@ -82,46 +83,59 @@ struct held {
     uint64_t since, wait;
     enum lw_object object;
 };
-static __thread struct held held[MAX_HELD] LW_INITIAL_EXEC;
-static __thread uint32_t held_count LW_INITIAL_EXEC;
-static __thread uint32_t held_session LW_INITIAL_EXEC;
+/* One structure, so that its address is found once. */
+static __thread struct {
+    uint32_t count, session;
+    struct held held[MAX_HELD];
+} mine LW_INITIAL_EXEC;
 
-static void say(enum lw_kind kind, enum lw_object object, volatile const void *lock, const void *site, uint64_t extra, uint64_t time) {
+static __attribute__((noinline)) void say(enum lw_kind kind, enum lw_object object, volatile const void *lock, const void *site,
+                                          uint64_t extra, uint64_t time) {
     struct lw_thread *self = lw_thread_self();
     if (self)
         lw_push(self, LW_LOCKS, lw_pack(lock, kind | (unsigned)object << 4), (uint64_t)(uintptr_t)site, extra, time);
 }
 
-static void acquired(volatile const void *lock, enum lw_object object, const void *site, uint64_t since, uint64_t wait) {
+static inline __attribute__((always_inline)) void acquired(volatile const void *lock, enum lw_object object, const void *site,
+                                                             uint64_t since, uint64_t wait) {
     uint32_t session = atomic_load_explicit(&lw_session, memory_order_relaxed);
-    if (LW_UNLIKELY(held_session != session)) {
-        held_session = session;
-        held_count = 0;
+    if (LW_UNLIKELY(mine.session != session)) {
+        mine.session = session;
+        mine.count = 0;
     }
-    if (held_count < MAX_HELD)
-        held[held_count++] = (struct held){.lock = lock, .site = site, .since = since, .wait = wait, .object = object};
-    else if (wait >= lw_clock.lock_threshold)
+    if (LW_LIKELY(mine.count < MAX_HELD)) {
+        struct held *next = &mine.held[mine.count++];
+        next->lock = lock;
+        next->site = site;
+        next->since = since;
+        next->wait = wait;
+        next->object = object;
+    } else if (wait >= lw_clock.lock_threshold) {
         say(LW_ACQUIRED, object, lock, site, wait, since);
+    }
 }
 
 /* Takes the newest hold of `lock` off the list; false if there is none. */
-static bool forget(volatile const void *lock, struct held *into) {
-    if (held_session != atomic_load_explicit(&lw_session, memory_order_relaxed))
+static __attribute__((noinline)) bool forget(volatile const void *lock, struct held *into) {
+    if (mine.session != atomic_load_explicit(&lw_session, memory_order_relaxed))
         return false;
-    for (uint32_t i = held_count; i-- > 0;) {
-        if (held[i].lock != lock)
+    for (uint32_t i = mine.count; i-- > 0;) {
+        if (mine.held[i].lock != lock)
             continue;
-        *into = held[i];
-        held_count--;
-        for (; i < held_count; i++)
-            held[i] = held[i + 1];
+        *into = mine.held[i];
+        mine.count--;
+        for (; i < mine.count; i++)
+            mine.held[i] = mine.held[i + 1];
         return true;
     }
     return false;
 }
 
-static void released(const struct held *hold, uint64_t now) {
-    uint64_t length = now > hold->since ? now - hold->since : 0;
+static __attribute__((noinline)) void released(const struct held *hold, uint64_t now) {
+    if (hold->since < lw_clock.began)
+        return; /* taken during an earlier recording */
+    uint64_t since = hold->since == lw_clock.slept ? lw_clock.woke : hold->since;
+    uint64_t length = now > since ? now - since : 0;
     if (LW_LIKELY(length < lw_clock.lock_threshold && hold->wait < lw_clock.lock_threshold))
         return;
     if ((length | hold->wait) <= UINT32_MAX) {
@@ -132,29 +146,22 @@ static void released(const struct held *hold, uint64_t now) {
     }
 }
 
-/* The end of a hold: the exact time if it was waited for, else the coarse clock's, which costs nothing. */
-static inline uint64_t end_of(const struct held *hold) { return hold->wait ? lw_now() : lw_clock.now; }
-
 /* ---- locks -------------------------------------------------------------------------------------------------------------------- */
 
-/* `try` first: a lock that is free costs no look at a clock. */
-#define LOCK(function, try, type, object_)                                                                                            \
+/* Times are the coarse clock's, as those of calls: a look costs next to nothing, and a lock is often taken and given back
+ * within some nanoseconds. Waits and holds are exact to a tick. */
+#define LOCK(function, type, object_)                                                                                                 \
     LW_EXPORT int function(type *lock) {                                                                                               \
         if (LW_LIKELY(!on()))                                                                                                           \
             return get_##function()(lock);                                                                                               \
-        int result = get_##try()(lock);                                                                                                   \
-        if (result == 0) {                                                                                                                 \
-            acquired(lock, object_, HERE, lw_clock.now, 0);                                                                                 \
-            return 0;                                                                                                                        \
-        }                                                                                                                                     \
-        if (result == EOWNERDEAD)                                                                                                              \
-            return result;                                                                                                                      \
-        uint64_t began = lw_now();                                                                                                               \
-        result = get_##function()(lock);                                                                                                          \
-        uint64_t now = lw_now();                                                                                                                   \
-        if (result == 0)                                                                                                                            \
-            acquired(lock, object_, HERE, now, now - began);                                                                                         \
-        return result;                                                                                                                               \
+        uint64_t began = lw_clock.now;                                                                                                    \
+        int result = get_##function()(lock);                                                                                               \
+        uint64_t now = lw_clock.now;                                                                                                        \
+        if (LW_UNLIKELY(began == lw_clock.slept))                                                                                            \
+            began = now;                                                                                                                      \
+        if (LW_LIKELY(result == 0))                                                                                                          \
+            acquired(lock, object_, HERE, now, now - began);                                                                                  \
+        return result;                                                                                                                         \
     }
 #define TRY(function, type, object_)                                                                                                  \
     LW_EXPORT int function(type *lock) {                                                                                               \
@@ -167,24 +174,38 @@ static inline uint64_t end_of(const struct held *hold) { return hold->wait ? lw_
     LW_EXPORT int function(type *lock) {                                                                                               \
         if (LW_LIKELY(!on()))                                                                                                           \
             return get_##function()(lock);                                                                                               \
-        struct held hold;                                                                                                                 \
-        bool known = forget(lock, &hold);                                                                                                  \
-        uint64_t now = known ? end_of(&hold) : 0;                                                                                           \
-        int result = get_##function()(lock);                                                                                                 \
-        if (known)                                                                                                                            \
-            released(&hold, now);                                                                                                              \
-        return result;                                                                                                                          \
+        uint32_t count = mine.count;                                                                                                      \
+        if (LW_UNLIKELY(count == 0 || mine.held[count - 1].lock != lock))                                                                  \
+            return unlock_other(lock, get_##function());                                                                                    \
+        const struct held *newest = &mine.held[mine.count = count - 1];                                                                      \
+        uint64_t now = lw_clock.now;                                                                                                          \
+        int result = get_##function()(lock);                                                                                                   \
+        if (LW_UNLIKELY(now != newest->since || newest->wait))                                                                                  \
+            released(newest, now);                                                                                                               \
+        return result;                                                                                                                            \
     }
 
-LOCK(pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
+/* Not the lock that was taken last, or none that we know. */
+#define unlock_other(lock, unlock)                                                                                                    \
+    ({                                                                                                                                 \
+        struct held hold_;                                                                                                              \
+        bool known_ = forget(lock, &hold_);                                                                                              \
+        uint64_t now_ = lw_clock.now;                                                                                                     \
+        int result_ = unlock(lock);                                                                                                        \
+        if (known_)                                                                                                                         \
+            released(&hold_, now_);                                                                                                          \
+        result_;                                                                                                                              \
+    })
+
+LOCK(pthread_mutex_lock, pthread_mutex_t, LW_MUTEX)
 TRY(pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
 UNLOCK(pthread_mutex_unlock, pthread_mutex_t)
-LOCK(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, pthread_rwlock_t, LW_READER)
-LOCK(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, pthread_rwlock_t, LW_WRITER)
+LOCK(pthread_rwlock_rdlock, pthread_rwlock_t, LW_READER)
+LOCK(pthread_rwlock_wrlock, pthread_rwlock_t, LW_WRITER)
 TRY(pthread_rwlock_tryrdlock, pthread_rwlock_t, LW_READER)
 TRY(pthread_rwlock_trywrlock, pthread_rwlock_t, LW_WRITER)
 UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t)
-LOCK(pthread_spin_lock, pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
+LOCK(pthread_spin_lock, pthread_spinlock_t, LW_SPIN)
 TRY(pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 UNLOCK(pthread_spin_unlock, pthread_spinlock_t)
 
@@ -232,6 +253,18 @@ LW_EXPORT int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t 
     bool known = forget(lock, &before);
     uint64_t began = lw_now();
     int result = get_pthread_cond_timedwait()(condition, lock, until);
+    waited(condition, lock, HERE, &before, known, began);
+    return result;
+}
+
+/* What std::condition_variable waits with. */
+LW_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until) {
+    if (LW_LIKELY(!on()))
+        return get_pthread_cond_clockwait()(condition, lock, clock, until);
+    struct held before;
+    bool known = forget(lock, &before);
+    uint64_t began = lw_now();
+    int result = get_pthread_cond_clockwait()(condition, lock, clock, until);
     waited(condition, lock, HERE, &before, known, began);
     return result;
 }

@@ -145,7 +145,7 @@ void lw_shadows_enable(bool enable) {
         struct lw_thread *thread = lw_thread_at(slot);
         lw_lock(&thread->shadow_lock);
         if (thread->shadow) {
-            if (enable)
+            if (enable && thread->shadow->limit == 0)
                 lw_scan_reset(thread, thread->shadow);
             thread->shadow->limit = enable ? LW_SHADOW_SLOTS : 0;
         }
