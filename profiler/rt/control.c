@@ -268,12 +268,16 @@ clockid_t lw_control_clock(void) { return control_clock; }
 
 bool lw_control_exists(void) { return atomic_load(&exists); }
 
-void lw_control_start(bool child) {
+void lw_control_abandon(void) {
     if (listen_fd >= 0)
         close(listen_fd);
     if (wake_fd >= 0)
         close(wake_fd);
-    listen_fd = -1;
+    listen_fd = wake_fd = -1;
+    atomic_store(&exists, false);
+}
+
+void lw_control_start(bool child) {
     wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     as_child = child;
     atomic_store(&toggle, false);

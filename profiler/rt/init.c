@@ -22,8 +22,12 @@ static void decide_engine(void) {
         lw_engine = &scan_wanted ? LW_ENGINE_SCAN : LW_ENGINE_TICK;
 }
 
+static void before_fork(void) { lw_modules_hold(); }
+static void after_fork_in_parent(void) { lw_modules_let_go(); }
+
 /* Threads of the parent don't exist here, its files are not ours. The child goes on in a trace of its own. */
 static void after_fork_in_child(void) {
+    lw_modules_let_go();
     if (process == 0)
         return;
     bool was_on = atomic_load(&lw_phase) != LW_OFF;
@@ -36,6 +40,7 @@ static void after_fork_in_child(void) {
     lw_blocks_reset();
     lw_writer_abandon();
     lw_sched_abandon();
+    lw_control_abandon();
     if (!wanted)
         return;
     lw_config.on = was_on;
@@ -72,7 +77,7 @@ __attribute__((constructor(101))) static void begin(void) {
  * the child: its handlers run in the order in which they were made. */
 __attribute__((constructor)) static void listen_to_fork(void) {
     if (process != 0)
-        pthread_atfork(NULL, NULL, after_fork_in_child);
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 void lw_finish_process(void) {

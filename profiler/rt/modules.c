@@ -111,17 +111,28 @@ static int compare_counts(struct dl_phdr_info *info, size_t size, void *data) {
     return 1;
 }
 
+static atomic_flag looking = ATOMIC_FLAG_INIT;
+
+void lw_modules_hold(void) { lw_lock(&looking); }
+void lw_modules_let_go(void) { lw_unlock(&looking); }
+
+static void iterate(int (*what)(struct dl_phdr_info *, size_t, void *), void *data) {
+    lw_lock(&looking);
+    dl_iterate_phdr(what, data);
+    lw_unlock(&looking);
+}
+
 bool lw_modules_changed(uint64_t now) {
     bool changed = true;
     if (looked)
-        dl_iterate_phdr(compare_counts, &changed);
+        iterate(compare_counts, &changed);
     if (!changed)
         return false;
     looked = true;
     for (uint32_t i = 0; i < count; i++)
         modules[i].seen = false;
     struct look look = {.now = now, .first = true};
-    dl_iterate_phdr(look_at, &look);
+    iterate(look_at, &look);
     for (uint32_t i = 0; i < count; i++)
         if (!modules[i].seen && modules[i].unloaded == 0)
             modules[i].unloaded = now;

@@ -312,6 +312,9 @@ bool lw_modules_changed(uint64_t now);
 /* Puts together the payload of a modules block, from module `from` on; the next one to begin with, 0 when all are in. */
 uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from);
 void lw_modules_reset(void);
+/* Around a fork: nobody looks at the modules meanwhile, or the dynamic linker's lock would be held for ever in the child. */
+void lw_modules_hold(void);
+void lw_modules_let_go(void);
 
 /* Scheduler events; NULL or why there are none. */
 const char *lw_sched_begin(char *reason, size_t room);
@@ -337,6 +340,8 @@ void lw_control_start(bool child);
 /* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
 void lw_control_finish(void);
 bool lw_control_exists(void);
+/* In a forked child: the thread is gone, and whoever connects means the parent. */
+void lw_control_abandon(void);
 /* The CPU time of the control thread. */
 clockid_t lw_control_clock(void);
 /* A thread of ours: nothing of it is recorded, and signals are for the others. */

@@ -34,6 +34,9 @@ bool lw_scan_prepare(struct lw_thread *thread) {
             return false;
         thread->scan = memory;
     }
+    /* What was pushed before this was ours, and what another thread left here, is not to be taken for a call. */
+    uint64_t depth = lw_shadow.depth < LW_SHADOW_SLOTS ? lw_shadow.depth : LW_SHADOW_SLOTS;
+    memset(thread->scan->slots, 0, depth * sizeof *thread->scan->slots);
     lw_shadow.slots = thread->scan->slots;
     lw_scan_reset(thread, &lw_shadow);
     return true;

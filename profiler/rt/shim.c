@@ -180,7 +180,7 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
         const struct held *newest = &mine.held[mine.count = count - 1];                                                                      \
         uint64_t now = lw_clock.now;                                                                                                          \
         int result = get_##function()(lock);                                                                                                   \
-        if (LW_UNLIKELY(now != newest->since || newest->wait))                                                                                  \
+        if (LW_UNLIKELY(now - newest->since >= lw_clock.lock_threshold || newest->wait >= lw_clock.lock_threshold))                             \
             released(newest, now);                                                                                                               \
         return result;                                                                                                                            \
     }
