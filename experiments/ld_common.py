@@ -1,0 +1,378 @@
+"""What the ld-* scripts share: memcached from Debian's source package in several builds, running it under load, and tables as
+Markdown and JSON. Not a program."""
+import argparse, glob, json, os, platform, shutil, signal, statistics, subprocess, sys, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KEYS = 10000  # memload stores so many before it begins
+
+
+class Stop(Exception):
+    """Something is missing, or went wrong: told on stderr, without a trace of calls."""
+
+
+def parser(description, rounds=None, seconds=None):
+    """The options that all have."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--results", default=os.path.join(ROOT, "target/ld-results"), help="folder for the tables (default: target/ld-results)")
+    options.add_argument("--work", default=os.path.join(ROOT, "target/ld-work"),
+                         help="folder for sources, builds and traces; builds in it are used again (default: target/ld-work)")
+    options.add_argument("--profiler", default=os.environ.get("LEEWARD_PROFILER_DIR", os.path.join(ROOT, "target/profiler")),
+                         help="what `make profiler` built (default: $LEEWARD_PROFILER_DIR or target/profiler)")
+    options.add_argument("--leeward", default=os.path.join(ROOT, "target/release/leeward"), help="the program (default: target/release/leeward)")
+    options.add_argument("--cpus", default="0,1", help="the program's CPU and the profiler's (default: 0,1)")
+    if rounds:
+        options.add_argument("--rounds", type=int, default=rounds, help=f"kinds take turns so often (default: {rounds})")
+    if seconds:
+        options.add_argument("--seconds", type=float, default=seconds, help=f"of each measurement (default: {seconds})")
+    return options
+
+
+def memcached_option(options):
+    options.add_argument("--source", help="memcached's source as a tar file, instead of Debian's by apt-get")
+
+
+def prepare(options):
+    """Checks what must be there; adds `llvm`, `mine` and `other` (CPUs)."""
+    for name in ("results", "work", "profiler", "leeward"):
+        setattr(options, name, os.path.abspath(getattr(options, name)))
+    try:
+        options.llvm = open(os.path.join(options.profiler, "llvm-version")).read().strip()
+    except OSError:
+        raise Stop(f"{options.profiler} isn't built: `make profiler`, or name another folder with --profiler")
+    if not os.access(options.leeward, os.X_OK):
+        raise Stop(f"{options.leeward} isn't there: `cargo build --release`, or name another with --leeward")
+    try:
+        options.mine, options.other = [int(cpu) for cpu in options.cpus.split(",")]
+    except ValueError:
+        raise Stop(f"--cpus {options.cpus}: two numbers are wanted, such as 0,1")
+    os.makedirs(options.work, exist_ok=True)
+    os.makedirs(options.results, exist_ok=True)
+
+
+def main(body):
+    """Runs `body`, with errors as people want to read them."""
+    try:
+        body()
+    except Stop as reason:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: {reason}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def shell(line, **more):
+    done = subprocess.run(line, shell=isinstance(line, str), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more)
+    if done.returncode != 0:
+        raise Stop(f"this failed: {line if isinstance(line, str) else ' '.join(line)}\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+# ---- memcached -----------------------------------------------------------------------------------------------------------------
+
+def archives():
+    """Where this system's packages come from, as `deb-src` lines."""
+    said = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE) $(COMPONENT)", "Created-By: Packages"],
+                          capture_output=True, text=True)
+    lines = [f"deb-src {line}" for line in sorted(set(said.stdout.split("\n"))) if len(line.split()) == 3]
+    if not lines:
+        raise Stop("apt-get names no package archives: give memcached's source with --source FILE.tar.*")
+    return lines
+
+
+def fetch(work):
+    """Debian's source, with package lists of our own: the system's aren't touched. The upstream tar file's path."""
+    there = glob.glob(os.path.join(work, "memcached_*.orig.tar.*[z2]"))
+    if there:
+        return there[0]
+    if not shutil.which("apt-get"):
+        raise Stop("there is no apt-get here: give memcached's source with --source FILE.tar.*")
+    apt = os.path.join(work, "apt")
+    for folder in ("lists/partial", "cache/archives/partial"):
+        os.makedirs(os.path.join(apt, folder), exist_ok=True)
+    with open(os.path.join(apt, "sources.list"), "w") as file:
+        file.write("\n".join(archives()) + "\n")
+    options = (f"-o Dir::Etc::SourceList={apt}/sources.list -o Dir::Etc::SourceParts=/dev/null "
+               f"-o Dir::State::Lists={apt}/lists -o Dir::Cache={apt}/cache -o APT::Sandbox::User=")
+    try:
+        shell(f"apt-get {options} -q update && apt-get {options} -q source --download-only memcached", cwd=work)
+    except Stop as reason:
+        raise Stop(f"memcached's source can't be fetched (give it with --source FILE.tar.*): {reason}")
+    found = glob.glob(os.path.join(work, "memcached_*.orig.tar.*[z2]"))
+    if not found:
+        raise Stop("apt-get fetched no source of memcached: give it with --source FILE.tar.*")
+    return found[0]
+
+
+def build_memcached(options, name, compiler, targets="memcached", libs="", cflags="-O2 -g"):
+    """Builds it with `compiler` in a folder of this name, unless it is there; the folder."""
+    folder = os.path.join(options.work, name)
+    stamp = os.path.join(folder, f".made-{'-'.join(targets.split())}")
+    # A newer run-time is linked again: as good as building all of it.
+    newest = max(os.path.getmtime(f) for f in glob.glob(options.profiler + "/*.[as]*"))
+    if os.path.exists(stamp) and ("leeward" not in compiler or os.path.getmtime(stamp) > newest):
+        return folder
+    if not os.path.exists("/usr/include/event.h") and not os.path.exists("/usr/local/include/event.h"):
+        raise Stop("memcached needs libevent's headers: apt-get install libevent-dev")
+    source = options.source or fetch(options.work)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    environment = {k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "MAKEFLAGS")}
+    environment.update(LEEWARD_PROFILER_DIR=options.profiler, CC=compiler, CFLAGS=cflags, LIBS=libs)
+    # One time for all files, or make would want to make configure again.
+    shell(["tar", "xf", source, "-C", folder, "--strip-components", "1"])
+    shell(f"find . -exec touch -r configure.ac {{}} + && ./configure -q && make AUTOCONF=: AUTOMAKE=: ACLOCAL=: AUTOHEADER=: {targets}",
+          env=environment, cwd=folder)
+    open(stamp, "w").close()
+    return folder
+
+
+def clang(options):
+    return f"clang-{options.llvm}"
+
+
+def build_load(options):
+    source, target = os.path.join(ROOT, "profiler/bench/memload.c"), os.path.join(options.work, "memload")
+    if not os.path.exists(target) or os.path.getmtime(source) > os.path.getmtime(target):
+        shell([clang(options), "-O2", "-D_GNU_SOURCE", source, "-o", target, "-lm"])
+    return target
+
+
+class Server:
+    """A memcached with one worker thread on the program's CPU, behind a UNIX socket."""
+    serial = 0
+
+    def __init__(self, options, folder, environment):
+        Server.serial += 1
+        self.options = options
+        self.path = os.path.join(options.work, f"socket-{Server.serial}")
+        if os.path.exists(self.path):
+            os.remove(self.path)
+        line = ["taskset", "-c", str(options.mine), os.path.join(folder, "memcached"), "-s", self.path, "-t", "1", "-m", "256", "-R", "64"]
+        if os.geteuid() == 0:
+            line += ["-u", "root"]
+        base = {k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "XRAY_OPTIONS")}
+        self.running = subprocess.Popen(line, env={**base, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=options.work)
+        for _ in range(500):
+            time.sleep(0.02)
+            if os.path.exists(self.path):
+                return
+            if self.running.poll() is not None:
+                break
+        self.stop(signal.SIGKILL)
+        raise Stop(f"{folder}/memcached doesn't start")
+
+    def cpu(self):
+        """Nanoseconds of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
+        total = 0
+        for task in glob.glob(f"/proc/{self.running.pid}/task/*"):
+            try:
+                if open(task + "/comm").read().strip() == "mc-worker":
+                    total += int(open(task + "/schedstat").read().split()[0])
+            except OSError:
+                pass
+        return total
+
+    def load(self, sets, seconds, rate):
+        """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns)."""
+        before = self.cpu()
+        line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), "64"]
+        said = subprocess.run(line, capture_output=True, text=True)
+        spent = self.cpu() - before
+        if said.returncode != 0:
+            raise Stop(f"the load failed: {said.stderr}")
+        words = said.stdout.split()
+        answered, length = int(words[0]), float(words[1])
+        return {"cpu": spent / (answered + KEYS), "rate": answered / length, "p50": int(words[2]), "p99": int(words[3]), "seconds": length}
+
+    def stop(self, how=signal.SIGTERM):
+        self.running.send_signal(how)
+        try:
+            self.running.wait(20)
+        except subprocess.TimeoutExpired:
+            self.running.kill()
+            self.running.wait()
+        if os.path.exists(self.path):
+            os.remove(self.path)
+
+
+def size_of(folder):
+    return sum(os.path.getsize(f) for f in glob.glob(folder + "/*"))
+
+
+# ---- numbers and tables -----------------------------------------------------------------------------------------------------------
+
+def middle(values):
+    return statistics.median(values)
+
+
+def spread(values):
+    """The quartiles."""
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def over(values, reference):
+    """Per cent over the reference of the same round: the median of all rounds, and its quartiles."""
+    ratios = [100 * (value / base - 1) for value, base in zip(values, reference) if base]
+    if not ratios:
+        return None
+    low, high = spread(ratios)
+    return {"median": middle(ratios), "low": low, "high": high}
+
+
+def percent(one):
+    return "" if one is None else f"{one['median']:+.1f} % ({one['low']:+.1f} to {one['high']:+.1f})"
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    return f"{model}, {os.cpu_count()} CPUs, Linux {platform.release()}"
+
+
+class Report:
+    """Tables that are printed, and kept as NAME.md and NAME.json."""
+
+    def __init__(self, options, name, title):
+        self.options, self.name, self.title = options, name, title
+        self.began = time.time()
+        self.tables, self.notes = [], []
+
+    def table(self, title, columns, rows, data, unit=""):
+        """`rows`: lists of texts; `data`: the same as numbers, for the JSON."""
+        self.tables.append({"title": title, "columns": columns, "rows": rows, "data": data, "unit": unit})
+        self.write()
+        print(self.markdown(self.tables[-1]), flush=True)
+
+    def note(self, text):
+        self.notes.append(text)
+        print(text, flush=True)
+        self.write()
+
+    @staticmethod
+    def markdown(table):
+        texts = [[str(cell) for cell in row] for row in [table["columns"], *table["rows"]]]
+        widths = [max(len(row[i]) for row in texts) for i in range(len(texts[0]))]
+        lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in texts]
+        lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+        return f"\n### {table['title']}\n\n" + "\n".join(lines) + "\n"
+
+    def write(self):
+        base = os.path.join(self.options.results, self.name)
+        about = [f"{machine()}; clang {self.options.llvm}; program on CPU {self.options.mine}, profiler on CPU {self.options.other}; "
+                 f"`{' '.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])}`, {time.time() - self.began:.0f} s"]
+        with open(base + ".md.new", "w") as file:
+            file.write(f"# {self.title}\n\n" + about[0] + "\n" + "".join(self.markdown(t) for t in self.tables))
+            file.write("".join(f"\n{note}\n" for note in self.notes))
+        with open(base + ".json.new", "w") as file:
+            json.dump({"name": self.name, "title": self.title, "about": about[0], "tables": self.tables, "notes": self.notes}, file, indent=1)
+        for end in (".md", ".json"):
+            os.replace(base + end + ".new", base + end)
+
+
+# ---- memcached in turns ----------------------------------------------------------------------------------------------------------
+
+class Kind:
+    """A way of building and running memcached. `profile`: LEEWARD_PROFILE without the folder; `beside`: a command that is run
+    meanwhile, with PID and FILE in it."""
+
+    def __init__(self, name, build, profile=None, environment=None, beside=None):
+        self.name, self.build, self.profile, self.environment, self.beside = name, build, profile, environment or {}, beside
+
+
+def build_kinds(options, kinds):
+    """Builds what the kinds need; those that can't be built are left out, with the reason."""
+    cyg, plain = os.path.join(options.work, "cyg_log.o"), clang(options)
+    compilers = {
+        "clang": (plain, ""),
+        "leeward": (f"{options.leeward} cc", ""),
+        "requests": (f"{options.leeward} cc --leeward-request-fn=process_command_ascii", ""),
+        "scan": (f"{options.leeward} cc --leeward-engine=scan", ""),
+        "functions": (f"{plain} -finstrument-functions-after-inlining", cyg),
+        # All functions, as the others, and not only those of 200 instructions.
+        "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", ""),
+    }
+    build_load(options)
+    left, reasons = [], []
+    for kind in kinds:
+        try:
+            compiler, libs = compilers[kind.build]
+            if kind.build == "functions":
+                shell([plain, "-O2", "-c", os.path.join(ROOT, "profiler/bench/cyg_log.c"), "-o", cyg])
+            if kind.beside and not shutil.which(kind.beside[0]):
+                raise Stop(f"there is no {kind.beside[0]} here")
+            build_memcached(options, f"load-{kind.build}", compiler, libs=libs)
+            left.append(kind)
+        except Stop as reason:
+            if kind.build in ("clang", "leeward"):
+                raise
+            reasons.append(f"Left out: {kind.name.strip()}: {str(reason).splitlines()[0]}")
+    return left, reasons
+
+
+def measure(options, kind, sets, seconds, rate):
+    """One run of one kind."""
+    trace, log = os.path.join(options.work, "trace"), os.path.join(options.work, "log")
+    for old in glob.glob(trace + "*") + glob.glob(log + "*"):
+        shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
+    environment = {key: value.replace("FILE", log) for key, value in kind.environment.items()}
+    if kind.profile:
+        environment["LEEWARD_PROFILE"] = f"on,cpu={options.other},dir={trace},{kind.profile}"
+    server = Server(options, os.path.join(options.work, f"load-{kind.build}"), environment)
+    beside = None
+    try:
+        if kind.beside:
+            line = [word.replace("PID", str(server.running.pid)).replace("FILE", log) for word in kind.beside]
+            beside = subprocess.Popen(["taskset", "-c", str(options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.5)
+        found = server.load(sets, seconds, rate)
+    finally:
+        if beside:
+            beside.send_signal(signal.SIGINT)
+            beside.wait()
+        server.stop(signal.SIGKILL if kind.build == "xray" else signal.SIGTERM)
+    found["bytes"] = size_of(trace) / found["seconds"] if os.path.isdir(trace) else 0
+    for old in glob.glob(log + "*"):
+        os.remove(old)
+    return found
+
+
+def in_turns(options, kinds, sets, rate):
+    """Results by kind: each round runs all kinds, every other one backwards."""
+    results = {kind.name: [] for kind in kinds}
+    for turn in range(options.rounds):
+        for kind in kinds[::-1] if turn % 2 else kinds:
+            results[kind.name].append(measure(options, kind, sets, options.seconds, rate))
+    return results
+
+
+def compare(report, title, results, columns, extra=()):
+    """A table of medians, each with what it is over the first kind's of the same round."""
+    first = next(iter(results.values()))
+    rows, data = [], []
+    for name, rounds in results.items():
+        row, numbers = [name], {"kind": name.strip()}
+        for column, label, form in columns:
+            values = [one[column] for one in rounds]
+            ratio = over(values, [one[column] for one in first]) if rounds is not first else None
+            row += [form.format(middle(values)), percent(ratio)]
+            numbers[column] = {"median": middle(values), "values": values, "over first, %": ratio}
+        for column, label, form in extra:
+            values = [one[column] for one in rounds]
+            row.append(form.format(middle(values)))
+            numbers[column] = {"median": middle(values)}
+        rows.append(row)
+        data.append(numbers)
+    heads = [""] + [head for _, label, _ in columns for head in (label, "over the first (quartiles)")] + [label for _, label, _ in extra]
+    report.table(title, heads, rows, data)
+
+
+def pick(kinds, numbers):
+    try:
+        return [kinds[int(number)] for number in numbers.split(",")] if numbers else kinds
+    except (ValueError, IndexError):
+        raise Stop(f"--kinds {numbers}: numbers from 0 to {len(kinds) - 1} are wanted")
+
+
+def list_kinds(kinds):
+    return "; ".join(f"{i} {kind.name.strip()}" for i, kind in enumerate(kinds))
