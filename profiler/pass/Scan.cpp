@@ -41,7 +41,9 @@ public:
   }
 
   Value *load(IRBuilder<> &B, unsigned Offset) {
-    return B.CreateAlignedLoad(B.getInt64Ty(), address(B, Offset), Align(8), /*isVolatile=*/true);
+    LoadInst *Load = B.CreateAlignedLoad(B.getInt64Ty(), address(B, Offset), Align(8), /*isVolatile=*/true);
+    Load->setAtomic(AtomicOrdering::Monotonic);
+    return Load;
   }
 
   /// Release: what was written before is seen before.
@@ -111,8 +113,9 @@ void instrumentScan(Function &F) {
   Value *Next = Push.CreateAdd(Words.load(Push, Generation), Push.getInt64(1));
   Value *Base = Push.CreateIntToPtr(Words.load(Push, Slots), Push.getPtrTy());
   Value *Slot = Push.CreateInBoundsGEP(ArrayType::get(Push.getInt64Ty(), 2), Base, Below);
-  Push.CreateAlignedStore(&F, Slot, Align(16), /*isVolatile=*/true);
-  Push.CreateAlignedStore(Next, Push.CreateConstInBoundsGEP1_32(Push.getInt64Ty(), Slot, 1), Align(8), true);
+  Push.CreateAlignedStore(&F, Slot, Align(16), /*isVolatile=*/true)->setAtomic(AtomicOrdering::Monotonic);
+  Push.CreateAlignedStore(Next, Push.CreateConstInBoundsGEP1_32(Push.getInt64Ty(), Slot, 1), Align(8), true)
+      ->setAtomic(AtomicOrdering::Monotonic);
   Words.publish(Push, Generation, Next);
   IRBuilder<> AfterwardsB(AfterPush);
   Words.publish(AfterwardsB, Depth, Own);

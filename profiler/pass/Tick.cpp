@@ -44,9 +44,12 @@ static FunctionCallee slowPath(Module &M) {
   return Callee;
 }
 
-/// Volatile, so that no later pass thinks that the clock still reads as it did on entry.
+/// Volatile, so that no later pass thinks that the clock still reads as it did on entry; atomic, since another thread
+/// writes it. The code is a load as any other.
 static LoadInst *readClock(IRBuilder<> &B, Module &M, const char *Name) {
-  return B.CreateAlignedLoad(B.getInt64Ty(), clock(M), Align(8), /*isVolatile=*/true, Name);
+  LoadInst *Load = B.CreateAlignedLoad(B.getInt64Ty(), clock(M), Align(8), /*isVolatile=*/true, Name);
+  Load->setAtomic(AtomicOrdering::Monotonic);
+  return Load;
 }
 
 void instrumentTick(Function &F) {

@@ -5,6 +5,7 @@
  * when it is read: a program carries no tables for us, and inlined frames come out as well. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define LW_EXPORT __attribute__((visibility("default")))
@@ -15,16 +16,16 @@
  * per tick and everybody reads it. While nothing records it doesn't change, so instrumented functions find nothing to
  * say. The rest of the line is for the slow path: what it needs first is already there. */
 struct lw_clock {
-    volatile uint64_t now;
+    _Atomic uint64_t now;
     /* Differences that are smaller aren't worth recording. */
-    uint64_t threshold;
+    _Atomic uint64_t threshold;
     /* When recording began; a function that was entered before was running already. */
-    uint64_t began;
+    _Atomic uint64_t began;
     /* Waits and holds of locks that are shorter aren't recorded. */
-    uint64_t lock_threshold;
+    _Atomic uint64_t lock_threshold;
     /* What the clock said while it slept because the program did, and when it woke: whoever entered with the one is
      * counted from the other. */
-    uint64_t slept, woke;
+    _Atomic uint64_t slept, woke;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");
 
@@ -39,15 +40,15 @@ LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *f
  * is `d`, so a reader that finds the same generation and depth before and after reading the slots below that depth has
  * read what was there: whoever pushed in between had to move the generation, whoever only popped moved the depth. */
 struct lw_slot {
-    uint64_t function;
-    uint64_t generation;
+    _Atomic uint64_t function;
+    _Atomic uint64_t generation;
 };
 struct lw_shadow {
     struct lw_slot *slots;
-    volatile uint64_t depth;
+    _Atomic uint64_t depth;
     /* Slots that may be written: 0 while nothing records. Deeper calls are not recorded, but counted by `depth`. */
-    volatile uint64_t limit;
-    volatile uint64_t generation;
+    _Atomic uint64_t limit;
+    _Atomic uint64_t generation;
 };
 extern __thread struct lw_shadow lw_shadow __asm__("__leeward_shadow") __attribute__((tls_model("initial-exec")));
 

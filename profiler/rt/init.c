@@ -47,7 +47,7 @@ static void after_fork_in_child(void) {
     lw_thread_begin();
     /* What is called until recording has begun again is seen as well. */
     if (was_on && lw_shadow.slots)
-        lw_shadow.limit = LW_SHADOW_SLOTS;
+        LW_POKE(lw_shadow.limit, LW_SHADOW_SLOTS);
     lw_control_start(true);
 }
 

@@ -32,6 +32,13 @@ static inline void lw_relax(void) {
 
 void lw_sleep(uint64_t nanoseconds);
 
+/* Fields of the clock's line. Whoever reads `now` and then another field, and cares, has an acquire fence in between. */
+#define LW_GET(field) atomic_load_explicit(&lw_clock.field, memory_order_relaxed)
+#define LW_SET(field, value) atomic_store_explicit(&lw_clock.field, value, memory_order_release)
+/* Words of a shadow stack. */
+#define LW_PEEK(word) atomic_load_explicit(&(word), memory_order_relaxed)
+#define LW_POKE(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+
 /* ---- configuration (config.c) --------------------------------------------------------------------------------------- */
 
 enum lw_engine { LW_ENGINE_AUTO, LW_ENGINE_NONE, LW_ENGINE_TICK, LW_ENGINE_SCAN };

@@ -35,8 +35,9 @@ bool lw_scan_prepare(struct lw_thread *thread) {
         thread->scan = memory;
     }
     /* What was pushed before this was ours, and what another thread left here, is not to be taken for a call. */
-    uint64_t depth = lw_shadow.depth < LW_SHADOW_SLOTS ? lw_shadow.depth : LW_SHADOW_SLOTS;
-    memset(thread->scan->slots, 0, depth * sizeof *thread->scan->slots);
+    uint64_t depth = LW_PEEK(lw_shadow.depth);
+    for (uint64_t i = 0; i < depth && i < LW_SHADOW_SLOTS; i++)
+        LW_POKE(thread->scan->slots[i].generation, 0);
     lw_shadow.slots = thread->scan->slots;
     lw_scan_reset(thread, &lw_shadow);
     return true;
@@ -45,7 +46,7 @@ bool lw_scan_prepare(struct lw_thread *thread) {
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow) {
     thread->scan->count = 0;
     thread->scan->depth = UINT64_MAX;
-    thread->scan->floor = shadow->generation;
+    thread->scan->floor = LW_PEEK(shadow->generation);
 }
 
 /* The calls above the first `kept` have returned. */
@@ -53,7 +54,7 @@ static void returned(struct lw_thread *thread, uint32_t kept, uint64_t now, unsi
     struct lw_scan *scan = thread->scan;
     for (uint32_t i = scan->count; i-- > kept;) {
         const struct record *record = &scan->records[i];
-        if (now - record->seen < lw_clock.threshold || record->function == 0)
+        if (now - record->seen < LW_GET(threshold) || record->function == 0)
             continue;
         uint64_t caller = i > 0 ? scan->records[i - 1].function : 0;
         struct lw_event event = {.first = record->function << 8 | LW_CALL | marks, .second = caller, .extra = record->seen, .time = now};
@@ -68,17 +69,17 @@ static int64_t read_slots(struct lw_scan *scan, const struct lw_shadow *shadow, 
     uint32_t reachable = depth < LW_SHADOW_SLOTS ? (uint32_t)depth : LW_SHADOW_SLOTS;
     uint32_t kept = scan->count < reachable ? scan->count : reachable;
     /* From the top: the first that is the same call as before has the same calls below. */
-    while (kept > 0 && ((volatile struct lw_slot *)scan->slots)[kept - 1].generation != scan->records[kept - 1].generation)
+    while (kept > 0 && LW_PEEK(scan->slots[kept - 1].generation) != scan->records[kept - 1].generation)
         kept--;
     for (uint32_t i = kept; i < reachable; i++) {
-        volatile struct lw_slot *slot = &scan->slots[i];
-        uint64_t which = slot->generation;
-        scan->fresh[i].function = which > scan->floor ? slot->function : 0;
+        const struct lw_slot *slot = &scan->slots[i];
+        uint64_t which = LW_PEEK(slot->generation);
+        scan->fresh[i].function = which > scan->floor ? LW_PEEK(slot->function) : 0;
         scan->fresh[i].generation = which;
     }
     *found = reachable;
     atomic_thread_fence(memory_order_acquire);
-    return shadow->generation == generation && shadow->depth == depth ? (int64_t)kept : -1;
+    return LW_PEEK(shadow->generation) == generation && LW_PEEK(shadow->depth) == depth ? (int64_t)kept : -1;
 }
 
 /* Only we write them: no need for a locked instruction. */
@@ -90,8 +91,8 @@ static void scan_thread(struct lw_thread *thread, uint64_t now) {
     struct lw_scan *scan = thread->scan;
     struct lw_shadow *shadow = thread->shadow;
     for (int attempt = 0; attempt < TRIES; attempt++) {
-        uint64_t generation = shadow->generation;
-        uint64_t depth = shadow->depth;
+        uint64_t generation = LW_PEEK(shadow->generation);
+        uint64_t depth = LW_PEEK(shadow->depth);
         atomic_thread_fence(memory_order_acquire);
         if (generation == scan->generation && depth == scan->depth) {
             count(&lw_scans_same); /* the same call as before is running */

@@ -54,7 +54,7 @@ static void note_how_it_went(void) {
     if (same + full > 0) {
         double all = (double)(same + full + raced) / 100;
         snprintf(text, sizeof text, "scans: %llu ns between two valid ones, %.0f %% found no change, %.0f %% read the stack, %.0f %% were discarded",
-                 (unsigned long long)((lw_now() - lw_clock.began) / (same + full)), (double)same / all, (double)full / all,
+                 (unsigned long long)((lw_now() - LW_GET(began)) / (same + full)), (double)same / all, (double)full / all,
                  (double)raced / all);
         lw_writer_note(0, 4, text);
     }

@@ -110,7 +110,7 @@ static inline __attribute__((always_inline)) void acquired(volatile const void *
         next->since = since;
         next->wait = wait;
         next->object = object;
-    } else if (wait >= lw_clock.lock_threshold) {
+    } else if (wait >= LW_GET(lock_threshold)) {
         say(LW_ACQUIRED, object, lock, site, wait, since);
     }
 }
@@ -132,11 +132,11 @@ static __attribute__((noinline)) bool forget(volatile const void *lock, struct h
 }
 
 static __attribute__((noinline)) void released(const struct held *hold, uint64_t now) {
-    if (hold->since < lw_clock.began)
+    if (hold->since < LW_GET(began))
         return; /* taken during an earlier recording */
-    uint64_t since = hold->since == lw_clock.slept ? lw_clock.woke : hold->since;
+    uint64_t since = hold->since == LW_GET(slept) ? LW_GET(woke) : hold->since;
     uint64_t length = now > since ? now - since : 0;
-    if (LW_LIKELY(length < lw_clock.lock_threshold && hold->wait < lw_clock.lock_threshold))
+    if (LW_LIKELY(length < LW_GET(lock_threshold) && hold->wait < LW_GET(lock_threshold)))
         return;
     if ((length | hold->wait) <= UINT32_MAX) {
         say(LW_HELD, hold->object, hold->lock, hold->site, hold->wait | length << 32, now);
@@ -154,10 +154,10 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     LW_EXPORT int function(type *lock) {                                                                                               \
         if (LW_LIKELY(!on()))                                                                                                           \
             return get_##function()(lock);                                                                                               \
-        uint64_t began = lw_clock.now;                                                                                                    \
+        uint64_t began = LW_GET(now);                                                                                                     \
         int result = get_##function()(lock);                                                                                               \
-        uint64_t now = lw_clock.now;                                                                                                        \
-        if (LW_UNLIKELY(began == lw_clock.slept))                                                                                            \
+        uint64_t now = LW_GET(now);                                                                                                         \
+        if (LW_UNLIKELY(began == LW_GET(slept)))                                                                                             \
             began = now;                                                                                                                      \
         if (LW_LIKELY(result == 0))                                                                                                          \
             acquired(lock, object_, HERE, now, now - began);                                                                                  \
@@ -167,7 +167,7 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     LW_EXPORT int function(type *lock) {                                                                                               \
         int result = get_##function()(lock);                                                                                            \
         if (LW_UNLIKELY(on()) && result == 0)                                                                                            \
-            acquired(lock, object_, HERE, lw_clock.now, 0);                                                                               \
+            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                \
         return result;                                                                                                                     \
     }
 #define UNLOCK(function, type)                                                                                                        \
@@ -178,9 +178,9 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
         if (LW_UNLIKELY(count == 0 || mine.held[count - 1].lock != lock))                                                                  \
             return unlock_other(lock, get_##function());                                                                                    \
         const struct held *newest = &mine.held[mine.count = count - 1];                                                                      \
-        uint64_t now = lw_clock.now;                                                                                                          \
+        uint64_t now = LW_GET(now);                                                                                                           \
         int result = get_##function()(lock);                                                                                                   \
-        if (LW_UNLIKELY(now - newest->since >= lw_clock.lock_threshold || newest->wait >= lw_clock.lock_threshold))                             \
+        if (LW_UNLIKELY(now - newest->since >= LW_GET(lock_threshold) || newest->wait >= LW_GET(lock_threshold)))                               \
             released(newest, now);                                                                                                               \
         return result;                                                                                                                            \
     }
@@ -190,7 +190,7 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     ({                                                                                                                                 \
         struct held hold_;                                                                                                              \
         bool known_ = forget(lock, &hold_);                                                                                              \
-        uint64_t now_ = lw_clock.now;                                                                                                     \
+        uint64_t now_ = LW_GET(now);                                                                                                      \
         int result_ = unlock(lock);                                                                                                        \
         if (known_)                                                                                                                         \
             released(&hold_, now_);                                                                                                          \
@@ -217,7 +217,7 @@ LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timesp
     uint64_t now = lw_now();
     if (result == 0)
         acquired(lock, LW_MUTEX, HERE, now, now - began);
-    else if (result == ETIMEDOUT && now - began >= lw_clock.lock_threshold)
+    else if (result == ETIMEDOUT && now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, LW_MUTEX, lock, HERE, now - began, now);
     return result;
 }
@@ -230,7 +230,7 @@ static void waited(pthread_cond_t *condition, pthread_mutex_t *lock, const void 
     uint64_t now = lw_now();
     if (known)
         released(before, began);
-    if (now - began >= lw_clock.lock_threshold)
+    if (now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, LW_CONDITION, condition, site, now - began, now);
     acquired(lock, LW_MUTEX, site, now, 0);
 }
@@ -271,7 +271,7 @@ LW_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t 
 
 static void waited_for(enum lw_object object, volatile const void *what, const void *site, uint64_t began) {
     uint64_t now = lw_now();
-    if (now - began >= lw_clock.lock_threshold)
+    if (now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, object, what, site, now - began, now);
 }
 

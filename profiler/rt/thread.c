@@ -28,7 +28,7 @@ uint32_t lw_thread_next_number(void) { return atomic_fetch_add_explicit(&numbers
 static void on_thread_exit(void *value) {
     struct lw_thread *thread = value;
     lw_self = LW_NOBODY;
-    lw_shadow.limit = 0;
+    LW_POKE(lw_shadow.limit, 0);
     lw_lock(&thread->shadow_lock);
     thread->shadow = NULL;
     lw_unlock(&thread->shadow_lock);
@@ -136,7 +136,7 @@ void lw_thread_begin(void) {
     self->shadow = &lw_shadow;
     lw_unlock(&self->shadow_lock);
     if (atomic_load(&lw_recording))
-        lw_shadow.limit = LW_SHADOW_SLOTS;
+        LW_POKE(lw_shadow.limit, LW_SHADOW_SLOTS);
 }
 
 void lw_shadows_enable(bool enable) {
@@ -145,9 +145,9 @@ void lw_shadows_enable(bool enable) {
         struct lw_thread *thread = lw_thread_at(slot);
         lw_lock(&thread->shadow_lock);
         if (thread->shadow) {
-            if (enable && thread->shadow->limit == 0)
+            if (enable && LW_PEEK(thread->shadow->limit) == 0)
                 lw_scan_reset(thread, thread->shadow);
-            thread->shadow->limit = enable ? LW_SHADOW_SLOTS : 0;
+            LW_POKE(thread->shadow->limit, enable ? LW_SHADOW_SLOTS : 0);
         }
         lw_unlock(&thread->shadow_lock);
     }
@@ -167,7 +167,7 @@ void lw_threads_forget(void) {
     lw_unlock(&registry);
     if (lw_self != LW_NOBODY)
         lw_self = NULL;
-    lw_shadow.limit = 0;
+    LW_POKE(lw_shadow.limit, 0);
     if (have_key)
         pthread_setspecific(at_exit, NULL);
 }

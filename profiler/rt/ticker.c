@@ -29,18 +29,19 @@ static enum lw_engine engine;
 /* ---- the slow path of instrumented functions ------------------------------------------------------------------------- */
 
 LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
-    if (end - start < lw_clock.threshold)
+    if (end - start < LW_GET(threshold))
         return;
     struct lw_thread *self = lw_thread_self();
     if (LW_UNLIKELY(!self))
         return;
     unsigned kind = LW_CALL;
-    if (LW_UNLIKELY(start == lw_clock.slept)) {
-        start = lw_clock.woke;
-        if (end - start < lw_clock.threshold)
+    atomic_thread_fence(memory_order_acquire);
+    if (LW_UNLIKELY(start == LW_GET(slept))) {
+        start = LW_GET(woke);
+        if (end - start < LW_GET(threshold))
             return;
-    } else if (LW_UNLIKELY(start < lw_clock.began)) {
-        start = lw_clock.began;
+    } else if (LW_UNLIKELY(start < LW_GET(began))) {
+        start = LW_GET(began);
         kind |= LW_MARK_EARLY;
     }
     lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
@@ -167,7 +168,7 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
 /* ---- the thread ---------------------------------------------------------------------------------------------------------- */
 
 static void publish(uint64_t now, uint64_t before, uint64_t tick) {
-    lw_clock.now = now;
+    LW_SET(now, now);
     uint64_t gap = now - before;
     if (gap > atomic_load_explicit(&lw_clock_worst, memory_order_relaxed))
         atomic_store_explicit(&lw_clock_worst, gap, memory_order_relaxed);
@@ -241,14 +242,14 @@ static bool is_idle(struct idle *idle, uint64_t now) {
 
 /* Naps until the program runs again. A function that is entered meanwhile reads an old time: the slow path puts it right. */
 static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
-    lw_clock.slept = lw_clock.now;
+    LW_SET(slept, LW_GET(now));
     while (!atomic_load_explicit(&stop, memory_order_relaxed) && program_time() <= idle->used + IDLE_NOISE) {
         lw_sleep(IDLE_NAP);
         while (sweep_step(sweep, lw_now()))
             ;
     }
-    lw_clock.woke = lw_now();
-    lw_clock.now = lw_clock.woke;
+    LW_SET(woke, lw_now());
+    LW_SET(now, LW_GET(woke));
     idle->since = 0;
     idle->look = 0;
 }
@@ -277,7 +278,7 @@ static void *ticker(void *unused) {
                 lw_scan_all(now);
             if (is_idle(&idle, now)) {
                 sleep_while_idle(&idle, &sweep);
-                last = next = lw_clock.now;
+                last = next = LW_GET(now);
             }
             next += tick;
             if (next < now)
@@ -308,11 +309,11 @@ bool lw_ticker_start(enum lw_engine which) {
     uint64_t now = lw_now();
     /* Differences of the clock are whole ticks, give or take how late a tick is. */
     uint64_t slack = lw_config.tick / 2;
-    lw_clock.began = now;
-    lw_clock.slept = UINT64_MAX;
-    lw_clock.now = now;
-    lw_clock.threshold = lw_config.threshold > slack ? lw_config.threshold - slack : 0;
-    lw_clock.lock_threshold = lw_config.lock_threshold;
+    LW_SET(began, now);
+    LW_SET(slept, UINT64_MAX);
+    LW_SET(now, now);
+    LW_SET(threshold, lw_config.threshold > slack ? lw_config.threshold - slack : 0);
+    LW_SET(lock_threshold, lw_config.lock_threshold);
     atomic_store(&running, true);
     atomic_store(&lw_recording, true);
     if (lw_helper_create("leeward-clock", ticker))

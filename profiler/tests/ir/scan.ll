@@ -8,13 +8,13 @@ target triple = "x86_64-pc-linux-gnu"
 ; Slot, generation, depth, in this order; depth again on the way out. Static allocas stay where they are static.
 ; CHECK-LABEL: define i32 @plain(
 ; CHECK: %memory = alloca i32
-; CHECK: %[[BELOW:.*]] = load volatile i64
+; CHECK: %[[BELOW:.*]] = load atomic volatile i64
 ; CHECK: %[[OWN:.*]] = add i64 %[[BELOW]], 1
-; CHECK: %[[LIMIT:.*]] = load volatile i64
+; CHECK: %[[LIMIT:.*]] = load atomic volatile i64
 ; CHECK: icmp ult i64 %[[BELOW]], %[[LIMIT]]
 ; CHECK: %[[GENERATION:.*]] = add i64
-; CHECK: store volatile ptr @plain
-; CHECK: store volatile i64 %[[GENERATION]]
+; CHECK: store atomic volatile ptr @plain
+; CHECK: store atomic volatile i64 %[[GENERATION]]
 ; CHECK: store atomic volatile i64 %[[GENERATION]], {{.*}} release
 ; CHECK: store atomic volatile i64 %[[OWN]], {{.*}} release
 ; CHECK: call i32 @outside
@@ -52,7 +52,7 @@ define i32 @jumps(ptr %where) {
 }
 
 ; CHECK-LABEL: define i32 @tail(
-; CHECK: %[[BELOW:.*]] = load volatile i64
+; CHECK: %[[BELOW:.*]] = load atomic volatile i64
 ; CHECK: store atomic volatile i64 %[[BELOW]], {{.*}} release
 ; CHECK-NEXT: musttail call i32 @outside(i32 %x)
 ; CHECK-NEXT: ret i32

@@ -10,9 +10,9 @@ target triple = "x86_64-pc-linux-gnu"
 ; The clock is read first, on the exit again, and only a difference leads to the run-time.
 ; CHECK: @__leeward_clock = external dso_local global i64
 ; CHECK-LABEL: define i32 @leaf(i32 %x)
-; CHECK-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock, align 8
+; CHECK-NEXT: %leeward.start = load atomic volatile i64, ptr @__leeward_clock monotonic, align 8
 ; CHECK-NEXT: %y = add i32 %x, 1
-; CHECK-NEXT: %leeward.end = load volatile i64, ptr @__leeward_clock, align 8
+; CHECK-NEXT: %leeward.end = load atomic volatile i64, ptr @__leeward_clock monotonic, align 8
 ; CHECK-NEXT: %[[MOVED:.*]] = icmp ne i64 %leeward.start, %leeward.end
 ; CHECK-NEXT: br i1 %[[MOVED]], label %[[SLOW:.*]], label %[[OUT:.*]], !prof
 ; CHECK: [[SLOW]]:
@@ -31,7 +31,7 @@ define i32 @leaf(i32 %x) {
 
 ; A loop or a call may last.
 ; FILTER-LABEL: define i32 @loop(
-; FILTER: load volatile i64, ptr @__leeward_clock
+; FILTER: load atomic volatile i64, ptr @__leeward_clock
 define i32 @loop(i32 %n) {
 entry:
   br label %again
@@ -51,7 +51,7 @@ out:
 ; CHECK: musttail call i32 @outside(i32 %x)
 ; CHECK-NEXT: ret i32
 ; FILTER-LABEL: define i32 @tail(
-; FILTER: load volatile i64, ptr @__leeward_clock
+; FILTER: load atomic volatile i64, ptr @__leeward_clock
 define i32 @tail(i32 %x) {
   %y = musttail call i32 @outside(i32 %x)
   ret i32 %y
