@@ -1,13 +1,11 @@
-/* For the granularity of the engines. `depth refresh STACKS NS`: stacks of 20 calls are built up, stand for a while, and are
- * torn down again (thesis §3.6.1, figure 3.16). `depth exact STACKS NS`: each call also works for a while before and after the
+/* For the granularity of the engines. `depth refresh STACKS NS DEPTH`: stacks of DEPTH calls are built up, stand for a while, and are
+ * torn down again (thesis §3.6.1, figure 3.16). `depth exact STACKS NS DEPTH`: each call also works for a while before and after the
  * next, and its exact begin and end are printed, to be compared with what the trace says. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum { DEPTH = 20 };
 
 static uint64_t now(void) {
     struct timespec t;
@@ -47,19 +45,20 @@ __attribute__((noinline)) static void level(int n, uint64_t length) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 4)
+    if (count != 5)
         return 2;
     int stacks = atoi(arguments[2]);
     uint64_t length = (uint64_t)atoll(arguments[3]);
+    int deep = atoi(arguments[4]);
     if (strcmp(arguments[1], "refresh") == 0) {
         for (int i = 0; i < stacks; i++)
-            stack(DEPTH, length);
+            stack(deep, length);
         return 0;
     }
-    room = (long)stacks * DEPTH;
+    room = (long)stacks * deep;
     exact = malloc(sizeof *exact * (size_t)room);
     for (int i = 0; i < stacks; i++)
-        level(DEPTH, length);
+        level(deep, length);
     for (long i = 0; i < calls; i++)
         printf("%llu %llu\n", (unsigned long long)exact[i].began, (unsigned long long)exact[i].ended);
     return 0;
