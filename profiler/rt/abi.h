@@ -21,8 +21,9 @@ struct lw_clock {
     _Atomic uint64_t threshold;
     /* When recording began; a function that was entered before was running already. */
     _Atomic uint64_t began;
-    /* Waits and holds of locks that are shorter aren't recorded. */
-    _Atomic uint64_t lock_threshold;
+    /* Waits and holds of locks that are shorter aren't recorded. Holds are measured by this clock: those that a tick fell into
+     * by chance are below their threshold. */
+    _Atomic uint64_t lock_threshold, hold_threshold;
     /* What the clock said while it slept because the program did, and when it woke: whoever entered with the one is
      * counted from the other. */
     _Atomic uint64_t slept, woke;

@@ -131,12 +131,12 @@ static __attribute__((noinline)) bool forget(volatile const void *lock, struct h
     return false;
 }
 
-static __attribute__((noinline)) void released(const struct held *hold, uint64_t now) {
+static __attribute__((noinline)) void released(const struct held *hold, uint64_t now, bool wanted) {
     if (hold->since < LW_GET(began))
         return; /* taken during an earlier recording */
     uint64_t since = hold->since == LW_GET(slept) ? LW_GET(woke) : hold->since;
     uint64_t length = now > since ? now - since : 0;
-    if (LW_LIKELY(length < LW_GET(lock_threshold) && hold->wait < LW_GET(lock_threshold)))
+    if (!wanted && length < LW_GET(hold_threshold) && hold->wait < LW_GET(lock_threshold))
         return;
     if ((length | hold->wait) <= UINT32_MAX) {
         say(LW_HELD, hold->object, hold->lock, hold->site, hold->wait | length << 32, now);
@@ -146,22 +146,36 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     }
 }
 
+/* Whether somebody waits for a lock that this thread holds, if that is easily told. */
+static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
+#if defined(__GLIBC__)
+    return object == LW_MUTEX && ((const volatile pthread_mutex_t *)lock)->__data.__lock > 1;
+#else
+    (void)lock, (void)object;
+    return false;
+#endif
+}
+
 /* ---- locks -------------------------------------------------------------------------------------------------------------------- */
 
-/* Times are the coarse clock's, as those of calls: a look costs next to nothing, and a lock is often taken and given back
- * within some nanoseconds. Waits and holds are exact to a tick. */
-#define LOCK(function, type, object_)                                                                                                 \
+/* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the
+ * coarse clock: a look at it costs next to nothing, and a lock is often given back within some nanoseconds. So waits are exact,
+ * and holds are within a tick, or exact if they were waited for. */
+#define LOCK(function, try, type, object_)                                                                                            \
     LW_EXPORT int function(type *lock) {                                                                                               \
         if (LW_LIKELY(!on()))                                                                                                           \
             return get_##function()(lock);                                                                                               \
-        uint64_t began = LW_GET(now);                                                                                                     \
-        int result = get_##function()(lock);                                                                                               \
-        uint64_t now = LW_GET(now);                                                                                                         \
-        if (LW_UNLIKELY(began == LW_GET(slept)))                                                                                             \
-            began = now;                                                                                                                      \
-        if (LW_LIKELY(result == 0))                                                                                                          \
-            acquired(lock, object_, HERE, now, now - began);                                                                                  \
-        return result;                                                                                                                         \
+        int result = get_##try()(lock);                                                                                                   \
+        if (LW_LIKELY(result == 0))                                                                                                        \
+            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                  \
+        if (LW_LIKELY(result != EBUSY))                                                                                                      \
+            return result;                                                                                                                    \
+        uint64_t began = lw_now();                                                                                                             \
+        result = get_##function()(lock);                                                                                                        \
+        uint64_t now = lw_now();                                                                                                                 \
+        if (result == 0)                                                                                                                          \
+            acquired(lock, object_, HERE, now, now - began);                                                                                       \
+        return result;                                                                                                                              \
     }
 #define TRY(function, type, object_)                                                                                                  \
     LW_EXPORT int function(type *lock) {                                                                                               \
@@ -170,7 +184,7 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
             acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                \
         return result;                                                                                                                     \
     }
-#define UNLOCK(function, type)                                                                                                        \
+#define UNLOCK(function, type, object_)                                                                                               \
     LW_EXPORT int function(type *lock) {                                                                                               \
         if (LW_LIKELY(!on()))                                                                                                           \
             return get_##function()(lock);                                                                                               \
@@ -178,11 +192,14 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
         if (LW_UNLIKELY(count == 0 || mine.held[count - 1].lock != lock))                                                                  \
             return unlock_other(lock, get_##function());                                                                                    \
         const struct held *newest = &mine.held[mine.count = count - 1];                                                                      \
-        uint64_t now = LW_GET(now);                                                                                                           \
-        int result = get_##function()(lock);                                                                                                   \
-        if (LW_UNLIKELY(now - newest->since >= LW_GET(lock_threshold) || newest->wait >= LW_GET(lock_threshold)))                               \
-            released(newest, now);                                                                                                               \
-        return result;                                                                                                                            \
+        uint64_t now = LW_UNLIKELY(newest->wait) ? lw_now() : LW_GET(now);                                                                    \
+        /* The exact clock may be ahead of the coarse one: then it has just been taken. */                                                     \
+        int64_t length = (int64_t)(now - newest->since);                                                                                        \
+        bool wanted = LW_UNLIKELY(length > 0) && is_wanted(lock, object_);                                                                       \
+        int result = get_##function()(lock);                                                                                                      \
+        if (LW_UNLIKELY(wanted || length >= (int64_t)LW_GET(hold_threshold) || newest->wait))                                                      \
+            released(newest, now, wanted);                                                                                                          \
+        return result;                                                                                                                               \
     }
 
 /* Not the lock that was taken last, or none that we know. */
@@ -190,24 +207,24 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     ({                                                                                                                                 \
         struct held hold_;                                                                                                              \
         bool known_ = forget(lock, &hold_);                                                                                              \
-        uint64_t now_ = LW_GET(now);                                                                                                      \
+        uint64_t now_ = known_ && hold_.wait ? lw_now() : LW_GET(now);                                                                    \
         int result_ = unlock(lock);                                                                                                        \
         if (known_)                                                                                                                         \
-            released(&hold_, now_);                                                                                                          \
+            released(&hold_, now_, false);                                                                                                   \
         result_;                                                                                                                              \
     })
 
-LOCK(pthread_mutex_lock, pthread_mutex_t, LW_MUTEX)
+LOCK(pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
 TRY(pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
-UNLOCK(pthread_mutex_unlock, pthread_mutex_t)
-LOCK(pthread_rwlock_rdlock, pthread_rwlock_t, LW_READER)
-LOCK(pthread_rwlock_wrlock, pthread_rwlock_t, LW_WRITER)
+UNLOCK(pthread_mutex_unlock, pthread_mutex_t, LW_MUTEX)
+LOCK(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, pthread_rwlock_t, LW_READER)
+LOCK(pthread_rwlock_wrlock, pthread_rwlock_trywrlock, pthread_rwlock_t, LW_WRITER)
 TRY(pthread_rwlock_tryrdlock, pthread_rwlock_t, LW_READER)
 TRY(pthread_rwlock_trywrlock, pthread_rwlock_t, LW_WRITER)
-UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t)
-LOCK(pthread_spin_lock, pthread_spinlock_t, LW_SPIN)
+UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t, LW_WRITER)
+LOCK(pthread_spin_lock, pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 TRY(pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
-UNLOCK(pthread_spin_unlock, pthread_spinlock_t)
+UNLOCK(pthread_spin_unlock, pthread_spinlock_t, LW_SPIN)
 
 LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timespec *until) {
     if (LW_LIKELY(!on()))
@@ -229,7 +246,7 @@ static void waited(pthread_cond_t *condition, pthread_mutex_t *lock, const void 
                    uint64_t began) {
     uint64_t now = lw_now();
     if (known)
-        released(before, began);
+        released(before, began, false);
     if (now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, LW_CONDITION, condition, site, now - began, now);
     acquired(lock, LW_MUTEX, site, now, 0);

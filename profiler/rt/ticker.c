@@ -28,23 +28,32 @@ static enum lw_engine engine;
 
 /* ---- the slow path of instrumented functions ------------------------------------------------------------------------- */
 
-LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
-    if (end - start < LW_GET(threshold))
-        return;
+/* The thread's first event, and calls that began before the clock did or while it slept. Apart from the rest, which so calls
+ * nothing and has few registers to save. */
+LW_PRESERVE static __attribute__((noinline)) void seldom(uint64_t start, uint64_t end, const void *function, const void *caller) {
     struct lw_thread *self = lw_thread_self();
-    if (LW_UNLIKELY(!self))
+    if (!self)
         return;
     unsigned kind = LW_CALL;
     atomic_thread_fence(memory_order_acquire);
-    if (LW_UNLIKELY(start == LW_GET(slept))) {
+    if (start == LW_GET(slept)) {
         start = LW_GET(woke);
-        if (end - start < LW_GET(threshold))
+        if (end < start || end - start < LW_GET(threshold))
             return;
-    } else if (LW_UNLIKELY(start < LW_GET(began))) {
+    } else if (start < LW_GET(began)) {
         start = LW_GET(began);
         kind |= LW_MARK_EARLY;
     }
     lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
+}
+
+LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
+    if (end - start < LW_GET(threshold))
+        return;
+    struct lw_thread *self = lw_self;
+    if (LW_UNLIKELY((uintptr_t)self <= (uintptr_t)LW_NOBODY || start == LW_GET(slept) || start < LW_GET(began)))
+        return seldom(start, end, function, caller);
+    lw_push(self, LW_CALLS, lw_pack(function, LW_CALL), (uint64_t)(uintptr_t)caller, start, end);
 }
 
 /* ---- emptying the rings ------------------------------------------------------------------------------------------------ */
@@ -314,6 +323,7 @@ bool lw_ticker_start(enum lw_engine which) {
     LW_SET(now, now);
     LW_SET(threshold, lw_config.threshold > slack ? lw_config.threshold - slack : 0);
     LW_SET(lock_threshold, lw_config.lock_threshold);
+    LW_SET(hold_threshold, lw_config.lock_threshold > 0 ? lw_config.lock_threshold + slack : 0);
     atomic_store(&running, true);
     atomic_store(&lw_recording, true);
     if (lw_helper_create("leeward-clock", ticker))
