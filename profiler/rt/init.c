@@ -34,7 +34,7 @@ static void after_fork_in_child(void) {
     bool wanted = lw_control_exists() && lw_config.follow;
     process = getpid();
     atomic_store(&lw_recording, false);
-    atomic_store(&lw_locks_on, false);
+    lw_locks_switch(false);
     atomic_store(&lw_phase, LW_OFF);
     lw_threads_forget();
     lw_blocks_reset();

@@ -10,6 +10,9 @@
 #include <sys/types.h>
 #include <time.h>
 
+/* Reached directly, also from position-independent code: most of it is linked into a program. */
+#pragma GCC visibility push(hidden)
+
 #define LW_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LW_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define LW_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
@@ -164,6 +167,9 @@ extern __thread struct lw_thread *lw_self LW_INITIAL_EXEC;
 /* Whether something records: events are worth writing. */
 extern _Atomic bool lw_recording;
 extern _Atomic bool lw_locks_on;
+/* Sets it, and lets the shim know, if there is one (shim.c). */
+void lw_locks_switch(bool on);
+__attribute__((weak, visibility("default"))) void lw_shim_switch(bool on);
 
 /* This thread's record, made if need be; NULL if it has none. */
 struct lw_thread *lw_thread_make(void);
@@ -375,3 +381,5 @@ extern _Atomic uint32_t lw_session;
 
 /* In the forked child, and at the end of the process (init.c). */
 void lw_finish_process(void);
+
+#pragma GCC visibility pop

@@ -8,6 +8,12 @@ _Atomic bool lw_locks_on;
 _Atomic uint32_t lw_session;
 enum lw_engine lw_engine;
 
+void lw_locks_switch(bool on) {
+    atomic_store(&lw_locks_on, on);
+    if (lw_shim_switch)
+        lw_shim_switch(on);
+}
+
 const char *lw_session_start(bool child, char *error, size_t room) {
     if (atomic_load(&lw_phase) != LW_OFF) {
         snprintf(error, room, "recording already, to %s", lw_writer_folder());
@@ -36,7 +42,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
         return error;
     }
     lw_shadows_enable(lw_engine == LW_ENGINE_SCAN);
-    atomic_store(&lw_locks_on, lw_config.locks);
+    lw_locks_switch(lw_config.locks);
     atomic_store(&lw_phase, LW_ON);
     return NULL;
 }
@@ -70,7 +76,7 @@ void lw_session_stop(int reason) {
     if (atomic_load(&lw_phase) != LW_ON)
         return;
     atomic_store(&lw_phase, LW_ENDING);
-    atomic_store(&lw_locks_on, false);
+    lw_locks_switch(false);
     lw_shadows_enable(false);
     lw_ticker_stop();
     lw_sched_end();

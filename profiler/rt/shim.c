@@ -80,14 +80,17 @@ static inline bool on(void) {
 struct held {
     volatile const void *lock;
     const void *site;
-    uint64_t since, wait;
-    enum lw_object object;
+    uint64_t since;
+    uint64_t wait; /* << 8 | object */
 };
-/* One structure, so that its address is found once. */
+/* One structure, so that its address is found once. Holds begin at 1: below them is a lock that is none. */
 static __thread struct {
+    struct held held[MAX_HELD + 1];
     uint32_t count, session;
-    struct held held[MAX_HELD];
 } mine LW_INITIAL_EXEC;
+
+static inline uint64_t wait_of(const struct held *hold) { return hold->wait >> 8; }
+static inline enum lw_object object_of(const struct held *hold) { return (enum lw_object)(hold->wait & 255); }
 
 static __attribute__((noinline)) void say(enum lw_kind kind, enum lw_object object, volatile const void *lock, const void *site,
                                           uint64_t extra, uint64_t time) {
@@ -96,36 +99,41 @@ static __attribute__((noinline)) void say(enum lw_kind kind, enum lw_object obje
         lw_push(self, LW_LOCKS, lw_pack(lock, kind | (unsigned)object << 4), (uint64_t)(uintptr_t)site, extra, time);
 }
 
-static inline __attribute__((always_inline)) void acquired(volatile const void *lock, enum lw_object object, const void *site,
-                                                             uint64_t since, uint64_t wait) {
+/* Holds of an earlier recording may be in the way: the locks were given back when nobody looked. */
+static __attribute__((noinline)) void acquired_many(volatile const void *lock, enum lw_object object, const void *site, uint64_t since,
+                                                    uint64_t wait) {
     uint32_t session = atomic_load_explicit(&lw_session, memory_order_relaxed);
-    if (LW_UNLIKELY(mine.session != session)) {
+    if (mine.session != session) {
         mine.session = session;
-        mine.count = 0;
-    }
-    if (LW_LIKELY(mine.count < MAX_HELD)) {
-        struct held *next = &mine.held[mine.count++];
-        next->lock = lock;
-        next->site = site;
-        next->since = since;
-        next->wait = wait;
-        next->object = object;
+        mine.held[1] = (struct held){.lock = lock, .site = site, .since = since, .wait = wait << 8 | object};
+        mine.count = 1;
     } else if (wait >= LW_GET(lock_threshold)) {
         say(LW_ACQUIRED, object, lock, site, wait, since);
     }
 }
 
+static inline __attribute__((always_inline)) void acquired(volatile const void *lock, enum lw_object object, const void *site,
+                                                             uint64_t since, uint64_t wait) {
+    uint32_t count = mine.count;
+    if (LW_UNLIKELY(count >= MAX_HELD))
+        return acquired_many(lock, object, site, since, wait);
+    struct held *next = &mine.held[count + 1];
+    next->lock = lock;
+    next->site = site;
+    next->since = since;
+    next->wait = wait << 8 | object;
+    mine.count = count + 1;
+}
+
 /* Takes the newest hold of `lock` off the list; false if there is none. */
 static __attribute__((noinline)) bool forget(volatile const void *lock, struct held *into) {
-    if (mine.session != atomic_load_explicit(&lw_session, memory_order_relaxed))
-        return false;
-    for (uint32_t i = mine.count; i-- > 0;) {
+    for (uint32_t i = mine.count; i > 0; i--) {
         if (mine.held[i].lock != lock)
             continue;
         *into = mine.held[i];
-        mine.count--;
         for (; i < mine.count; i++)
             mine.held[i] = mine.held[i + 1];
+        mine.count--;
         return true;
     }
     return false;
@@ -135,14 +143,15 @@ static __attribute__((noinline)) void released(const struct held *hold, uint64_t
     if (hold->since < LW_GET(began))
         return; /* taken during an earlier recording */
     uint64_t since = hold->since == LW_GET(slept) ? LW_GET(woke) : hold->since;
+    uint64_t wait = wait_of(hold);
     uint64_t length = now > since ? now - since : 0;
-    if (!wanted && length < LW_GET(hold_threshold) && hold->wait < LW_GET(lock_threshold))
+    if (!wanted && length < LW_GET(hold_threshold) && wait < LW_GET(lock_threshold))
         return;
-    if ((length | hold->wait) <= UINT32_MAX) {
-        say(LW_HELD, hold->object, hold->lock, hold->site, hold->wait | length << 32, now);
+    if ((length | wait) <= UINT32_MAX) {
+        say(LW_HELD, object_of(hold), hold->lock, hold->site, wait | length << 32, now);
     } else {
-        say(LW_ACQUIRED, hold->object, hold->lock, hold->site, hold->wait, hold->since);
-        say(LW_RELEASED, hold->object, hold->lock, hold->site, 0, now);
+        say(LW_ACQUIRED, object_of(hold), hold->lock, hold->site, wait, hold->since);
+        say(LW_RELEASED, object_of(hold), hold->lock, hold->site, 0, now);
     }
 }
 
@@ -158,61 +167,81 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 
 /* ---- locks -------------------------------------------------------------------------------------------------------------------- */
 
+/* While nothing records, a call of ours is one jump to the real function, as it is without us: each has a pointer to what is
+ * to be called now. */
+#define SWITCHED(function, type)                                                                                                      \
+    static int first_##function(type *lock);                                                                                           \
+    static int recorded_##function(type *lock);                                                                                         \
+    static int (*_Atomic now_##function)(type *) = first_##function;                                                                     \
+    static int first_##function(type *lock) {                                                                                             \
+        int (*expected)(type *) = first_##function;                                                                                        \
+        atomic_compare_exchange_strong(&now_##function, &expected, get_##function());                                                       \
+        return get_##function()(lock);                                                                                                       \
+    }                                                                                                                                         \
+    static void switch_##function(bool to_recorded) {                                                                                          \
+        atomic_store_explicit(&now_##function, to_recorded ? recorded_##function : first_##function, memory_order_release);                     \
+    }                                                                                                                                           \
+    LW_EXPORT int function(type *lock) { return atomic_load_explicit(&now_##function, memory_order_relaxed)(lock); }                             \
+    static int recorded_##function(type *lock)
+
 /* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the
  * coarse clock: a look at it costs next to nothing, and a lock is often given back within some nanoseconds. So waits are exact,
  * and holds are within a tick, or exact if they were waited for. */
 #define LOCK(function, try, type, object_)                                                                                            \
-    LW_EXPORT int function(type *lock) {                                                                                               \
-        if (LW_LIKELY(!on()))                                                                                                           \
-            return get_##function()(lock);                                                                                               \
-        int result = get_##try()(lock);                                                                                                   \
-        if (LW_LIKELY(result == 0))                                                                                                        \
-            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                  \
-        if (LW_LIKELY(result != EBUSY))                                                                                                      \
-            return result;                                                                                                                    \
-        uint64_t began = lw_now();                                                                                                             \
-        result = get_##function()(lock);                                                                                                        \
-        uint64_t now = lw_now();                                                                                                                 \
-        if (result == 0)                                                                                                                          \
-            acquired(lock, object_, HERE, now, now - began);                                                                                       \
-        return result;                                                                                                                              \
+    static __attribute__((noinline)) int waited_##function(type *lock, const void *site) {                                             \
+        uint64_t began = lw_now();                                                                                                      \
+        int result = get_##function()(lock);                                                                                             \
+        uint64_t now = lw_now();                                                                                                          \
+        if (result == 0)                                                                                                                   \
+            acquired(lock, object_, site, now, now - began);                                                                                \
+        return result;                                                                                                                       \
+    }                                                                                                                                         \
+    SWITCHED(function, type) {                                                                                                                 \
+        if (LW_UNLIKELY(lw_self == LW_NOBODY))                                                                                                  \
+            return get_##function()(lock);                                                                                                       \
+        int result = get_##try()(lock);                                                                                                           \
+        if (LW_LIKELY(result == 0)) {                                                                                                              \
+            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                          \
+            return 0;                                                                                                                                \
+        }                                                                                                                                             \
+        return result == EBUSY ? waited_##function(lock, HERE) : result;                                                                                \
     }
 #define TRY(function, type, object_)                                                                                                  \
-    LW_EXPORT int function(type *lock) {                                                                                               \
+    SWITCHED(function, type) {                                                                                                         \
         int result = get_##function()(lock);                                                                                            \
-        if (LW_UNLIKELY(on()) && result == 0)                                                                                            \
+        if (result == 0 && lw_self != LW_NOBODY)                                                                                         \
             acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                \
         return result;                                                                                                                     \
     }
 #define UNLOCK(function, type, object_)                                                                                               \
-    LW_EXPORT int function(type *lock) {                                                                                               \
-        if (LW_LIKELY(!on()))                                                                                                           \
-            return get_##function()(lock);                                                                                               \
-        uint32_t count = mine.count;                                                                                                      \
-        if (LW_UNLIKELY(count == 0 || mine.held[count - 1].lock != lock))                                                                  \
-            return unlock_other(lock, get_##function());                                                                                    \
-        const struct held *newest = &mine.held[mine.count = count - 1];                                                                      \
-        uint64_t now = LW_UNLIKELY(newest->wait) ? lw_now() : LW_GET(now);                                                                    \
-        /* The exact clock may be ahead of the coarse one: then it has just been taken. */                                                     \
-        int64_t length = (int64_t)(now - newest->since);                                                                                        \
-        bool wanted = LW_UNLIKELY(length > 0) && is_wanted(lock, object_);                                                                       \
-        int result = get_##function()(lock);                                                                                                      \
-        if (LW_UNLIKELY(wanted || length >= (int64_t)LW_GET(hold_threshold) || newest->wait))                                                      \
-            released(newest, now, wanted);                                                                                                          \
-        return result;                                                                                                                               \
+    /* Not the lock that was taken last, or none that we know. */                                                                      \
+    static __attribute__((noinline)) int unlock_other_##function(type *lock) {                                                          \
+        struct held hold;                                                                                                                \
+        bool known = forget(lock, &hold);                                                                                                 \
+        uint64_t now = known && wait_of(&hold) ? lw_now() : LW_GET(now);                                                                   \
+        int result = get_##function()(lock);                                                                                                \
+        if (known)                                                                                                                           \
+            released(&hold, now, false);                                                                                                      \
+        return result;                                                                                                                         \
+    }                                                                                                                                           \
+    /* Waited for, or the clock went on meanwhile. The exact clock may be ahead of the coarse one: then it has just been taken. */               \
+    static __attribute__((noinline)) int unlock_long_##function(type *lock, const struct held *hold) {                                            \
+        bool exact = wait_of(hold) != 0;                                                                                                           \
+        uint64_t now = exact ? lw_now() : LW_GET(now);                                                                                              \
+        bool wanted = now > hold->since && is_wanted(lock, object_);                                                                                 \
+        int result = get_##function()(lock);                                                                                                          \
+        released(hold, now, wanted);                                                                                                                   \
+        return result;                                                                                                                                  \
+    }                                                                                                                                                    \
+    SWITCHED(function, type) {                                                                                                         \
+        const struct held *newest = &mine.held[mine.count];                                                                             \
+        if (LW_UNLIKELY(newest->lock != lock))                                                                                           \
+            return unlock_other_##function(lock);                                                                                         \
+        mine.count--;                                                                                                                      \
+        if (LW_UNLIKELY(LW_GET(now) != newest->since || LW_GET(hold_threshold) == 0))                                                       \
+            return unlock_long_##function(lock, newest);                                                                                     \
+        return get_##function()(lock);                                                                                                        \
     }
-
-/* Not the lock that was taken last, or none that we know. */
-#define unlock_other(lock, unlock)                                                                                                    \
-    ({                                                                                                                                 \
-        struct held hold_;                                                                                                              \
-        bool known_ = forget(lock, &hold_);                                                                                              \
-        uint64_t now_ = known_ && hold_.wait ? lw_now() : LW_GET(now);                                                                    \
-        int result_ = unlock(lock);                                                                                                        \
-        if (known_)                                                                                                                         \
-            released(&hold_, now_, false);                                                                                                   \
-        result_;                                                                                                                              \
-    })
 
 LOCK(pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
 TRY(pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
@@ -225,6 +254,20 @@ UNLOCK(pthread_rwlock_unlock, pthread_rwlock_t, LW_WRITER)
 LOCK(pthread_spin_lock, pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 TRY(pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 UNLOCK(pthread_spin_unlock, pthread_spinlock_t, LW_SPIN)
+
+LW_EXPORT void lw_shim_switch(bool to_recorded) {
+    switch_pthread_mutex_lock(to_recorded);
+    switch_pthread_mutex_trylock(to_recorded);
+    switch_pthread_mutex_unlock(to_recorded);
+    switch_pthread_rwlock_rdlock(to_recorded);
+    switch_pthread_rwlock_wrlock(to_recorded);
+    switch_pthread_rwlock_tryrdlock(to_recorded);
+    switch_pthread_rwlock_trywrlock(to_recorded);
+    switch_pthread_rwlock_unlock(to_recorded);
+    switch_pthread_spin_lock(to_recorded);
+    switch_pthread_spin_trylock(to_recorded);
+    switch_pthread_spin_unlock(to_recorded);
+}
 
 LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timespec *until) {
     if (LW_LIKELY(!on()))
