@@ -137,8 +137,12 @@ static bool read_option(struct lw_config *config, const char *name, const char *
         return read_engine(value, &config->engine);
     if (strcmp(name, "locks") == 0)
         return read_switch(value, &config->locks);
-    if (strcmp(name, "sched") == 0)
+    if (strcmp(name, "sched") == 0) {
+        config->sched_own = strcmp(value, "own") == 0;
+        if (config->sched_own)
+            return config->sched = true;
         return read_switch(value, &config->sched);
+    }
     if (strcmp(name, "follow") == 0)
         return read_switch(value, &config->follow);
     if (strcmp(name, "dir") == 0) {

@@ -70,6 +70,7 @@ struct lw_config {
     int signal;       /* starts and stops; 0: none */
     bool locks;
     bool sched;
+    bool sched_own; /* only by thread, though whole CPUs would be allowed */
     bool follow; /* record forked children, too */
     char dir[4096];
 };
