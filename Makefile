@@ -44,6 +44,8 @@ profiler:
 
 profiler-test: profiler
 	profiler/tests/run --out target/profiler
+	cargo build -q --locked -p leeward
+	profiler/tests/planted --out target/profiler --leeward target/debug/leeward
 
 clean:
 	cargo clean

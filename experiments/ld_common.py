@@ -29,6 +29,7 @@ def parser(description, rounds=None, seconds=None):
 
 def memcached_option(options):
     options.add_argument("--source", help="memcached's source as a tar file, instead of Debian's by apt-get")
+    options.add_argument("--batch", type=int, default=16, help="requests that a connection sends in one go under full load, at most 64 (default: 16)")
 
 
 def prepare(options):
@@ -174,7 +175,7 @@ class Server:
     def load(self, sets, seconds, rate):
         """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns)."""
         before = self.cpu()
-        line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), "64"]
+        line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), str(self.options.batch)]
         said = subprocess.run(line, capture_output=True, text=True)
         spent = self.cpu() - before
         if said.returncode != 0:
@@ -357,13 +358,18 @@ def compare(report, title, results, columns, extra=()):
             ratio = over(values, [one[column] for one in first]) if rounds is not first else None
             row += [form.format(middle(values)), percent(ratio)]
             numbers[column] = {"median": middle(values), "values": values, "over first, %": ratio}
+            if column == "cpu":
+                least = min(values)
+                row.append(f"{least:.0f} ({100 * (least / min(one[column] for one in first) - 1):+.1f} %)")
+                numbers["least"] = least
         for column, label, form in extra:
             values = [one[column] for one in rounds]
             row.append(form.format(middle(values)))
             numbers[column] = {"median": middle(values)}
         rows.append(row)
         data.append(numbers)
-    heads = [""] + [head for _, label, _ in columns for head in (label, "over the first (quartiles)")] + [label for _, label, _ in extra]
+    heads = [""] + [head for column, label, _ in columns for head in
+                    ((label, "over the first (quartiles)", "least") if column == "cpu" else (label, "over the first (quartiles)"))] + [label for _, label, _ in extra]
     report.table(title, heads, rows, data)
 
 

@@ -183,7 +183,8 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
     if (wide || (header.type == PERF_RECORD_SWITCH && header.size >= sizeof(struct switch_record))) {
         struct switch_record record;
         memcpy(&record, bytes + (wide ? sizeof(struct wide_record) - sizeof record : 0), sizeof record);
-        if (record.tid == 0 || (pid_t)record.pid != getpid() || is_ignored((pid_t)record.tid))
+        /* The idle task's; the last of a thread that has no id any more. */
+        if ((pid_t)record.tid <= 0 || (pid_t)record.pid != getpid() || is_ignored((pid_t)record.tid))
             return;
         bool out = header.misc & PERF_RECORD_MISC_SWITCH_OUT;
         bool runnable = out && header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;

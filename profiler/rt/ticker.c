@@ -47,13 +47,17 @@ LW_PRESERVE static __attribute__((noinline)) void seldom(uint64_t start, uint64_
     lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
 }
 
-LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
-    if (end - start < LW_GET(threshold))
-        return;
+LW_PRESERVE static __attribute__((noinline)) void record(uint64_t start, uint64_t end, const void *function, const void *caller) {
     struct lw_thread *self = lw_self;
     if (LW_UNLIKELY((uintptr_t)self <= (uintptr_t)LW_NOBODY || start == LW_GET(slept) || start < LW_GET(began)))
         return seldom(start, end, function, caller);
     lw_push(self, LW_CALLS, lw_pack(function, LW_CALL), (uint64_t)(uintptr_t)caller, start, end);
+}
+
+/* Most calls that a tick falls into are short: they save no register. */
+LW_EXPORT LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
+    if (end - start >= LW_GET(threshold))
+        record(start, end, function, caller);
 }
 
 /* ---- emptying the rings ------------------------------------------------------------------------------------------------ */
