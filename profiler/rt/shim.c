@@ -181,7 +181,10 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
     static void switch_##function(bool to_recorded) {                                                                                          \
         atomic_store_explicit(&now_##function, to_recorded ? recorded_##function : first_##function, memory_order_release);                     \
     }                                                                                                                                           \
-    LW_EXPORT int function(type *lock) { return atomic_load_explicit(&now_##function, memory_order_relaxed)(lock); }                             \
+    /* A jump, so that the return address is still the program's: sanitizers would make a call of it. */                                        \
+    LW_EXPORT __attribute__((disable_sanitizer_instrumentation)) int function(type *lock) {                                                     \
+        __attribute__((musttail)) return atomic_load_explicit(&now_##function, memory_order_relaxed)(lock);                                      \
+    }                                                                                                                                             \
     static int recorded_##function(type *lock)
 
 /* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the
