@@ -96,6 +96,7 @@ void registerCallbacks(PassBuilder &Builder) {
 } // namespace
 } // namespace leeward
 
-extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo() {
+// Everything else in here is hidden.
+extern "C" LLVM_ATTRIBUTE_WEAK __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "leeward", "1", leeward::registerCallbacks};
 }
