@@ -125,7 +125,7 @@ fn what_can_not_be_done_is_said_in_a_line() {
 
 /// Builds one of the programs with the profiler; `None`, with a word why, where that can't be done.
 fn built(folder: &Path, source: &str) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profiled").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let program = folder.join("program");
     let compiler = if source.extension().is_some_and(|extension| extension == "cc") { "c++" } else { "cc" };
     let probe = leeward(&[compiler, "--version"]);
@@ -177,7 +177,7 @@ fn hunted(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) 
 
 #[test]
 fn the_snapshot_thread_behind_the_mutex_is_found() {
-    hunted("snapshot.cc", "request_handler", |tail, timeline| {
+    hunted("../profiler/examples/snapshot.cc", "request_handler", |tail, timeline| {
         let first = &tail["findings"][0];
         let waiting = first["cause"].as_str().unwrap_or_default();
         let place = first["holders"][0]["place"].as_str().unwrap_or_default();
@@ -193,7 +193,7 @@ fn the_snapshot_thread_behind_the_mutex_is_found() {
 
 #[test]
 fn a_function_that_is_slow_on_a_rare_input_is_found() {
-    hunted("rare.c", "handle", |tail, timeline| {
+    hunted("tests/profiled/rare.c", "handle", |tail, timeline| {
         let bars = timeline["rows"][0]["bars"].as_array();
         tail["findings"][0]["cause"]
             .as_str()
@@ -204,7 +204,7 @@ fn a_function_that_is_slow_on_a_rare_input_is_found() {
 
 #[test]
 fn a_thread_that_loses_its_cpu_is_found() {
-    hunted("descheduled.c", "handle", |tail, timeline| {
+    hunted("tests/profiled/descheduled.c", "handle", |tail, timeline| {
         if timeline["scheduler"] == false {
             eprintln!("skipped: no scheduler events here");
             return true;

@@ -1,5 +1,5 @@
 // The example of the thesis, figure 3.1: one thread handles requests, another takes a snapshot every 10 ms and writes it
-// to a file while it holds the mutex. Requests are the calls of request_handler.
+// to a file while it holds the mutex. Requests are the calls of request_handler. Arguments: the file, how many requests.
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -20,21 +20,31 @@ __attribute__((noinline)) void snapshot(const char *path) {
     out.close();
 }
 
+__attribute__((noinline)) std::string random_string() {
+    std::string value;
+    while (value.size() < 100)
+        value += 'a' + std::rand() % 26;
+    return value;
+}
+
 __attribute__((noinline)) void request_handler(int key, std::string &value) {
     std::lock_guard<std::mutex> guard(lock);
     db[key] = value;
 }
 
-int main(int, char **arguments) {
+int main(int count, char **arguments) {
+    if (count < 2)
+        return 2;
+    long rounds = count > 2 ? std::atol(arguments[2]) : 300000;
     std::thread background([=] {
         while (!over) {
             snapshot(arguments[1]);
             usleep(10000);
         }
     });
-    for (int i = 0; i < 300000; i++) {
-        std::string value(100, 'a' + std::rand() % 26);
-        request_handler(std::rand() % 2000, value);
+    for (long i = 0; i < rounds; i++) {
+        std::string value = random_string();
+        request_handler(std::rand() % 10000, value);
     }
     over = true;
     background.join();

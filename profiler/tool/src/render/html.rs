@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::analysis::timeline::{Bar, Look, Row, Story, Timeline};
+use crate::render::short;
 use crate::span::{percent, show};
 
 // One look for all pages of this project.
@@ -87,7 +88,7 @@ fn causes(timeline: &Timeline) -> Markup {
                         td.share { (percent(*nanos, timeline.latency)) }
                         td.share { (show(*nanos)) }
                         td.what {
-                            (cause)
+                            (short(cause))
                             div.meter style=(format!("width: {:.1}%", *nanos as f64 * 100.0 / most as f64)) {}
                         }
                     }
@@ -105,11 +106,11 @@ fn waits(timeline: &Timeline) -> Markup {
             h2 { "Who held what it waited for" }
             @for story in longest.iter().take(10) {
                 div.story {
-                    p { strong { (story.thread) } " waited " strong { (show(story.end - story.start)) } " for the " (story.object) ", " (story.place) }
+                    p { strong { (story.thread) } " waited " strong { (show(story.end - story.start)) } " for the " (story.object) ", " (short(&story.place)) }
                     @if story.holders.is_empty() { p.explain { "Who held it is not in the trace." } }
                     @for holder in story.holders.iter().take(6) {
-                        p { strong { (holder.thread) } " held it for " (show(holder.nanos)) " of that, taken in " strong { (holder.place) } }
-                        ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (cause) } } }
+                        p { strong { (holder.thread) } " held it for " (show(holder.nanos)) " of that, taken in " strong { (short(&holder.place)) } }
+                        ul { @for (cause, nanos) in holder.doing.iter().take(5) { li { (percent(*nanos, holder.nanos)) " " (short(cause)) } } }
                     }
                 }
             }
@@ -166,7 +167,7 @@ fn thread(row: &Row, latency: u64) -> Markup {
                         title { (bar.name) "\n" (show(bar.end - bar.start)) ", from " (show(bar.start)) @if !bar.detail.is_empty() { "\n" (bar.detail) } }
                         rect.span.(format!("look-{}", class(bar.look))) x=(format!("{x:.2}")) y=(format!("{y:.1}")) width=(format!("{width:.2}")) height="17" rx="2" {}
                         @if letters >= 3 {
-                            text.label x=(format!("{:.2}", x + 4.0)) y=(format!("{:.1}", y + 12.5)) { (cut(&bar.name, letters)) }
+                            text.label x=(format!("{:.2}", x + 4.0)) y=(format!("{:.1}", y + 12.5)) { (cut(&short(&bar.name), letters)) }
                         }
                     }
                 }

@@ -21,3 +21,77 @@ impl Look {
         }
     }
 }
+
+/// Longest parameters of a template or generic that stay.
+const PARAMETERS: usize = 24;
+
+/// A text without the long parameters of the templates in it: `std::thread::_State_impl<…>::_M_run`.
+pub fn short(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find('<') {
+        let (before, from) = rest.split_at(open);
+        out.push_str(before);
+        // `operator<`, `operator<<`, `<impl …>` at the beginning of a path and whatever never closes stay as they are.
+        let opens =
+            before.chars().next_back().is_some_and(|letter| letter.is_alphanumeric() || letter == '_' || letter == ':');
+        let length = if opens && !before.ends_with("operator") { closes(from) } else { None };
+        match length {
+            Some(length) if length > PARAMETERS + 2 => {
+                out.push_str("<…>");
+                rest = &from[length..];
+            }
+            Some(length) => {
+                out.push_str(&from[..length]);
+                rest = &from[length..];
+            }
+            None => {
+                out.push('<');
+                rest = &from[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How many bytes from a `<` to behind the `>` that closes it.
+fn closes(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut before = ' ';
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '<' => depth += 1,
+            // `->` closes nothing.
+            '>' if before != '-' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        before = letter;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn long_parameters_are_left_out() {
+        let check = |text: &str, expected: &str| assert_eq!(short(text), expected);
+        check(
+            "in std::thread::_State_impl<std::thread::_Invoker<std::tuple<main::$_0> > >::_M_run at std_thread.h:210",
+            "in std::thread::_State_impl<…>::_M_run at std_thread.h:210",
+        );
+        check("Vec<u8>::push", "Vec<u8>::push");
+        check("map<std::string, std::vector<std::string>>::at", "map<…>::at");
+        check("operator<< (a, b)", "operator<< (a, b)");
+        check("call<fn(aaaaaaaaaaaaaaaaaaaaaaaaa) -> b>::x", "call<…>::x");
+        check("broken<aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "broken<aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+        check("<app::Store as core::ops::function::FnOnce>::call", "<app::Store as core::ops::function::FnOnce>::call");
+    }
+}

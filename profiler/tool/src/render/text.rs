@@ -1,14 +1,20 @@
 //! A timeline in the terminal: one line per bar.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::analysis::timeline::{Bar, Look, Row, Timeline};
+use crate::render::short;
 use crate::span::{percent, show};
 
 /// Characters of the drawing.
 const WIDTH: usize = 40;
-/// Bars of one thread that are shown; of more, the longest.
-const BARS: usize = 40;
+/// Lines of one thread that are shown; of more, the longest.
+const LINES: usize = 40;
+/// A smaller part of the whole than one in so many is not worth a line.
+const NOTHING: u64 = 2000;
+/// From how many on bars of one sort share a line.
+const MANY: usize = 4;
 
 /// The timeline as text.
 pub fn timeline(timeline: &Timeline) -> String {
@@ -29,8 +35,8 @@ pub fn timeline(timeline: &Timeline) -> String {
     if timeline.same_id > 1 {
         line(&mut out, &format!("The slowest of {} requests with this id.", timeline.same_id));
     }
-    for (cause, nanos) in timeline.causes.iter().take(6) {
-        line(&mut out, &format!("  {:>6}  {:>8}  {cause}", percent(*nanos, timeline.latency), show(*nanos)));
+    for (cause, nanos) in timeline.causes.iter().take(6).filter(|(_, nanos)| nanos * NOTHING >= timeline.latency) {
+        line(&mut out, &format!("  {:>6}  {:>8}  {}", percent(*nanos, timeline.latency), show(*nanos), short(cause)));
     }
     for story in timeline.waits.iter().filter(|story| (story.end - story.start) * 50 >= timeline.latency).take(8) {
         line(&mut out, "");
@@ -41,7 +47,7 @@ pub fn timeline(timeline: &Timeline) -> String {
                 story.thread,
                 show(story.end - story.start),
                 story.object,
-                story.place
+                short(&story.place)
             ),
         );
         if story.holders.is_empty() {
@@ -50,10 +56,18 @@ pub fn timeline(timeline: &Timeline) -> String {
         for holder in story.holders.iter().take(5) {
             line(
                 &mut out,
-                &format!("  {} held it for {} of that, taken in {}", holder.thread, show(holder.nanos), holder.place),
+                &format!(
+                    "  {} held it for {} of that, taken in {}",
+                    holder.thread,
+                    show(holder.nanos),
+                    short(&holder.place)
+                ),
             );
             for (cause, nanos) in holder.doing.iter().take(4).filter(|(cause, _)| cause != "outside recorded calls") {
-                line(&mut out, &format!("    {:>6}  {:>8}  {cause}", percent(*nanos, holder.nanos), show(*nanos)));
+                line(
+                    &mut out,
+                    &format!("    {:>6}  {:>8}  {}", percent(*nanos, holder.nanos), show(*nanos), short(cause)),
+                );
             }
         }
     }
@@ -74,28 +88,75 @@ pub fn timeline(timeline: &Timeline) -> String {
     out
 }
 
+/// Bars of the same sort that are drawn in one line.
+struct Line<'a> {
+    first: &'a Bar,
+    count: usize,
+    /// Nanoseconds of all together.
+    total: u64,
+    /// Which characters of the drawing are filled.
+    cells: [bool; WIDTH],
+}
+
+/// The lines of a thread: bars of which there are many alike, such as the moments off the CPU, share one.
+fn lines(bars: &[Bar], latency: u64) -> Vec<Line<'_>> {
+    let mut alike: HashMap<(usize, Look, &str), usize> = HashMap::new();
+    for bar in bars {
+        *alike.entry((bar.depth, bar.look, &bar.name)).or_default() += 1;
+    }
+    let mut places: HashMap<(usize, Look, &str), usize> = HashMap::new();
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for bar in bars {
+        let key = (bar.depth, bar.look, bar.name.as_str());
+        let many = alike.get(&key).is_some_and(|count| *count >= MANY);
+        let known = if many { places.get(&key).copied() } else { None };
+        let at = known.unwrap_or_else(|| {
+            lines.push(Line { first: bar, count: 0, total: 0, cells: [false; WIDTH] });
+            lines.len() - 1
+        });
+        places.insert(key, at);
+        let line = &mut lines[at];
+        line.count += 1;
+        line.total += bar.end - bar.start;
+        let (from, to) = cells(bar, latency);
+        line.cells[from..to].fill(true);
+    }
+    lines
+}
+
 fn rows(out: &mut String, row: &Row, latency: u64) {
-    let mut lengths: Vec<u64> = row.bars.iter().map(|bar| bar.end - bar.start).collect();
+    let lines = lines(&row.bars, latency);
+    let mut lengths: Vec<u64> = lines.iter().map(|line| line.total).collect();
     lengths.sort_unstable();
-    let least = lengths.len().checked_sub(BARS).and_then(|at| lengths.get(at)).copied().unwrap_or(0);
-    let shown = row.bars.iter().filter(|bar| bar.end - bar.start >= least).take(BARS);
+    let least = lengths.len().checked_sub(LINES).and_then(|at| lengths.get(at)).copied().unwrap_or(0);
     let _ = writeln!(out, "  {:>8}  {:>8}", "from", "took");
     let mut count = 0;
-    for bar in shown {
-        count += 1;
+    for line in lines.iter().filter(|line| line.total >= least).take(LINES) {
+        count += line.count;
+        let bar = line.first;
         let indent = "  ".repeat(bar.depth.saturating_sub(1).min(20));
-        let detail = if bar.detail.is_empty() { String::new() } else { format!("  ({})", bar.detail) };
-        let span = show(bar.end - bar.start);
-        let _ =
-            writeln!(out, "  {:>8}  {span:>8}  {}  {indent}{}{detail}", show(bar.start), drawn(bar, latency), bar.name);
+        let detail = match (line.count, bar.detail.as_str()) {
+            (1, "") => String::new(),
+            (1, detail) => format!("  ({})", short(detail)),
+            (times, _) => format!("  ({times} times)"),
+        };
+        let (start, span, name) = (show(bar.start), show(line.total), short(&bar.name));
+        let _ = writeln!(out, "  {start:>8}  {span:>8}  {}  {indent}{name}{detail}", drawn(line));
     }
     if count < row.bars.len() {
         let _ = writeln!(out, "  and {} shorter ones", row.bars.len() - count);
     }
 }
 
-fn drawn(bar: &Bar, latency: u64) -> String {
-    let letter = match bar.look {
+/// Which characters a bar fills: at least one.
+fn cells(bar: &Bar, latency: u64) -> (usize, usize) {
+    let place = |time: u64| (u128::from(time) * WIDTH as u128 / u128::from(latency.max(1))) as usize;
+    let from = place(bar.start).min(WIDTH - 1);
+    (from, place(bar.end).clamp(from + 1, WIDTH))
+}
+
+fn drawn(line: &Line<'_>) -> String {
+    let letter = match line.first.look {
         Look::Call => '█',
         Look::Wait => '▒',
         Look::Held => '▓',
@@ -103,9 +164,26 @@ fn drawn(bar: &Bar, latency: u64) -> String {
         Look::Descheduled => '×',
         Look::Queued => '~',
     };
-    let place = |time: u64| (u128::from(time) * WIDTH as u128 / u128::from(latency.max(1))) as usize;
-    let from = place(bar.start).min(WIDTH - 1);
-    let to = place(bar.end).clamp(from + 1, WIDTH);
-    let picture = (0..WIDTH).map(|at| if at >= from && at < to { letter } else { ' ' });
+    let picture = line.cells.iter().map(|filled| if *filled { letter } else { ' ' });
     format!("│{}│", picture.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(start: u64, end: u64, depth: usize, look: Look, name: &str) -> Bar {
+        Bar { start, end, depth, look, name: name.into(), detail: String::new() }
+    }
+
+    #[test]
+    fn many_alike_share_a_line_and_few_do_not() {
+        let mut bars = vec![bar(0, 1000, 1, Look::Call, "handle")];
+        bars.extend((0..10).map(|n| bar(n * 100, n * 100 + 10, 2, Look::Descheduled, "off")));
+        bars.extend((0..2).map(|n| bar(n * 500, n * 500 + 50, 2, Look::Call, "parse")));
+        let lines = lines(&bars, 1000);
+        let told: Vec<_> = lines.iter().map(|line| (line.first.name.as_str(), line.count, line.total)).collect();
+        assert_eq!(told, [("handle", 1, 1000), ("off", 10, 100), ("parse", 1, 50), ("parse", 1, 50)]);
+        assert_eq!(lines[1].cells.iter().filter(|filled| **filled).count(), 10);
+    }
 }
