@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use crate::analysis::Selection;
 use crate::analysis::follow::Follower;
-use crate::analysis::{Breakdown, Selection};
+use crate::analysis::sums::Sums;
 use crate::format::{Event, ObjectKind, What};
 use crate::hash::Map;
 use crate::histogram::Histogram;
@@ -82,17 +83,24 @@ impl Default for Options {
     }
 }
 
+/// Pairs of function and caller that are found without asking the map.
+const RECENT: usize = 1 << 10;
+
 /// Collects statistics from events in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    entries: Map<Key, (Histogram, u64)>,
+    /// Where in `counted` each key is.
+    places: Map<Key, usize>,
+    counted: Vec<(Key, Histogram, u64)>,
+    /// Places of calls that were looked for lately, by a hash of function and caller.
+    recent: Vec<usize>,
     thread: Option<u32>,
 }
 
 impl Collector {
     /// A collector for these options.
     pub fn new(options: &Options) -> Collector {
-        Collector { entries: Map::default(), thread: options.thread }
+        Collector { thread: options.thread, ..Collector::default() }
     }
 
     /// Counts an event.
@@ -119,22 +127,40 @@ impl Collector {
 
     #[inline]
     fn count(&mut self, sort: Sort, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
-        let mut key = Key { sort, object, what, caller };
-        if self.entries.len() >= MOST && !self.entries.contains_key(&key) {
+        let key = Key { sort, object, what, caller };
+        let slot = ((what ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
+        let recent = self.recent.get(slot).copied().unwrap_or(usize::MAX);
+        let place = match self.counted.get(recent) {
+            Some((other, ..)) if *other == key => recent,
+            _ => self.find(key, slot),
+        };
+        let (_, histogram, seen) = &mut self.counted[place];
+        histogram.record(span);
+        *seen = time;
+    }
+
+    fn find(&mut self, mut key: Key, slot: usize) -> usize {
+        let known = |places: &Map<Key, usize>, key: &Key| places.get(key).copied();
+        if self.counted.len() >= MOST && known(&self.places, &key).is_none() {
             key.caller = 0;
-            if self.entries.len() >= 2 * MOST && !self.entries.contains_key(&key) {
+            if self.counted.len() >= 2 * MOST && known(&self.places, &key).is_none() {
                 key.what = 0;
             }
         }
-        let (histogram, seen) = self.entries.entry(key).or_default();
-        histogram.record(span);
-        *seen = time;
+        let place = known(&self.places, &key).unwrap_or_else(|| {
+            self.counted.push((key, Histogram::default(), 0));
+            self.places.insert(key, self.counted.len() - 1);
+            self.counted.len() - 1
+        });
+        self.recent.resize(RECENT, usize::MAX);
+        self.recent[slot] = place;
+        place
     }
 
     /// The lines, ranked by the wanted percentile.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
         let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
-        for (key, (histogram, time)) in self.entries {
+        for (key, histogram, time) in self.counted {
             let name = match key.sort {
                 Sort::Call => symbols.place(key.what, time).function(),
                 Sort::Wait | Sort::Hold => {
@@ -196,9 +222,9 @@ pub fn per_request(
 ) -> Result<(Vec<Row>, u64), TraceError> {
     let mut functions: HashMap<u64, (Histogram, u64)> = HashMap::new();
     let mut requests = 0;
-    let mut count = |breakdown: Breakdown, time: u64| {
+    let mut count = |inclusive: Sums<u64>, time: u64| {
         requests += 1;
-        for (function, nanos) in breakdown.inclusive {
+        for (function, nanos) in inclusive.iter() {
             let function = if functions.len() < MOST || functions.contains_key(&function) { function } else { 0 };
             let (histogram, seen) = functions.entry(function).or_default();
             histogram.record(nanos);
@@ -210,10 +236,10 @@ pub fn per_request(
         watch,
         |_| true,
         |event| {
-            follower.event(event, symbols, |request, memory, _| count(memory.breakdown(request), request.end));
+            follower.event(event, symbols, |request, memory, _| count(memory.inclusive(request), request.end));
         },
     )?;
-    follower.finish(symbols, |request, memory, _| count(memory.breakdown(request), request.end));
+    follower.finish(symbols, |request, memory, _| count(memory.inclusive(request), request.end));
     let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
     for (function, (histogram, time)) in functions {
         let name = symbols.place(function, time).function();

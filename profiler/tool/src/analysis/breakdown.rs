@@ -2,6 +2,7 @@
 
 use super::activity::{Activity, Interval, sweep};
 use super::requests::Request;
+use super::sums::Sums;
 use crate::format::ObjectKind;
 use crate::format::event::OffCpu;
 use crate::hash::Map;
@@ -99,9 +100,7 @@ pub struct LockWait {
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
     /// Nanoseconds per cause. The sum is the latency, unless several threads worked at a time.
-    pub causes: Map<Cause, u64>,
-    /// Nanoseconds in each function with all that it called; a function that calls itself counts once.
-    pub inclusive: Map<u64, u64>,
+    pub causes: Sums<Cause>,
     /// The waits for locks.
     pub waits: Vec<LockWait>,
     /// Whether something of it was forgotten.
@@ -125,18 +124,26 @@ pub fn of(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -
             }
         }
         sweep(&mut intervals, work.start, work.end, |stack, from, to| {
-            *breakdown.causes.entry(Cause::of(stack)).or_default() += to - from;
+            breakdown.causes.add(Cause::of(stack), to - from);
         });
-        include(&intervals, work.start, work.end, &mut breakdown.inclusive);
     }
     for (queue, from, to) in &request.queued {
-        *breakdown.causes.entry(Cause::Queued { queue: *queue }).or_default() += to - from;
+        breakdown.causes.add(Cause::Queued { queue: *queue }, to - from);
     }
     breakdown
 }
 
+/// Nanoseconds of a request in each function with all that it called; a function that calls itself counts once.
+pub fn inclusive(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Sums<u64> {
+    let mut sums = Sums::default();
+    for work in &request.work {
+        include(&between(work.thread, work.start, work.end), work.start, work.end, &mut sums);
+    }
+    sums
+}
+
 /// Adds up the time in each function with all it called: the union of its calls, since it may call itself.
-fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Map<u64, u64>) {
+fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Sums<u64>) {
     let mut calls: Vec<(u64, u64, u64)> = Vec::new();
     for interval in intervals {
         if let Activity::Call { function, .. } = interval.activity {
@@ -147,7 +154,7 @@ fn include(intervals: &[Interval], from: u64, to: u64, inclusive: &mut Map<u64, 
     let mut last = (0, 0);
     for (function, start, end) in calls {
         let begin = if last.0 == function { start.max(last.1) } else { start };
-        *inclusive.entry(function).or_default() += end.saturating_sub(begin);
+        inclusive.add(function, end.saturating_sub(begin));
         last = (function, if last.0 == function { end.max(last.1) } else { end });
     }
 }

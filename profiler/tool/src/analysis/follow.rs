@@ -8,6 +8,7 @@ use super::breakdown::{self, Breakdown};
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
+use super::sums::Sums;
 use crate::format::event::OffCpu;
 use crate::format::{Event, What};
 use crate::hash::Map;
@@ -70,9 +71,25 @@ impl Past {
         }
     }
 
+    /// The first interval that was written down later. It is asked for what happened a moment ago, so the search begins at
+    /// the end: in the middle of a long past nothing is in the cache.
+    fn first_seen_after(&self, from: u64) -> usize {
+        let count = self.intervals.len();
+        let mut back = 16;
+        while back < count && self.intervals[count - back].seen > from {
+            back *= 2;
+        }
+        let (mut low, mut high) = (count.saturating_sub(back), count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.intervals[middle].seen <= from { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
     /// What it did between two times.
     fn between(&self, from: u64, to: u64) -> Vec<Interval> {
-        let first = self.intervals.partition_point(|interval| interval.seen <= from);
+        let first = self.first_seen_after(from);
         let later = self.intervals.range(first..);
         later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
     }
@@ -147,6 +164,11 @@ impl Memory {
         let mut breakdown = breakdown::of(request, |thread, from, to| self.between(thread, from, to));
         breakdown.incomplete = request.cut || (self.forgotten > 0 && request.start < self.forgotten);
         breakdown
+    }
+
+    /// Nanoseconds of a request in each function with all that it called.
+    pub fn inclusive(&self, request: &Request) -> Sums<u64> {
+        breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to))
     }
 }
 

@@ -8,6 +8,7 @@ mod locks;
 pub mod requests;
 pub mod select;
 pub mod slowest;
+pub mod sums;
 pub mod tail;
 pub mod timeline;
 
@@ -15,3 +16,4 @@ pub use activity::{Activity, Interval};
 pub use breakdown::{Breakdown, Cause};
 pub use requests::Request;
 pub use select::Selection;
+pub use sums::Sums;

@@ -10,6 +10,10 @@ const PIECES: usize = 4096;
 
 /// Such stretches of all open requests together.
 const PIECES_IN_ALL: usize = 1 << 20;
+/// Lists that are kept to be used again.
+const SPARE: usize = 1 << 10;
+/// From how many threads on those without a request are forgotten.
+const THREADS: usize = 1 << 12;
 
 /// A thread worked on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,8 @@ pub struct Tracker {
     open: Map<u64, Open>,
     /// What each thread works on.
     threads: Map<u32, Vec<u64>>,
+    /// Lists of requests that are over, to be used again.
+    spare: Vec<Vec<(u32, u64)>>,
     /// Requests that were given up.
     given_up: u64,
     /// Starts since stretches were last counted.
@@ -104,7 +110,7 @@ impl Tracker {
         }
         let open = self.open.entry(id).or_insert_with(|| Open {
             request: Request { id, start: now, end: now, work: Vec::new(), queued: Vec::new(), cut: false },
-            running: Vec::new(),
+            running: self.spare.pop().unwrap_or_default(),
             waits: None,
         });
         if let Some((queue, since)) = open.waits.take() {
@@ -135,6 +141,9 @@ impl Tracker {
             leave(&mut self.threads, *thread, id);
         }
         stop(&mut open, now, |_| true);
+        if self.spare.len() < SPARE {
+            self.spare.push(std::mem::take(&mut open.running));
+        }
         let mut request = open.request;
         if let Some((queue, since)) = open.waits {
             request.queued.push((queue, since, now));
@@ -183,7 +192,8 @@ fn stop(open: &mut Open, now: u64, which: impl Fn(u32) -> bool) {
 fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
     if let Some(ids) = threads.get_mut(&thread) {
         ids.retain(|other| *other != id);
-        if ids.is_empty() {
+        // Most threads begin with another in a moment; those that have ended must not pile up.
+        if ids.is_empty() && threads.len() > THREADS {
             threads.remove(&thread);
         }
     }

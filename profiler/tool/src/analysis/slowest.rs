@@ -76,7 +76,7 @@ pub fn slowest(
     let mut slowest = Vec::new();
     for (request, breakdown) in kept.into_values().rev() {
         let mut causes: BTreeMap<String, u64> = BTreeMap::new();
-        for (cause, nanos) in breakdown.causes {
+        for (cause, nanos) in breakdown.causes.iter() {
             *causes.entry(cause.words(symbols, request.end)).or_default() += nanos;
         }
         let mut causes: Vec<(String, u64)> = causes.into_iter().collect();

@@ -10,6 +10,7 @@ use super::breakdown::{Cause, doing};
 use super::follow::{Follower, Memory};
 use super::requests::Request;
 use super::select::{Selection, Selector};
+use super::sums::Sums;
 use crate::hash::Map;
 use crate::histogram::Histogram;
 use crate::span::{percent, show};
@@ -117,14 +118,12 @@ fn grouped(cause: Cause) -> Cause {
 }
 
 impl Group {
-    fn add(&mut self, request: &Request, causes: &Map<Cause, u64>) {
+    fn add(&mut self, request: &Request, causes: &Sums<Cause>) {
         self.requests += 1;
         self.latency += u128::from(request.latency());
-        let mut own: Map<Cause, u64> = Map::default();
-        for (cause, nanos) in causes {
-            *own.entry(grouped(*cause)).or_default() += nanos;
-        }
-        for (cause, nanos) in own {
+        let mut own = Sums::default();
+        causes.iter().for_each(|(cause, nanos)| own.add(grouped(cause), nanos));
+        for (cause, nanos) in own.iter() {
             let full = self.causes.len() >= CAUSES && !self.causes.contains_key(&cause);
             let sum = self.causes.entry(if full { Cause::Unrecorded } else { cause }).or_default();
             sum.nanos = sum.nanos.saturating_add(nanos);

@@ -246,6 +246,7 @@ impl Pairs {
         Err(before)
     }
 
+    #[inline]
     fn remember(&mut self, pair: (u64, u64)) {
         let slot = Pairs::slot(pair);
         self.table[usize::from(slot)] = pair;
@@ -253,6 +254,7 @@ impl Pairs {
         self.last = pair;
     }
 
+    #[inline(always)]
     fn take(&mut self, known: bool, cursor: &mut Cursor<'_>) -> Result<(u64, u64), Malformed> {
         if known {
             return self.known(cursor.u8()?).ok_or(Malformed::Slot);
@@ -297,6 +299,9 @@ impl EventsHeader {
     }
 }
 
+/// Which marks each kind may have.
+const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
+
 /// Decodes blocks of events; keeps its tables between them.
 #[derive(Clone, Debug)]
 pub struct Decoder {
@@ -328,7 +333,7 @@ impl Decoder {
         if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(
         &mut self,
         thread: u32,
@@ -338,26 +343,22 @@ impl Decoder {
     ) -> Result<Option<Event>, Malformed> {
         let head = cursor.u8()?;
         let (kind, marks) = (head & 0x0F, head & 0xF0);
-        let allowed = match kind {
-            1 => 0xE0,
-            2..=5 | 15 => 0xF0,
-            6 | 7 => 0x80,
-            8 | 9 | 11..=14 => 0,
-            10 => 0x10,
-            _ => return Err(Malformed::Kind(kind)),
-        };
-        if marks & !allowed != 0 {
+        if kind == 0 {
+            return Err(Malformed::Kind(kind));
+        }
+        if marks & !MARKS[usize::from(kind)] != 0 {
             return Err(Malformed::Marks(kind));
         }
         *time = cursor.signed(*time)?;
         let known = marks & 0x80 != 0;
         let clock = self.clock;
+        let now = clock.nanos(*time);
         // A span is converted by its ends, so that what touches in the file still touches.
-        let span =
-            |units: u64, end: u64| clock.nanos(end).saturating_sub(clock.nanos(end.wrapping_sub(units.min(end))));
+        let before = |units: u64, end: u64| clock.nanos(end.wrapping_sub(units.min(end)));
+        let span = |units: u64| now.saturating_sub(before(units, *time));
         let what = match kind {
             1 => {
-                let duration = span(cursor.varint()?, *time);
+                let duration = span(cursor.varint()?);
                 let (function, caller) = self.pairs.take(known, cursor)?;
                 let extent = match marks & 0x60 {
                     0 => Extent::Whole,
@@ -372,10 +373,12 @@ impl Decoder {
                 let (lock, site) = self.pairs.take(known, cursor)?;
                 let acquired = time.wrapping_sub(hold.min(*time));
                 let object = ObjectKind::of(marks);
-                What::Held { object, lock, site, wait: span(wait, acquired), hold: span(hold, *time) }
+                let taken = clock.nanos(acquired);
+                let (wait, hold) = (taken.saturating_sub(before(wait, acquired)), now.saturating_sub(taken));
+                What::Held { object, lock, site, wait, hold }
             }
             3 | 4 => {
-                let wait = span(cursor.varint()?, *time);
+                let wait = span(cursor.varint()?);
                 let (lock, site) = self.pairs.take(known, cursor)?;
                 let object = ObjectKind::of(marks);
                 if kind == 3 {
@@ -418,7 +421,7 @@ impl Decoder {
                 return Ok(None);
             }
         };
-        Ok(Some(Event { time: clock.nanos(*time), thread, what }))
+        Ok(Some(Event { time: now, thread, what }))
     }
 }
 

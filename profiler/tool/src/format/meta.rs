@@ -27,6 +27,14 @@ impl Clock {
     /// Nanoseconds of `CLOCK_MONOTONIC`, from 0 to the largest number.
     #[inline]
     pub fn nanos(&self, time: u64) -> u64 {
+        // Asked two or three times per event: the usual case without signed numbers of 128 bits.
+        let Some(difference) = time.checked_sub(self.anchor) else { return self.before_anchor(time) };
+        let nanos = (u128::from(difference) * u128::from(self.scale)) >> 32;
+        self.monotonic.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    #[cold]
+    fn before_anchor(&self, time: u64) -> u64 {
         let difference = i128::from(time) - i128::from(self.anchor);
         let nanos = i128::from(self.monotonic) + ((difference * i128::from(self.scale)) >> 32);
         nanos.clamp(0, i128::from(u64::MAX)) as u64

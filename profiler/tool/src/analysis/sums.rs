@@ -1,0 +1,73 @@
+//! Sums of time by what it was spent on, for one request: a list while there are few, which is nearly always. A hash table
+//! per request would cost more than all the rest of following it.
+
+use std::hash::Hash;
+
+use crate::hash::Map;
+
+/// Up to here a list is searched from its beginning.
+const FEW: usize = 16;
+
+/// Nanoseconds per key, in the order in which keys came.
+#[derive(Clone, Debug)]
+pub struct Sums<K> {
+    list: Vec<(K, u64)>,
+    /// Where in the list each key is, once there are many.
+    places: Map<K, usize>,
+}
+
+impl<K> Default for Sums<K> {
+    fn default() -> Sums<K> {
+        Sums { list: Vec::new(), places: Map::default() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Sums<K> {
+    /// Adds to the sum of a key.
+    pub fn add(&mut self, key: K, nanos: u64) {
+        let known = if self.list.len() <= FEW {
+            self.list.iter().position(|(other, _)| *other == key)
+        } else {
+            self.places.get(&key).copied()
+        };
+        match known {
+            Some(place) => self.list[place].1 = self.list[place].1.saturating_add(nanos),
+            None => self.append(key, nanos),
+        }
+    }
+
+    fn append(&mut self, key: K, nanos: u64) {
+        self.list.push((key, nanos));
+        if self.list.len() > FEW + 1 {
+            self.places.insert(key, self.list.len() - 1);
+        } else if self.list.len() == FEW + 1 {
+            self.places = self.list.iter().enumerate().map(|(place, (key, _))| (*key, place)).collect();
+        }
+    }
+
+    /// The sums.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u64)> {
+        self.list.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn it_adds_up_like_a_map(keys in prop::collection::vec((0_u32..40, 0_u64..9), 0..200)) {
+            let (mut sums, mut map) = (Sums::default(), BTreeMap::new());
+            for (key, nanos) in keys {
+                sums.add(key, nanos);
+                *map.entry(key).or_insert(0) += nanos;
+            }
+            let added: BTreeMap<u32, u64> = sums.iter().collect();
+            prop_assert_eq!(sums.iter().count(), map.len());
+            prop_assert_eq!(added, map);
+        }
+    }
+}
