@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("control", &[]),
     ("workload", &["leeward-control"]),
     ("sim", &["leeward-control", "leeward-workload"]),
@@ -33,6 +33,9 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("report", &["leeward-experiment"]),
     // Reads traces of any program: it knows nothing of servers and controllers.
     ("profiler/tool", &[]),
+    // What programs are built with that are to be profiled: nothing but the attribute.
+    ("profiler/rust", &["leeward-trace-attribute"]),
+    ("profiler/rust/attribute", &[]),
     (
         "cli",
         &[

@@ -15,8 +15,9 @@ use super::read::{Reading, failure};
 use crate::failure::Failure;
 use crate::stdout;
 
-const PARQUET: &str = "there is no Parquet writer in here (it would be larger than the rest of the profiler): export \
-    --format csv, then for instance: duckdb -c \"copy 'trace.csv' to 'trace.parquet'\"";
+#[cfg(not(feature = "parquet"))]
+const NO_PARQUET: &str = "this program was built without Parquet: `cargo build --release -p leeward --features parquet` builds \
+    one with it; or export --format csv, which every tool that reads Parquet reads, too";
 
 /// The command.
 pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
@@ -25,7 +26,10 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         "chrome" => Format::Chrome,
         "csv" => Format::Csv,
         "folded" => Format::Folded,
-        _ => return Err(Failure::Input(anyhow!(PARQUET))),
+        #[cfg(feature = "parquet")]
+        _ => Format::Parquet,
+        #[cfg(not(feature = "parquet"))]
+        _ => return Err(Failure::Input(anyhow!(NO_PARQUET))),
     };
     let mut reading = Reading::open(&args.trace, &args.symbols)?;
     let selection = match format {

@@ -3,26 +3,13 @@
 use std::cell::Cell;
 use std::io::Write;
 
+use super::rows::Row;
 use super::{Attempt, ExportError, watching};
-use crate::format::event::OffCpu;
-use crate::format::{Event, What};
 use crate::symbols::Symbols;
 use crate::trace::{Trace, Watch};
 
 /// Columns: times in nanoseconds, `start` and `end` since the beginning of the trace.
 const HEAD: &str = "thread,kind,start_ns,end_ns,wait_ns,name,place,object,id,cpu";
-
-#[derive(Default)]
-struct Line {
-    kind: &'static str,
-    start: u64,
-    wait: u64,
-    name: String,
-    place: String,
-    object: u64,
-    id: Option<u64>,
-    cpu: Option<u32>,
-}
 
 pub(super) fn export(
     trace: &Trace,
@@ -38,7 +25,7 @@ pub(super) fn export(
         &mut watching(watch, &failed),
         |_| true,
         |event| {
-            let line = line(event, symbols);
+            let line = Row::of(event, symbols);
             attempt.run(|| {
                 let object = if line.object == 0 { String::new() } else { format!("{:#x}", line.object) };
                 let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
@@ -60,44 +47,6 @@ pub(super) fn export(
         },
     );
     attempt.finish(read)
-}
-
-fn line(event: &Event, symbols: &mut Symbols) -> Line {
-    let now = event.time;
-    let plain = |kind| Line { kind, start: now, ..Line::default() };
-    let mut locked = |kind, object: crate::format::ObjectKind, lock, site, wait, reach| Line {
-        kind,
-        start: now.saturating_sub(reach),
-        wait,
-        name: object.words().into(),
-        place: if site == 0 { String::new() } else { symbols.site(site, now).words() },
-        object: lock,
-        ..Line::default()
-    };
-    match event.what {
-        What::Held { object, lock, site, wait, hold } => locked("held", object, lock, site, wait, hold),
-        What::Waited { object, lock, site, wait } => locked("waited", object, lock, site, wait, wait),
-        What::Acquired { object, lock, site, wait } => locked("acquired", object, lock, site, wait, wait),
-        What::Released { object, lock, site } => locked("released", object, lock, site, 0, 0),
-        What::Call { function, caller, duration, .. } => Line {
-            name: symbols.place(function, now).function(),
-            place: if caller == 0 { String::new() } else { symbols.caller(caller, now).words() },
-            start: now.saturating_sub(duration),
-            ..plain("call")
-        },
-        What::RequestStart { id, queue } => Line { id: Some(id), object: queue.unwrap_or(0), ..plain("request start") },
-        What::RequestBlock { id, queue } => Line { id: Some(id), object: queue.unwrap_or(0), ..plain("request block") },
-        What::RequestEnd { id } => Line { id: Some(id), ..plain("request end") },
-        What::RequestEndAll => plain("requests end"),
-        What::SwitchedOut { cpu, why, .. } => {
-            let kind = if why == OffCpu::Runnable { "switched out, runnable" } else { "switched out, blocked" };
-            Line { cpu: Some(cpu), ..plain(kind) }
-        }
-        What::SwitchedIn { cpu } => Line { cpu: Some(cpu), ..plain("switched in") },
-        What::Woken { by } => Line { id: Some(u64::from(by)), ..plain("woken") },
-        What::Migrated { from, to } => Line { id: Some(u64::from(from)), cpu: Some(to), ..plain("migrated") },
-        What::Lost { count, .. } => Line { id: Some(count), ..plain("lost") },
-    }
 }
 
 /// A field as RFC 4180 has it.

@@ -1,13 +1,14 @@
-//! Traces for other tools: Perfetto's native format, Chrome's JSON, CSV, and folded stacks for flame graphs. All stream.
-//!
-//! There is no Parquet: the crate that writes it brings more code than this whole crate has, and every tool that reads
-//! Parquet reads the CSV (`duckdb -c "copy 'trace.csv' to 'trace.parquet'"`).
+//! Traces for other tools: Perfetto's native format, Chrome's JSON, CSV, Parquet, and folded stacks for flame graphs. All
+//! stream. Parquet is behind the cargo feature `parquet`: the crate that writes it is larger than this one.
 
 mod chrome;
 mod csv;
 mod folded;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod perfetto;
 mod proto;
+mod rows;
 
 use std::io::{self, Write};
 
@@ -28,6 +29,9 @@ pub enum Format {
     Chrome,
     /// One line per event.
     Csv,
+    /// One row per event, in columns. Only with the cargo feature `parquet`.
+    #[cfg(feature = "parquet")]
+    Parquet,
     /// Stacks with nanoseconds, of requests.
     Folded,
 }
@@ -69,6 +73,8 @@ pub fn export(
         Format::Perfetto => perfetto::export(trace, symbols, options, out, watch),
         Format::Chrome => chrome::export(trace, symbols, options, out, watch),
         Format::Csv => csv::export(trace, symbols, out, watch),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => parquet::export(trace, symbols, out, watch),
         Format::Folded => folded::export(trace, symbols, options, out, watch),
     }
 }

@@ -1,0 +1,131 @@
+//! The run-time, as `profiler/rt/abi.h` and `leeward_profile.h` describe it: looked for once, when the program is loaded. It
+//! is there if it was preloaded or linked; if not, the clock stands still and nobody is told anything.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::transmute;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+/// A clock that stands still: of it no call ever lasts.
+static STILL: AtomicU64 = AtomicU64::new(0);
+/// The first word of `__leeward_clock`: coarse nanoseconds, written by one thread of the run-time.
+static CLOCK: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const STILL).cast_mut());
+
+/// A function of the run-time, or null.
+struct Function(AtomicPtr<c_void>);
+
+static CALL: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static START: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static BLOCK: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static END: Function = Function(AtomicPtr::new(ptr::null_mut()));
+
+/// Run by the loader before `main`, and before anything of a library that is loaded later.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static FIND: extern "C" fn() = find;
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+fn look_up(name: &CStr) -> *mut c_void {
+    // SAFETY: a null handle is RTLD_DEFAULT in glibc, which searches everything that is loaded; the name ends in a zero.
+    unsafe { dlsym(ptr::null_mut(), name.as_ptr()) }
+}
+
+// Relaxed throughout: what the pointers point to was there before they are set, by this thread, before there are others that
+// run this crate's code.
+extern "C" fn find() {
+    let clock = look_up(c"__leeward_clock");
+    if clock.is_null() {
+        return;
+    }
+    for (function, name) in [
+        (&CALL, c"__leeward_tick_slow"),
+        (&START, c"leeward_req_start"),
+        (&BLOCK, c"leeward_req_block"),
+        (&END, c"leeward_req_end"),
+    ] {
+        function.0.store(look_up(name), Ordering::Relaxed);
+    }
+    CLOCK.store(clock.cast(), Ordering::Relaxed);
+}
+
+pub(crate) fn is_there() -> bool {
+    !ptr::eq(CLOCK.load(Ordering::Relaxed), &raw const STILL)
+}
+
+/// Nanoseconds of the coarse clock; always the same without a run-time and while nothing records.
+#[inline(always)]
+pub(crate) fn now() -> u64 {
+    let clock = CLOCK.load(Ordering::Relaxed);
+    // SAFETY: it points to STILL or to the run-time's clock, an aligned word of a library that is never unloaded, since
+    // the program was linked with it or it was preloaded. The run-time writes it with single stores of a word.
+    unsafe { &*clock }.load(Ordering::Relaxed)
+}
+
+/// An address in the function that this is inlined into.
+#[inline(always)]
+pub(crate) fn here() -> usize {
+    #[cfg(miri)]
+    return 0;
+    #[cfg(not(miri))]
+    {
+        let here: usize;
+        // SAFETY: only reads the program counter.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!("lea {}, [rip]", out(reg) here, options(pure, nomem, nostack, preserves_flags));
+        }
+        // SAFETY: only reads the program counter.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("adr {}, .", out(reg) here, options(pure, nomem, nostack, preserves_flags));
+        }
+        here
+    }
+}
+
+/// A call of the function around `here` ended.
+#[cold]
+#[inline(never)]
+pub(crate) fn call(start: u64, end: u64, here: usize) {
+    let function = CALL.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // SAFETY: the symbol is `void __leeward_tick_slow(uint64_t, uint64_t, const void *, const void *)`. It was compiled to
+    // keep more registers than a C function must, with parameters where C has them, so a C call is right. The addresses are
+    // only written down.
+    unsafe {
+        let function = transmute::<*mut c_void, extern "C" fn(u64, u64, usize, usize)>(function);
+        function(start, end, here, 0);
+    }
+}
+
+pub(crate) fn request_start(id: u64, queue: usize) {
+    with_queue(&START, id, queue);
+}
+
+pub(crate) fn request_block(id: u64, queue: usize) {
+    with_queue(&BLOCK, id, queue);
+}
+
+fn with_queue(function: &Function, id: u64, queue: usize) {
+    let function = function.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // SAFETY: the symbols are `void leeward_req_start(uint64_t, const void *)` and `leeward_req_block` likewise; the queue's
+    // address is only written down.
+    unsafe { transmute::<*mut c_void, extern "C" fn(u64, usize)>(function)(id, queue) }
+}
+
+pub(crate) fn request_end(id: u64) {
+    let function = END.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // SAFETY: the symbol is `void leeward_req_end(uint64_t)`.
+    unsafe { transmute::<*mut c_void, extern "C" fn(u64)>(function)(id) }
+}

@@ -1,0 +1,107 @@
+//! A Rust program from end to end: built with the attribute, run with the run-time in C preloaded, and its trace read. Skipped,
+//! with a word why, where the run-time is not built.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::tail::tail;
+use leeward_profile::stats::{Collector, Options, Sort};
+use leeward_profile::symbols::{self, Symbols};
+use leeward_profile::trace::{Trace, ignore};
+
+/// The folder of this build: `target/debug`.
+fn built() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().and_then(Path::parent).unwrap().to_path_buf()
+}
+
+fn run_time() -> Option<PathBuf> {
+    let named = std::env::var_os("LEEWARD_PROFILER_DIR").map(PathBuf::from);
+    let folders = named.into_iter().chain([built().join("../profiler")]);
+    folders.map(|folder| folder.join("libleeward_rt.so")).find(|file| file.is_file())
+}
+
+fn program() -> PathBuf {
+    let program = built().join("examples/served");
+    assert!(
+        program.is_file(),
+        "{} is not built: `cargo test` builds examples, `cargo test --test` does not",
+        program.display()
+    );
+    program
+}
+
+#[test]
+fn without_the_run_time_nothing_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(program()).current_dir(folder.path()).env("LEEWARD_PROFILE", "on").output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "not recordable\n");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn calls_and_requests_are_recorded() {
+    let Some(library) = run_time() else {
+        eprintln!("skipped: libleeward_rt.so is not built (`make profiler`)");
+        return;
+    };
+    // Where a busy machine keeps the run-time's clock from its CPU, calls are missing, and the recording says so.
+    let (mut last, mut steady) = (String::new(), false);
+    for _ in 0..5 {
+        match recorded(&library) {
+            Ok(()) => return,
+            Err((why, clock_was_steady)) => {
+                steady |= clock_was_steady;
+                last = why;
+            }
+        }
+    }
+    assert!(!steady, "{last}");
+    eprintln!("skipped: this machine is too busy to record anything");
+}
+
+/// Records the program once; what is not as it should be, and whether the recording has no excuse for it.
+fn recorded(library: &Path) -> Result<(), (String, bool)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let output = Command::new(program())
+        .env("LD_PRELOAD", library)
+        .env("LEEWARD_PROFILE", format!("on,dir={}", path.display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "recordable\n");
+
+    let options = Options { by_caller: false, ..Options::default() };
+    let mut collector = Collector::new(&options);
+    let trace = Trace::open_with(&path, &mut ignore, |event| collector.event(event)).unwrap();
+    assert!(trace.damage().is_none(), "{}", trace.damage());
+    let steady = trace.notes().iter().all(|note| note.level == 0);
+    let mut symbols = Symbols::new(&trace, symbols::Options::default());
+    let rows = collector.rows(&mut symbols, &options, 0);
+    let count = |name: &str| {
+        rows.iter().find(|row| row.sort == Sort::Call && row.name.ends_with(name)).map_or(0, |row| row.count)
+    };
+    // What is not traced, or skipped, is never there.
+    assert!(count("unseen") == 0 && count("spin") == 0, "{rows:?}");
+    for (name, expected) in [
+        ("served::handle", 1000),
+        ("Store::look_up", 1000),
+        ("Store::recompute", 10),
+        ("served::panicking", 10),
+    ] {
+        let counted = count(name);
+        if counted * 10 < expected * 9 || counted > expected {
+            return Err((format!("{name}: {counted} of {expected} in {rows:#?}"), steady));
+        }
+    }
+    let found = tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore).unwrap();
+    let first = found.findings.first().map_or("nothing", |finding| finding.text.as_str());
+    if found.requests != 1000 || !first.contains("recompute") {
+        return Err((format!("{} requests; {first}", found.requests), steady));
+    }
+    Ok(())
+}
