@@ -1,0 +1,83 @@
+//! Memory stays bounded whatever a trace's size: counted by the allocator, for a trace and for one three times as large.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use leeward_profile::analysis::slowest::slowest;
+use leeward_profile::analysis::timeline::{Which, timeline};
+use leeward_profile::analysis::{Selection, tail};
+use leeward_profile::export::{self, Format, export};
+use leeward_profile::stats::{Collector, Options};
+use leeward_profile::symbols::{self, Symbols};
+use leeward_profile::trace::{Trace, ignore};
+
+#[path = "../examples/support/store.rs"]
+mod store;
+
+/// Counts what is allocated, and the most that ever was.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn grow(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST.fetch_max(now, Ordering::Relaxed);
+}
+
+// SAFETY: all is the system's allocator; the counting beside it allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // While it moves, both are there.
+        grow(size);
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most memory that any question about a trace of so many events takes, in MB.
+fn most(folder: &Path, events: u64) -> usize {
+    let path = folder.join(events.to_string());
+    store::write(&path, events).unwrap();
+    MOST.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
+    let options = Options::default();
+    let mut collector = Collector::new(&options);
+    let trace = Trace::open_with(&path, &mut ignore, |event| collector.event(event)).unwrap();
+    let mut symbols = Symbols::new(&trace, symbols::Options::default());
+    assert!(!collector.rows(&mut symbols, &options, 0).is_empty());
+    let marked = Selection::Marked;
+    assert!(slowest(&trace, &mut symbols, &marked, 10, &mut ignore).unwrap().latencies.count() > 0);
+    assert!(timeline(&trace, &mut symbols, &marked, Which::Slowest, &mut ignore).unwrap().is_some());
+    assert!(tail::tail(&trace, &mut symbols, &marked, 0.01, &mut ignore).unwrap().slow > 0);
+    let options = export::Options { selection: marked, slower_than: 0 };
+    export(&trace, &mut symbols, Format::Perfetto, &options, &mut std::io::sink(), &mut ignore).unwrap();
+    MOST.load(Ordering::Relaxed) >> 20
+}
+
+#[test]
+fn three_times_the_trace_takes_no_more_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    // Large enough that everything that is bounded has reached its bound.
+    let small = most(folder.path(), 2_500_000);
+    let large = most(folder.path(), 7_500_000);
+    println!("{small} MB, {large} MB");
+    assert!(large < 512, "{large} MB");
+    assert!(large * 10 <= small * 12, "{small} MB of a trace, {large} MB of one three times as large");
+}
