@@ -110,11 +110,30 @@ fn what_can_not_be_done_is_said_in_a_line() {
     check(&["profile", "info", empty], 2, "holds no trace");
     check(&["profile", "info", "/nowhere/at/all"], 1, "/nowhere/at/all");
     check(&["profile", "timeline", path, "777"], 2, "no request 777");
-    check(&["profile", "export", path, "--format", "parquet", "-o", "-"], 2, "--format csv");
+    if !cfg!(feature = "parquet") {
+        check(&["profile", "export", path, "--format", "parquet", "-o", "-"], 2, "--features parquet");
+    }
     check(&["profile", "stats", path, "--thread", "5"], 2, "no thread 5");
     check(&["profile", "attach", "4294967295"], 2, "does not listen");
     check(&["profile", "record", "--tick", "1,us", "--", "true"], 2, "a number with a unit");
-    check(&["profile", "record", "--out", empty, "--", "/nowhere/program"], 2, "/nowhere/program");
+    check(
+        &["profile", "record", "--out", empty, "--", "/nowhere/program"],
+        2,
+        "/nowhere/program: there is no such program",
+    );
+    check(&["profile", "record", "--out", empty, "--", "no-such-program"], 2, "in PATH");
+    check(&["profile", "record", "--out", empty, "--", empty], 2, "is no program");
+    let file = |name: &str, bytes: &[u8]| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        file.to_str().unwrap().to_string()
+    };
+    let mut bytes = std::fs::read(segment_path(&trace, 0)).unwrap();
+    check(&["profile", "tail", &file("noise.lwt", &bytes[100..2000])], 2, "is no trace of the profiler");
+    check(&["profile", "tail", &file("none.lwt", &[])], 2, "is no trace of the profiler");
+    check(&["profile", "tail", &file("cut.lwt", &bytes[..20])], 2, "the header is damaged");
+    bytes[8] = 77;
+    check(&["profile", "tail", &file("later.lwt", &bytes)], 2, "version 77; this program reads version 1");
     // Damage is a warning; what could be read is shown.
     let segment = segment_path(&trace, 0);
     let bytes = std::fs::read(&segment).unwrap();
@@ -137,6 +156,35 @@ fn built(folder: &Path, source: &str) -> Option<PathBuf> {
     let output = leeward(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     Some(program)
+}
+
+#[test]
+fn what_a_recording_lacks_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), "../profiler/examples/snapshot.cc") else { return };
+    let out = folder.path().join("traces");
+    let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
+    // A disk that is full, as far as the program can tell: files may not grow beyond 64 KB.
+    let line = format!(
+        "ulimit -f 64; exec {} profile record --out {out} -- {program} /dev/null",
+        env!("CARGO_BIN_EXE_leeward")
+    );
+    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("ended early (writing failed)"), "{said}");
+    let trace = std::fs::read_dir(out).unwrap().next().unwrap().unwrap().path();
+    let info = json(&["profile", "info", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(info["end"], "writing failed");
+
+    // A program that has no calls to record, and one that fails.
+    let output = leeward(&["profile", "record", "--out", out, "--", "true"]);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("no call of a function was recorded; true must be built"),
+        "{said}"
+    );
+    let output = leeward(&["profile", "record", "--out", out, "--", program]);
+    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("ended with exit status: 2"));
 }
 
 /// Records a program until `found` is satisfied with what `tail` and `timeline` say: a busy machine hides a planted bug

@@ -91,6 +91,7 @@ Examples:
 
 /// Start recording in a running process that has the profiler's run-time
 #[derive(Debug, clap::Args)]
+#[command(after_help = ATTACH)]
 pub(crate) struct AttachArgs {
     /// The process id
     pub(crate) pid: u32,
@@ -98,12 +99,23 @@ pub(crate) struct AttachArgs {
     pub(crate) recording: Recording,
 }
 
+const ATTACH: &str = "\
+Examples:
+  leeward profile record --wait -- ./server &      the server runs and listens; nothing is recorded
+  leeward profile attach $(pidof server)           now it records
+  leeward profile stop $(pidof server)             and this says where the trace is";
+
 /// Stop recording in a running process; it goes on
 #[derive(Debug, clap::Args)]
+#[command(after_help = STOP)]
 pub(crate) struct StopArgs {
     /// The process id
     pub(crate) pid: u32,
 }
+
+const STOP: &str = "\
+Examples:
+  leeward profile stop 4711      answers when the trace is on disk; `attach` starts another";
 
 /// A trace, and what helps to read it.
 #[derive(Debug, Clone, clap::Args)]
@@ -129,10 +141,17 @@ pub(crate) struct What {
 
 /// What a trace holds, how it was recorded and what is wrong with it
 #[derive(Debug, clap::Args)]
+#[command(after_help = INFO)]
 pub(crate) struct InfoArgs {
     #[command(flatten)]
     pub(crate) source: Source,
 }
+
+const INFO: &str = "\
+Examples:
+  leeward profile info leeward-traces/4711
+  leeward profile info leeward-traces/4711 --symbols /srv/debug      are the right debug files there?
+  leeward profile info leeward-traces/4711/00000003.lwt              one file of a trace";
 
 /// Functions, waits and holds, ranked by a percentile
 ///
@@ -173,6 +192,7 @@ Examples:
 
 /// The slowest requests and where their time went
 #[derive(Debug, clap::Args)]
+#[command(after_help = REQUESTS)]
 pub(crate) struct RequestsArgs {
     #[command(flatten)]
     pub(crate) source: Source,
@@ -182,6 +202,12 @@ pub(crate) struct RequestsArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) limit: u16,
 }
+
+const REQUESTS: &str = "\
+Examples:
+  leeward profile requests leeward-traces/4711
+  leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is one
+  leeward profile requests leeward-traces/4711 --json | jq .p99_ns";
 
 /// One request across threads: its functions, its waits, who held what it waited for, off the CPU
 #[derive(Debug, clap::Args)]
@@ -207,6 +233,7 @@ Examples:
 
 /// What the slowest requests do that the others don't, in words
 #[derive(Debug, clap::Args)]
+#[command(after_help = TAIL)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) source: Source,
@@ -219,6 +246,12 @@ pub(crate) struct TailArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 8)]
     pub(crate) limit: usize,
 }
+
+const TAIL: &str = "\
+Examples:
+  leeward profile tail leeward-traces/4711
+  leeward profile tail leeward-traces/4711 --slowest 0.1                  the slowest thousandth
+  leeward profile tail leeward-traces/4711 --request-fn server::handle    without marks in the program";
 
 /// Write a trace for other tools
 #[derive(Debug, clap::Args)]

@@ -20,7 +20,7 @@ pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let answer = ask(args.pid, "stop")?;
     stdout::print(&answer)?;
     match answer.strip_prefix("stopped ").map(Path::new).filter(|folder| folder.is_dir()) {
-        Some(folder) => super::record::summarize(folder),
+        Some(folder) => super::record::summarize(folder).map(|_| ()),
         None => Ok(()),
     }
 }

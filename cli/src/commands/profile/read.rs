@@ -39,12 +39,7 @@ impl Reading {
         for line in trace.damage().to_string().lines() {
             let _ = writeln!(err, "warning: {}", plain(line));
         }
-        for note in trace.notes().iter().filter(|note| note.level > 0) {
-            let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
-        }
-        if trace.counts().lost > 0 {
-            let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);
-        }
+        warn_of_missing(&trace);
         let symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
         Ok(Reading { trace, symbols, interrupt })
     }
@@ -73,6 +68,20 @@ impl Reading {
             ))),
             None => Ok(Selection::Marked),
         }
+    }
+}
+
+/// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.
+pub(super) fn warn_of_missing(trace: &Trace) {
+    let mut err = std::io::stderr();
+    for note in trace.notes().iter().filter(|note| note.level > 0) {
+        let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
+    }
+    if let Some(end) = trace.end().filter(|end| end.is_early()) {
+        let _ = writeln!(err, "warning: the recording ended early ({}); what was written before is there", end.words());
+    }
+    if trace.counts().lost > 0 {
+        let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);
     }
 }
 

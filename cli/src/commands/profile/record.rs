@@ -1,7 +1,7 @@
 //! `leeward profile record`: runs a program with the profiler's run-time, and says where its traces are.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,27 +39,40 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     command.args(arguments);
     let begin = if args.wait { "wait" } else { "on" };
     command.env("LEEWARD_PROFILE", format!("{begin},{options}"));
-    preload(&mut command, args.runtime.as_deref())?;
+    let loaded = preload(&mut command, args.runtime.as_deref())?;
     // The program gets Ctrl-C, too, and ends by itself; this one waits for it.
     let interrupt = Interrupt::listen()?;
     let name = || program.to_string_lossy().into_owned();
-    let mut child = command.spawn().with_context(name).map_err(Failure::Input)?;
+    let mut child = command.spawn().map_err(|error| not_run(program, error))?;
     if args.wait {
         let _ = writeln!(std::io::stderr(), "process {0} waits: leeward profile attach {0}", child.id());
     }
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
     let fresh: Vec<PathBuf> =
         traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
+    let mut calls = 0;
     for path in fresh.iter().take(DESCRIBED) {
-        summarize(path)?;
+        calls += summarize(path)?;
+    }
+    if calls == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && args.recording.engine != "none" {
+        let _ = writeln!(
+            std::io::stderr(),
+            "note: no call of a function was recorded; {} must be built with `leeward cc` for that (docs/profile-build.md)",
+            name()
+        );
     }
     if fresh.len() > DESCRIBED {
         stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED, out.display()))?;
     }
     if fresh.is_empty() && !args.wait {
         return Err(Failure::Runtime(anyhow!(
-            "no trace was written: was {} built with `leeward cc`, or is {LIBRARY} missing (--runtime)?",
-            name()
+            "no trace was written. If nothing above says why: {} is not built with `leeward cc`, and {}",
+            name(),
+            if loaded {
+                "is linked statically or does not accept libraries that are preloaded"
+            } else {
+                "`make profiler` has not built libleeward_rt.so, which would do for locks and the scheduler (or --runtime says where it is)"
+            }
         )));
     }
     if status.success() || interrupt.asked() {
@@ -68,19 +81,34 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
 }
 
-/// Says what a trace holds.
-pub(super) fn summarize(path: &Path) -> Result<(), Failure> {
+/// Says what a trace holds, and what is missing in it; how many calls of functions it has.
+pub(super) fn summarize(path: &Path) -> Result<u64, Failure> {
     match Trace::open(path, &mut ignore) {
-        Ok(trace) => stdout::print(&format!("{}{}", summary(&trace), trace.damage())),
+        Ok(trace) => {
+            stdout::print(&format!("{}{}", summary(&trace), trace.damage()))?;
+            super::read::warn_of_missing(&trace);
+            Ok(trace.counts().calls)
+        }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "warning: {error}");
-            Ok(())
+            Ok(0)
         }
     }
 }
 
-/// Lets the program load the run-time if there is one to load; one that has it already does not mind.
-fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> {
+/// Why a program can't be run.
+fn not_run(program: &std::ffi::OsStr, error: std::io::Error) -> Failure {
+    let program = program.to_string_lossy();
+    Failure::Input(match error.kind() {
+        ErrorKind::NotFound if program.contains('/') => anyhow!("{program}: there is no such program to record"),
+        ErrorKind::NotFound => anyhow!("{program}: there is no such program to record in PATH; is it ./{program}?"),
+        ErrorKind::PermissionDenied => anyhow!("{program} is no program, or may not be run"),
+        _ => anyhow!(error).context(format!("{program} could not be run")),
+    })
+}
+
+/// Lets the program load the run-time if there is one to load; one that has it already does not mind. Whether there is one.
+fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<bool, Failure> {
     let installed = || {
         let named = std::env::var_os(FOLDER).map(PathBuf::from);
         let own = std::env::current_exe().ok();
@@ -93,7 +121,7 @@ fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> 
     if let Some(path) = asked.as_ref().filter(|path| !path.is_file()) {
         return Err(Failure::Input(anyhow!("{}: the run-time is not there", path.display())));
     }
-    let Some(path) = asked.or_else(installed) else { return Ok(()) };
+    let Some(path) = asked.or_else(installed) else { return Ok(false) };
     let path = std::path::absolute(&path).context("the run-time").map_err(Failure::Input)?;
     let mut list = path.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -101,7 +129,7 @@ fn preload(command: &mut Command, wanted: Option<&Path>) -> Result<(), Failure> 
         list.push(others);
     }
     command.env("LD_PRELOAD", list);
-    Ok(())
+    Ok(true)
 }
 
 /// Whether something was written into a folder since: a process may have the id of an earlier one.

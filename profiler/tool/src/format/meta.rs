@@ -292,6 +292,11 @@ impl End {
         Ok(End { time, reason: cursor.u8()?, events: cursor.u64()?, lost: cursor.u64()? })
     }
 
+    /// Whether recording ended before it was wanted to.
+    pub fn is_early(&self) -> bool {
+        matches!(self.reason, 2 | 4)
+    }
+
     /// The reason in words.
     pub fn words(&self) -> &'static str {
         match self.reason {
