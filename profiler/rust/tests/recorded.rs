@@ -87,12 +87,9 @@ fn recorded(library: &Path) -> Result<(), (String, bool)> {
     };
     // What is not traced, or skipped, is never there.
     assert!(count("unseen") == 0 && count("spin") == 0, "{rows:?}");
-    for (name, expected) in [
-        ("served::handle", 1000),
-        ("Store::look_up", 1000),
-        ("Store::recompute", 10),
-        ("served::panicking", 10),
-    ] {
+    for (name, expected) in
+        [("served::handle", 1000), ("Store::look_up", 1000), ("Store::recompute", 10), ("served::panicking", 10)]
+    {
         let counted = count(name);
         if counted * 10 < expected * 9 || counted > expected {
             return Err((format!("{name}: {counted} of {expected} in {rows:#?}"), steady));
