@@ -1,7 +1,8 @@
 //! What `leeward top` shows of two looks at a server's statistics: text, for the live view and for files alike. Asking and the
 //! terminal are not here.
 
-use leeward_rpc::statistics::{Lock, Statistics};
+use leeward_rpc::statistics::{LOCKS, Lock, Statistics};
+use std::collections::HashMap;
 
 use crate::demo::words::{percent, span};
 use crate::table::{Align, Table};
@@ -46,7 +47,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
 fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let more = |(reason, count): (&String, &u64)| {
         let more = count.saturating_sub(before.drops.get(reason).copied().unwrap_or(0));
-        (more > 0).then(|| format!("{reason} {}/s", rate(more as f64 / seconds)))
+        (more > 0).then(|| format!("{} {}/s", printable(reason), rate(more as f64 / seconds)))
     };
     let reasons: Vec<String> = now.drops.iter().filter_map(more).collect();
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
@@ -68,12 +69,17 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
         return "no locks that are counted\n".into();
     }
     let none = Lock::default();
-    let earlier = |lock: &Lock| {
-        before.locks.iter().find(|other| (&other.name, &other.kind) == (&lock.name, &lock.kind)).unwrap_or(&none)
+    let known: HashMap<(&str, &str), &Lock> =
+        before.locks.iter().take(LOCKS).map(|lock| ((lock.name.as_str(), lock.kind.as_str()), lock)).collect();
+    let earlier = |lock: &Lock| match known.get(&(lock.name.as_str(), lock.kind.as_str())) {
+        Some(earlier) => (*earlier).clone(),
+        // Among those that were not told of: nothing is known of the time between.
+        None if known.len() >= LOCKS => lock.clone(),
+        None => none.clone(),
     };
     let waited = |lock: &Lock| lock.waited_ns.saturating_sub(earlier(lock).waited_ns);
-    let mut sorted: Vec<&Lock> = now.locks.iter().collect();
-    sorted.sort_by_key(|lock| std::cmp::Reverse((waited(lock), lock.waited_ns)));
+    let mut sorted: Vec<&Lock> = now.locks.iter().take(LOCKS).collect();
+    sorted.sort_by_cached_key(|lock| std::cmp::Reverse((waited(lock), lock.waited_ns)));
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
         ("lock", Align::Left),

@@ -81,7 +81,7 @@ pub struct LoadConfig {
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
     /// What a request may spend on queues from when it was due, the client's included. It is sent along with what is left of
-    /// it; who has spent it waiting for a credit expires. Unlimited: the server's own applies.
+    /// it; who waits for a credit for so long expires. Unlimited: the connection's applies, and the server's.
     pub budget: Budget,
     /// An application gives up after this long, from the intended time: a later response counts as timed out.
     pub timeout: Option<Nanos>,

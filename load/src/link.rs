@@ -100,8 +100,11 @@ impl Link {
         budget: Budget,
         events: &mut impl FnMut(Time, Event<'_, Due>),
     ) {
-        let budget = budget.remaining().map_or(wire::Budget::UNLIMITED, wire::Budget::of);
-        self.connection.submit_within(now, due, request, budget, &mut |event| events(now, event));
+        let mut events = |event: Event<'_, Due>| events(now, event);
+        match budget.remaining() {
+            Some(left) => self.connection.submit_within(now, due, request, wire::Budget::of(left), &mut events),
+            None => self.connection.submit(now, due, request, &mut events),
+        };
     }
 
     /// Reads what there is, up to a bound, and writes what that gave rise to.

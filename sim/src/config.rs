@@ -165,7 +165,8 @@ pub enum Acquire {
         /// Queueing delay that a request may spend in all.
         budget: Nanos,
         /// Whether a request that waits is asked again when its turn comes, and refused if its budget has been spent by then:
-        /// ours, and what the runtime's locks do. As published, it is asked before it waits and never again.
+        /// ours. The runtime's locks ask once more when it has got its core, which
+        /// a request that has been handed the lock still waits for here. As published, it is asked before it waits and never again.
         again: bool,
     },
     /// At once.

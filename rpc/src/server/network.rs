@@ -103,6 +103,8 @@ pub(super) struct CoreNetwork<H> {
     receiver: Receiver,
     /// What a message may have waited for where the kernel does not say: since the last look at the network.
     unseen: Nanos,
+    /// The last statistics that were told, and when they were put together.
+    told: Option<(Time, String)>,
     /// When the network was last looked at.
     looked: Time,
     /// The longest wait found by the poll under way.
@@ -150,6 +152,7 @@ impl<H: Execute> CoreNetwork<H> {
             unread: Vec::new(),
             receiver: Receiver::new(limits.io_uring),
             unseen: Nanos::ZERO,
+            told: None,
             looked: Time::ZERO,
             found: Nanos::ZERO,
             messages: Vec::new(),

@@ -28,7 +28,8 @@
 //! ([`crate::budget`]), the delay of the run queue included, which a task pays when it has the lock. And when its turn comes, if
 //! it has spent all of its budget by then: the age of the oldest tells what the first waits, not what the last will, and with
 //! twice the load that a lock can do the last waits twice as long. Only the first of the two is published; with both, who gets
-//! the lock has waited within its budget, and the lock's time goes to requests that are of use. What is free is taken whatever
+//! the lock has waited within its budget, and the lock's time goes to requests that are of use (a condvar asks
+//! before the wait only). What is free is taken whatever
 //! the budget. Outside of any request there is no budget, and nothing is refused.
 //!
 //! **What it charges.** Waiting, in the line and then for a core, and nothing else: not the time with the lock.
@@ -65,7 +66,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use stats::{BUCKETS, Kind, LockStats};
 
-/// A refusal: the running request's budget would not have lasted for this lock. Nothing was waited for.
+/// A refusal: the running request's budget would not have lasted for this lock, or has not. What was waited is charged.
 ///
 /// A handler returns it with `?`, and the request ends as a drop for [`lock`](Self::lock).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -56,7 +56,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not: nothing was waited for.
+    /// It would not, or has not when the turn came.
     #[inline]
     pub fn lock_unless_congested(&self) -> impl Future<Output = Result<MutexGuard<'_, T>, Congested>> {
         self.take(Wait::UnlessCongested, Spins::OF_TASKS)
@@ -71,7 +71,7 @@ impl<T: ?Sized> Mutex<T> {
     /// As [`Mutex::lock_unless_congested`], with the thread waiting.
     ///
     /// # Errors
-    /// The running request's budget would not last: nothing was waited for.
+    /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn lock_blocking_unless_congested(&self) -> Result<MutexGuard<'_, T>, Congested> {
         self.take_blocking(Wait::UnlessCongested)

@@ -373,7 +373,9 @@ impl Permits {
     /// queues behind this one, and for a core.
     pub(super) fn check(&self, besides: Nanos) -> Result<(), Congested> {
         let budget = budget::current();
-        if budget == Budget::UNLIMITED || budget.allows(self.delay() + besides + context::run_delay()) {
+        // Who has nothing left would wait for nothing but a refusal.
+        let lasts = !budget.is_spent() && budget.allows(self.delay() + besides + context::run_delay());
+        if budget == Budget::UNLIMITED || lasts {
             return Ok(());
         }
         self.counts.refused();

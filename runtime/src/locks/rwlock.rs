@@ -42,7 +42,7 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// Waits to read, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not: nothing was waited for.
+    /// It would not, or has not when the turn came.
     #[inline]
     pub async fn read_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
         Ok(RwLockReadGuard { share: self.inner.take_share(Wait::UnlessCongested, Spins::OF_TASKS).await? })
@@ -61,7 +61,7 @@ impl<T: ?Sized + Sync> RwLock<T> {
     /// As [`RwLock::read_unless_congested`], with the thread waiting.
     ///
     /// # Errors
-    /// The running request's budget would not last: nothing was waited for.
+    /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn read_blocking_unless_congested(&self) -> Result<RwLockReadGuard<'_, T>, Congested> {
         let share = match self.inner.try_share() {
@@ -88,7 +88,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits to write, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not: nothing was waited for.
+    /// It would not, or has not when the turn came.
     #[inline]
     pub async fn write_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
         Ok(RwLockWriteGuard { alone: self.inner.take_alone(Wait::UnlessCongested, Spins::OF_TASKS).await? })
@@ -107,7 +107,7 @@ impl<T: ?Sized> RwLock<T> {
     /// As [`RwLock::write_unless_congested`], with the thread waiting.
     ///
     /// # Errors
-    /// The running request's budget would not last: nothing was waited for.
+    /// The running request's budget would not last, or has not when the turn came.
     #[inline]
     pub fn write_blocking_unless_congested(&self) -> Result<RwLockWriteGuard<'_, T>, Congested> {
         let alone = match self.inner.try_alone() {

@@ -39,7 +39,7 @@ impl Semaphore {
     /// Waits for a permit, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not: nothing was waited for.
+    /// It would not, or has not when the turn came.
     pub async fn acquire_unless_congested(&self) -> Result<Permit<'_>, Congested> {
         self.acquire_many_unless_congested(1).await
     }
@@ -55,7 +55,7 @@ impl Semaphore {
     /// Waits for `count` permits at once, unless the running request's budget would not last.
     ///
     /// # Errors
-    /// It would not: nothing was waited for.
+    /// It would not, or has not when the turn came.
     ///
     /// # Panics
     /// There are not that many, taken ones included.
@@ -74,7 +74,7 @@ impl Semaphore {
     /// As [`Semaphore::acquire_unless_congested`], with the thread waiting.
     ///
     /// # Errors
-    /// The running request's budget would not last: nothing was waited for.
+    /// The running request's budget would not last, or has not when the turn came.
     pub fn acquire_blocking_unless_congested(&self) -> Result<Permit<'_>, Congested> {
         if let Some(permit) = self.try_acquire() {
             return Ok(permit);

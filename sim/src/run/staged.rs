@@ -189,8 +189,8 @@ impl Staged {
             Acquire::Try => false,
             // What it would wait for here, and for a core afterwards (Hoover §3.4).
             Acquire::UnlessCongested { .. } => {
-                let delay = self.locks.delay(lock, now) + run_delay();
-                self.progress[request.slot()].budget.allows(delay)
+                let (budget, delay) = (self.progress[request.slot()].budget, self.locks.delay(lock, now) + run_delay());
+                budget.allows(delay) && !(self.asks_again && budget.is_spent())
             }
         }
     }

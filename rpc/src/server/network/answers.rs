@@ -91,8 +91,13 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// Answers a call for the server's statistics.
     pub(super) fn tell(&mut self, ticket: &Ticket, now: Time) {
-        let statistics = self.statistics(now).to_json();
-        let Some(answer) = self.settle(ticket, Ended::Completed, now) else { return };
+        // Put together seldom, however often it is asked for.
+        let told = self.told.take().filter(|(then, _)| now.since(*then) < TOLD_AGAIN);
+        let (then, statistics) = told.unwrap_or_else(|| (now, self.statistics(now).to_json()));
+        let Some(answer) = self.settle(ticket, Ended::Completed, now) else {
+            self.told = Some((then, statistics));
+            return;
+        };
         let response = Frame::Response(Response { answer, payload: statistics.as_bytes() });
         if let Some(connection) = &mut self.connections[ticket.connection.slot as usize] {
             if connection.append(&response).is_err() {
@@ -100,6 +105,7 @@ impl<H: Execute> CoreNetwork<H> {
             }
             self.mark_dirty(ticket.connection.slot, now);
         }
+        self.told = Some((then, statistics));
     }
 
     fn statistics(&self, now: Time) -> Statistics {
@@ -178,6 +184,9 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 }
+
+/// How old statistics may be: putting them together takes as long as many requests.
+const TOLD_AGAIN: Nanos = Nanos::from_millis(10);
 
 const TOO_LONG: &str = "the result is longer than this client accepts";
 

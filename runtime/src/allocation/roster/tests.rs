@@ -40,8 +40,7 @@ impl Allocator for OnceThen {
 
 #[test]
 fn an_idle_core_leaves_before_one_at_work() {
-    let allocator =
-        Box::new(OnceThen(vec![Change::Grant(3), Change::Revoke(1), Change::Revoke(1), Change::Grant(1)]));
+    let allocator = Box::new(OnceThen(vec![Change::Grant(3), Change::Revoke(1), Change::Revoke(1), Change::Grant(1)]));
     let allocation = Allocation { allocator, limits: CoreLimits::new(1, 4), admission: Box::new(Deaf) };
     let roster = Roster::new(allocation, 4, Time::ZERO);
     let mut woken = Vec::new();

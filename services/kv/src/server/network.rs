@@ -276,7 +276,8 @@ impl CoreNetwork {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         if connection.listed || !connection.readable {
             // What it has is somebody else's turn first; or there is nothing to read but its end.
-            if connection.has_ended && !connection.listed {
+            // What it has asked for before it goes out first.
+            if connection.has_ended && !connection.listed && connection.unsent() == 0 {
                 self.close(slot, now);
             }
             return;
@@ -365,13 +366,12 @@ impl CoreNetwork {
         add(&counters.dropped, 1);
         let sojourn = now.since(connection.arrived);
         let _ = connection.session.reply(self.admission.as_mut(), &departure(now, Outcome::Dropped, sojourn));
-        Self::say_busy(connection);
+        Self::say(connection, Executor::busy(&connection.request));
         self.mark_dirty(slot, now);
     }
 
-    /// Refuses the connection's request, and what belongs to it and has not been decoded.
-    fn say_busy(connection: &mut Connection) {
-        let words = Executor::busy(&connection.request);
+    /// Refuses a request, and what belongs to it and has not been decoded.
+    fn say(connection: &mut Connection, words: &[u8]) {
         connection.out.extend_from_slice(words);
         connection.decoder.skip_parts();
     }
@@ -391,6 +391,9 @@ impl CoreNetwork {
         let counters = &self.common.counters[self.index];
         if let Some(connection) = self.connections[slot as usize].as_mut().filter(|c| c.tenant == ticket.tenant) {
             connection.in_flight = false;
+            let busy = Executor::busy(&request);
+            // What follows it in the buffer has waited for its own client's requests only, which is no queue of the server's.
+            connection.arrived = now;
             // One large request is no reason to keep so much for ever.
             connection.request = if request.capacity() <= KEPT_REQUEST { request } else { Request::default() };
             connection.out.extend_from_slice(&reply);
@@ -409,7 +412,7 @@ impl CoreNetwork {
             let departure = departure(now, outcome, now.since(ticket.arrived));
             let _ = connection.session.reply(self.admission.as_mut(), &departure);
             if outcome == Outcome::Dropped {
-                Self::say_busy(connection);
+                Self::say(connection, busy);
             }
             self.mark_dirty(slot, now);
             match end {

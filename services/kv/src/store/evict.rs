@@ -64,7 +64,11 @@ impl Store {
     /// Empties a page of the class that has the most and gives it to `class`, which has nothing to evict. Rare, and it
     /// stalls the request that needs it: memcached has a thread for this, we do it where it is needed.
     fn move_page_to(&self, class: usize) -> bool {
-        let Some(_moving) = self.moving.try_lock() else { return false };
+        let Some(_moving) = self.moving.try_lock() else {
+            // Another request makes room. Whether it is enough shows when it is done.
+            drop(self.moving.lock());
+            return true;
+        };
         let (from, page, mut chunks, all) = {
             let mut slabs = self.slabs.lock();
             let Some(from) = slabs.richest(class) else { return false };
