@@ -1,5 +1,5 @@
 //! Cores that come and go: what an allocator of `leeward-control` needs to know and to have done. It is asked by the cores
-//! that are there, between two jobs. [`Roster`] says who is there and lets the others rest; what a core does with
+//! that are there, between two jobs. `Roster` says who is there and lets the others rest; what a core does with
 //! that is [`crate::cores`]'s.
 
 mod roster;
