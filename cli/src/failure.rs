@@ -7,6 +7,8 @@ use leeward_experiment::ScenarioError;
 use leeward_experiment::run::RunError;
 use leeward_experiment::store::StoreError;
 
+use crate::stdout::plain;
+
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -22,7 +24,7 @@ impl Failure {
     /// Says what went wrong; the code to exit with.
     pub(crate) fn report(&self) -> ExitCode {
         // One line, whatever the cause: scripts and people read the last line. Nobody may be there to read it.
-        let line: Vec<String> = self.to_string().split_whitespace().map(String::from).collect();
+        let line: Vec<String> = plain(&self.to_string()).split_whitespace().map(String::from).collect();
         let _ = writeln!(std::io::stderr(), "error: {}", line.join(" "));
         match self {
             Failure::Runtime(_) => ExitCode::from(1),

@@ -19,3 +19,8 @@ pub(crate) fn forgive(error: std::io::Error) -> Result<(), Failure> {
     }
     Err(error).context("stdout").map_err(Failure::Runtime)
 }
+
+/// Text from elsewhere, a file or a server, without what would move a terminal's cursor.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}

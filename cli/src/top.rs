@@ -5,6 +5,7 @@ use leeward_rpc::statistics::{LOCKS, Lock, Statistics};
 use std::collections::HashMap;
 
 use crate::demo::words::{percent, span};
+use crate::stdout::plain;
 use crate::table::{Align, Table};
 
 /// Everything about the time between `before` and `now`.
@@ -71,15 +72,18 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     let none = Lock::default();
     let known: HashMap<(&str, &str), &Lock> =
         before.locks.iter().take(LOCKS).map(|lock| ((lock.name.as_str(), lock.kind.as_str()), lock)).collect();
-    let earlier = |lock: &Lock| match known.get(&(lock.name.as_str(), lock.kind.as_str())) {
-        Some(earlier) => (*earlier).clone(),
-        // Among those that were not told of: nothing is known of the time between.
-        None if known.len() >= LOCKS => lock.clone(),
-        None => none.clone(),
+    let with_earlier = |lock| {
+        let lock: &Lock = lock;
+        match known.get(&(lock.name.as_str(), lock.kind.as_str())) {
+            Some(earlier) => (lock, *earlier),
+            // Among those that were not told of: nothing is known of the time between.
+            None if known.len() >= LOCKS => (lock, lock),
+            None => (lock, &none),
+        }
     };
-    let waited = |lock: &Lock| lock.waited_ns.saturating_sub(earlier(lock).waited_ns);
-    let mut sorted: Vec<&Lock> = now.locks.iter().take(LOCKS).collect();
-    sorted.sort_by_cached_key(|lock| std::cmp::Reverse((waited(lock), lock.waited_ns)));
+    let waited = |lock: &Lock, earlier: &Lock| lock.waited_ns.saturating_sub(earlier.waited_ns);
+    let mut sorted: Vec<(&Lock, &Lock)> = now.locks.iter().take(LOCKS).map(with_earlier).collect();
+    sorted.sort_by_key(|(lock, earlier)| std::cmp::Reverse((waited(lock, earlier), lock.waited_ns)));
     let right = |name| (name, Align::Right);
     let mut table = Table::new(&[
         ("lock", Align::Left),
@@ -93,8 +97,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
         right("p99"),
         right("longest"),
     ]);
-    for lock in sorted {
-        let earlier = earlier(lock);
+    for (lock, earlier) in sorted {
         let per_second = |now: u64, before: u64| rate(now.saturating_sub(before) as f64 / seconds);
         let wait = |ns: u64| if lock.contended == 0 { "–".into() } else { span(ns as f64 / 1e3) };
         table.row(vec![
@@ -103,7 +106,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
             per_second(lock.acquired, earlier.acquired),
             per_second(lock.contended, earlier.contended),
             per_second(lock.refused, earlier.refused),
-            format!("{:.2}", waited(lock) as f64 / 1e9 / seconds),
+            format!("{:.2}", waited(lock, earlier) as f64 / 1e9 / seconds),
             wait(lock.p50_ns),
             wait(lock.p99_ns),
             wait(lock.longest_ns),
@@ -112,9 +115,9 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     table.to_string()
 }
 
-/// What a server calls its locks must not move the cursor.
+/// What a server calls something, as far as there is room for it.
 fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).take(32).collect()
+    plain(name).chars().take(32).collect()
 }
 
 /// Three digits: `0`, `850`, `12.3 k`, `1.20 M`.

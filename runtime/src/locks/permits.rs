@@ -308,7 +308,7 @@ impl Permits {
             }
             Stage::Granted => Ok(()),
             Stage::Closed => Err(Denied::Closed),
-            Stage::Late => Err(Denied::Congested(Congested { lock: self.name() })),
+            Stage::Late => Err(Denied::Congested(self.refuse())),
             Stage::Woken => {
                 let free = self.freeze(&line);
                 line.sent = None;
@@ -378,8 +378,13 @@ impl Permits {
         if budget == Budget::UNLIMITED || lasts {
             return Ok(());
         }
+        Err(self.refuse())
+    }
+
+    /// Counts a refusal.
+    fn refuse(&self) -> Congested {
         self.counts.refused();
-        Err(Congested { lock: self.name() })
+        Congested { lock: self.name() }
     }
 
     /// Counts permits that were taken by somebody else's hand.
@@ -503,26 +508,17 @@ impl Future for Acquire<'_> {
         };
         self.waiting = None;
         let waited = charge(waiting.since, waiting.spent_on_cores);
-        Poll::Ready(match outcome {
+        match outcome {
             // What it waited for its core since it was woken counts, too.
             Ok(()) if self.wait == Wait::UnlessCongested && budget::current().is_spent() => {
                 self.permits.release(self.count);
-                self.permits.counts.refused();
-                Err(Denied::Congested(Congested { lock: self.permits.name() }))
+                return Poll::Ready(Err(Denied::Congested(self.permits.refuse())));
             }
-            Ok(()) => {
-                self.permits.counts.waited(waited);
-                Ok(())
-            }
-            Err(Denied::Congested(congested)) => {
-                self.permits.counts.refused();
-                Err(Denied::Congested(congested))
-            }
-            Err(Denied::Closed) => {
-                self.permits.counts.cancelled();
-                Err(Denied::Closed)
-            }
-        })
+            Ok(()) => self.permits.counts.waited(waited),
+            Err(Denied::Congested(_)) => {}
+            Err(Denied::Closed) => self.permits.counts.cancelled(),
+        }
+        Poll::Ready(outcome)
     }
 }
 

@@ -5,9 +5,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::args::{AttachArgs, Recording, StopArgs};
-use super::read::plain;
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 
 /// The command.
 pub(super) fn attach(args: &AttachArgs) -> Result<(), Failure> {

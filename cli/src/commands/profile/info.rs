@@ -6,9 +6,9 @@ use leeward_profile::trace::Trace;
 use serde_json::json;
 
 use super::args::InfoArgs;
-use super::read::{Reading, plain};
+use super::read::Reading;
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 
 /// Threads and modules that are listed.
 const LISTED: usize = 20;

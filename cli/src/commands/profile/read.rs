@@ -14,6 +14,7 @@ use leeward_profile::trace::{Progress, Trace, TraceError};
 use super::args::What;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::stdout::plain;
 
 /// A trace that is being read.
 pub(super) struct Reading {
@@ -89,14 +90,10 @@ pub(super) fn warn_of_missing(trace: &Trace) {
 pub(super) fn failure(error: TraceError) -> Failure {
     match error {
         TraceError::Interrupted => Failure::Interrupted,
-        TraceError::Io { .. } => Failure::Runtime(Error::new(error)),
+        // Its own words have the cause in them, too.
+        TraceError::Io { path, source } => Failure::Runtime(Error::new(source).context(path.display().to_string())),
         _ => Failure::Input(Error::new(error)),
     }
-}
-
-/// Text from a file without what would move a terminal's cursor.
-pub(super) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
 fn watch(interrupt: &Interrupt, title: &str) -> impl FnMut(Progress) -> ControlFlow<()> + use<> {

@@ -5,9 +5,9 @@ use leeward_profile::span::{percent, show};
 use serde_json::json;
 
 use super::args::RequestsArgs;
-use super::read::{Reading, failure, plain};
+use super::read::{Reading, failure};
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 
 /// The command.
 pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {

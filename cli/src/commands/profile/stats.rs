@@ -7,9 +7,9 @@ use serde_json::json;
 use anyhow::anyhow;
 
 use super::args::StatsArgs;
-use super::read::{Reading, failure, plain};
+use super::read::{Reading, failure};
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 use crate::table::{Align, Table};
 
 /// Characters of a name.

@@ -4,9 +4,9 @@ use leeward_profile::analysis::tail;
 use leeward_profile::span::show;
 
 use super::args::TailArgs;
-use super::read::{Reading, failure, plain};
+use super::read::{Reading, failure};
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 use crate::table::{WIDTH, folded};
 
 /// Differences that explain less are not shown, in per cent.

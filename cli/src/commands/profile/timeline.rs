@@ -5,9 +5,9 @@ use leeward_profile::analysis::timeline::{self, Which};
 use leeward_profile::render;
 
 use super::args::TimelineArgs;
-use super::read::{Reading, failure, plain};
+use super::read::{Reading, failure};
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::{self, plain};
 
 /// The command.
 pub(super) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {

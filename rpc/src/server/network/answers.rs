@@ -92,20 +92,17 @@ impl<H: Execute> CoreNetwork<H> {
     /// Answers a call for the server's statistics.
     pub(super) fn tell(&mut self, ticket: &Ticket, now: Time) {
         // Put together seldom, however often it is asked for.
-        let told = self.told.take().filter(|(then, _)| now.since(*then) < TOLD_AGAIN);
-        let (then, statistics) = told.unwrap_or_else(|| (now, self.statistics(now).to_json()));
-        let Some(answer) = self.settle(ticket, Ended::Completed, now) else {
-            self.told = Some((then, statistics));
-            return;
-        };
-        let response = Frame::Response(Response { answer, payload: statistics.as_bytes() });
-        if let Some(connection) = &mut self.connections[ticket.connection.slot as usize] {
-            if connection.append(&response).is_err() {
+        if self.told.as_ref().is_none_or(|(then, _)| now.since(*then) >= TOLD_AGAIN) {
+            self.told = Some((now, self.statistics(now).to_json()));
+        }
+        let Some(answer) = self.settle(ticket, Ended::Completed, now) else { return };
+        let connection = &mut self.connections[ticket.connection.slot as usize];
+        if let (Some(connection), Some((_, told))) = (connection, &self.told) {
+            if connection.append(&Frame::Response(Response { answer, payload: told.as_bytes() })).is_err() {
                 let _ = connection.append(&failure(answer, FailureCode::ResponseTooLarge, TOO_LONG));
             }
             self.mark_dirty(ticket.connection.slot, now);
         }
-        self.told = Some((then, statistics));
     }
 
     fn statistics(&self, now: Time) -> Statistics {
