@@ -295,6 +295,11 @@ impl Permits {
         Ok(Some((place, since)))
     }
 
+    /// Whether a waiter was woken for permits that somebody else is quicker to take: they may be back in a moment.
+    fn is_early(&self, place: Place, count: u64) -> bool {
+        lock(&self.line).list.stage(place) == Stage::Woken && self.free() < count
+    }
+
     /// What has become of a waiter.
     fn look(&self, place: Place, count: u64, waker: &Waker) -> Poll<Result<(), Denied>> {
         let mut line = lock(&self.line);
@@ -453,7 +458,7 @@ impl<'a> Acquire<'a> {
         false
     }
 
-    /// Gives whoever has been quicker a moment to be done: the first in the line has been woken, and it may be this one.
+    /// Gives whoever has been quicker a moment to be done.
     fn linger(&self) {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
@@ -502,7 +507,10 @@ impl Future for Acquire<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(waiting) = self.waiting else { return self.begin(context.waker()) };
-        self.linger();
+        // Who was handed what it waited for holds others up from now on: it must not linger.
+        if self.permits.is_early(waiting.place, self.count) {
+            self.linger();
+        }
         let Poll::Ready(outcome) = self.permits.look(waiting.place, self.count, context.waker()) else {
             return Poll::Pending;
         };
