@@ -139,7 +139,9 @@ fn commands_and_mistakes_are_answered_alike() {
     let mut sessions: Vec<Vec<u8>> = include_str!("sessions.txt")
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| line.replace("\\r", "\r").replace("\\n", "\n").replace("{251}", &long).into_bytes())
+        .map(|line| {
+            line.replace("\\r", "\r").replace("\\n", "\n").replace("\\t", "\t").replace("{251}", &long).into_bytes()
+        })
         .collect();
     let large = |line: &str, length: usize, rest: &str| {
         [line.as_bytes(), b"\r\n", &vec![b'x'; length], b"\r\n", rest.as_bytes()].concat()
@@ -150,6 +152,7 @@ fn commands_and_mistakes_are_answered_alike() {
     sessions.push(large("set big 0 0 1000000", 1_000_000, "get big\r\n"));
     sessions.push(large("append big 0 0 100000", 100_000, "get big\r\n"));
     sessions.push(large("set big 0 0 2000000", 2_000_000, "get big\r\n"));
+    sessions.push(format!("set n 0 0 100\r\n7{}\r\nincr n 5\r\nget n\r\n", " ".repeat(99)).into_bytes());
     let many: Vec<String> = (0..100).map(|number| format!("key{number}")).collect();
     sessions.push(format!("set key7 0 0 1\r\na\r\nset key77 0 0 1\r\nb\r\nget {}\r\n", many.join(" ")).into_bytes());
     sessions.push(format!("gets {}\r\n", vec!["k".repeat(200); 20].join(" ")).into_bytes());

@@ -60,6 +60,17 @@ struct Model {
     flush_at: u32,
 }
 
+/// What C's `strtoull` reads, if nothing but a space follows it: memcached looks no further than that.
+fn c_number(value: &[u8]) -> Option<u64> {
+    let is_space = |byte: &u8| b" \t\n\x0B\x0C\r".contains(byte);
+    let start = value.iter().take_while(|byte| is_space(byte)).count();
+    let start = start + usize::from(value.get(start) == Some(&b'+'));
+    let digits: String =
+        value[start..].iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| *byte as char).collect();
+    let is_whole = value.get(start + digits.len()).is_none_or(is_space);
+    digits.parse().ok().filter(|_| is_whole)
+}
+
 impl Model {
     fn get(&mut self, key: u8) -> Option<Pair> {
         let pair = self.pairs.get(&key)?;
@@ -132,8 +143,7 @@ impl Model {
             },
             Operation::Delta { up, key, by } => {
                 let Some(pair) = self.get(*key) else { return b"NOT_FOUND\r\n".to_vec() };
-                let text = std::str::from_utf8(&pair.value).unwrap_or("x");
-                let Ok(number) = text.trim_end_matches(' ').parse::<u64>() else {
+                let Some(number) = c_number(&pair.value) else {
                     return b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n".to_vec();
                 };
                 let number = if *up { number.wrapping_add(*by) } else { number.saturating_sub(*by) };

@@ -73,11 +73,16 @@ impl Executor {
         if is_silent(request.line()) { b"" } else { BUSY }
     }
 
-    /// Whether a request is about the server and not about items. Such are never refused: they cost little, and whoever
-    /// looks after an overloaded server needs them, as pipelines need their `mn`.
+    /// Whether a request is about the server and not about items. Such are never refused: they are few, and whoever looks
+    /// after an overloaded server needs them, as pipelines need their `mn`.
     pub fn is_about_the_server(request: &Request) -> bool {
+        Self::is_free(request) || words::words(request.line()).next() == Some(b"stats")
+    }
+
+    /// Whether a request costs nothing worth a place in a queue.
+    pub fn is_free(request: &Request) -> bool {
         let verb = words::words(request.line()).next().unwrap_or_default();
-        matches!(verb, b"mn" | b"version" | b"stats" | b"quit" | b"verbosity")
+        matches!(verb, b"mn" | b"version" | b"quit" | b"verbosity")
     }
 
     /// The store.

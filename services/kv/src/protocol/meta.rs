@@ -55,14 +55,20 @@ impl Executor {
         stats.count(Counter::CmdGet);
         let mut made = false;
         for _ in 0..VIVIFIED {
-            let hit =
-                self.store().read(ask.key, visit, |found| found.map(|found| ask.hit(found, made, out)).is_some())?;
+            let look = |found: Option<&Found<'_>>| found.map(|found| ask.hit(found, made, out)).is_some();
+            // What has been made has to be told of: nobody else would be asked to fill it.
+            let hit = if made {
+                self.store().read_regardless(ask.key, visit, look)
+            } else {
+                self.store().read(ask.key, visit, look)?
+            };
             if hit {
                 stats.count(if made { Counter::GetMisses } else { Counter::GetHits });
                 return Ok(());
             }
             let Some(exptime) = ask.flags.vivify else { break };
-            let write = Write { mode: Mode::Add, expires: expires(exptime, visit.now), ..ask.write(visit.now) };
+            let expires = expires(exptime, visit.now);
+            let write = Write { mode: Mode::Add, expires, being_renewed: true, ..ask.write(visit.now) };
             match self.store().write(ask.key, b"", &write, visit)? {
                 WriteOutcome::Stored { .. } => made = true,
                 WriteOutcome::OutOfMemory | WriteOutcome::TooLarge => {
@@ -230,6 +236,7 @@ impl Ask<'_> {
             cas: if mode == Mode::Add { None } else { self.flags.cas },
             stale_is_fine: self.flags.invalidate,
             binary_key: self.flags.binary_key.is_some(),
+            being_renewed: false,
         }
     }
 
@@ -268,7 +275,7 @@ impl Ask<'_> {
                 _ => {}
             }
         }
-        if found.is_being_renewed() {
+        if found.is_being_renewed() && !made {
             out.extend_from_slice(b" Z");
         }
         if found.is_stale() {

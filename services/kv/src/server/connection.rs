@@ -34,6 +34,8 @@ pub(super) struct Connection {
     pub(super) request: Request,
     /// Whether a request is with the cores: the next one waits for its end, for they have an order.
     pub(super) in_flight: bool,
+    /// Whether the controller knows of that one.
+    pub(super) counted: bool,
     /// When what was read last had come.
     pub(super) arrived: Time,
     /// The last time that anything came.
@@ -74,6 +76,7 @@ impl Connection {
             session,
             request: Request::default(),
             in_flight: false,
+            counted: false,
             arrived: now,
             heard: now,
             part_since: None,

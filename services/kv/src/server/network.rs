@@ -343,7 +343,7 @@ impl CoreNetwork {
         let is_stopping = self.stopping_since.is_some();
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        if Executor::is_about_the_server(&connection.request) {
+        if Executor::is_free(&connection.request) {
             let visit = Visit::at(unix_seconds());
             let after = self.executor.execute(&connection.request, &visit, &mut connection.out);
             self.mark_dirty(slot, now);
@@ -352,12 +352,18 @@ impl CoreNetwork {
             }
             return;
         }
-        add(&counters.received, 1);
-        let arrival = Arrival { now, demand: 0, priority: Priority::from_random(random), delay, random };
-        let verdict = connection.session.request(self.admission.as_mut(), &arrival);
-        if verdict == Verdict::Admit && !is_stopping {
+        let counted = !Executor::is_about_the_server(&connection.request);
+        let mut admitted = true;
+        if counted {
+            add(&counters.received, 1);
+            let arrival = Arrival { now, demand: 0, priority: Priority::from_random(random), delay, random };
+            let verdict = connection.session.request(self.admission.as_mut(), &arrival);
+            admitted = verdict == Verdict::Admit && !is_stopping;
+        }
+        if admitted {
             connection.in_flight = true;
-            let ticket = Ticket { slot, tenant: connection.tenant, arrived: connection.arrived };
+            connection.counted = counted;
+            let ticket = Ticket { slot, tenant: connection.tenant, arrived: connection.arrived, counted };
             let request = std::mem::take(&mut connection.request);
             let job = Job { home: self.index, ticket, request };
             self.shared.queues.push(self.index, now, Work::Job(job));
@@ -397,20 +403,16 @@ impl CoreNetwork {
             // One large request is no reason to keep so much for ever.
             connection.request = if request.capacity() <= KEPT_REQUEST { request } else { Request::default() };
             connection.out.extend_from_slice(&reply);
-            let outcome = match end {
-                End::Executed(_) | End::Panicked => Outcome::Completed,
-                End::Late | End::Refused => Outcome::Dropped,
+            let (outcome, counter) = match end {
+                End::Executed(_) | End::Panicked => (Outcome::Completed, &counters.completed),
+                End::Late => (Outcome::Dropped, &counters.dropped),
+                End::Refused => (Outcome::Dropped, &counters.refused),
             };
-            add(
-                match end {
-                    End::Executed(_) | End::Panicked => &counters.completed,
-                    End::Late => &counters.dropped,
-                    End::Refused => &counters.refused,
-                },
-                1,
-            );
-            let departure = departure(now, outcome, now.since(ticket.arrived));
-            let _ = connection.session.reply(self.admission.as_mut(), &departure);
+            if ticket.counted {
+                add(counter, 1);
+                let departure = departure(now, outcome, now.since(ticket.arrived));
+                let _ = connection.session.reply(self.admission.as_mut(), &departure);
+            }
             if outcome == Outcome::Dropped {
                 Self::say(connection, busy);
             }
@@ -574,7 +576,7 @@ impl Network for CoreNetwork {
         let Job { home, ticket, request } = job;
         let began = self.shared.clock.now();
         let waited = began.since(ticket.arrived);
-        if self.admission.execute(waited) != Verdict::Admit {
+        if ticket.counted && self.admission.execute(waited) != Verdict::Admit {
             let done = Done { ticket, request, reply: Vec::new(), end: End::Late };
             self.deliver(home, done, began);
             return None;

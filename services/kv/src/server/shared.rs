@@ -21,6 +21,8 @@ pub(super) struct Ticket {
     pub(super) slot: u32,
     pub(super) tenant: u32,
     pub(super) arrived: Time,
+    /// Whether the controller knows of it, and may refuse it. It does not of those that are about the server.
+    pub(super) counted: bool,
 }
 
 /// A job's end.

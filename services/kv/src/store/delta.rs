@@ -53,7 +53,7 @@ impl Store {
         let hash = self.hash(key);
         let (hits, misses) =
             if delta.up { (Counter::IncrHits, Counter::IncrMisses) } else { (Counter::DecrHits, Counter::DecrMisses) };
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let mut stripe = self.may_lock(self.stripe(hash))?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(misses);
             return Ok(DeltaOutcome::NotFound);
@@ -63,16 +63,17 @@ impl Store {
             return Ok(DeltaOutcome::Exists);
         }
         let mut text = Vec::new();
-        if item.value_len() <= 4 * DIGITS {
-            item.read_value(&mut text);
-        }
-        let Some(old) = number(&text) else { return Ok(DeltaOutcome::NotANumber) };
+        let length = item.value_len();
+        item.read_start(4 * DIGITS, &mut text);
+        // A number that does not end there is none for us.
+        let goes_on = length > text.len() && text.last().is_some_and(u8::is_ascii_digit);
+        let Some(old) = number(&text).filter(|_| !goes_on) else { return Ok(DeltaOutcome::NotANumber) };
         let value = if delta.up { old.wrapping_add(delta.by) } else { old.saturating_sub(delta.by) };
         let mut digits = value.to_string().into_bytes();
         let expires = delta.expires.unwrap_or(item.expires());
         let cas;
-        if digits.len() <= text.len() {
-            digits.resize(text.len(), b' ');
+        if digits.len() <= length {
+            digits.resize(length, b' ');
             item.overwrite_value(&digits);
             cas = self.next_cas();
             item.set_cas(cas);

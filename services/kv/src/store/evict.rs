@@ -17,7 +17,7 @@ impl Store {
     pub(super) fn allocate(&self, size: usize, visit: &Visit) -> Result<Chunk, NoRoom> {
         let class = self.class(size).ok_or(NoRoom::TooLarge)?;
         for _ in 0..ATTEMPTS {
-            let mut slabs = self.slabs.lock_unless_congested()?;
+            let mut slabs = self.may_lock(&self.slabs)?;
             if let Some(chunk) = slabs.take(&self.memory, class) {
                 return Ok(chunk);
             }
@@ -34,7 +34,7 @@ impl Store {
 
     /// Evicts the item of `class` that was stored first and not read since, and takes its chunk.
     fn evict(&self, class: usize, visit: &Visit) -> Result<Option<Chunk>, Congested> {
-        let mut lru = self.lrus[class].lock_unless_congested()?;
+        let mut lru = self.may_lock(&self.lrus[class])?;
         let mut next = lru.tail();
         let mut chances = 0;
         for _ in 0..LOOKED_AT {
@@ -69,29 +69,27 @@ impl Store {
             drop(self.moving.lock());
             return true;
         };
-        let (from, page, mut chunks, all) = {
+        let (from, page, mut in_use, all) = {
             let mut slabs = self.slabs.lock();
             let Some(from) = slabs.richest(class) else { return false };
             let Some(page) = slabs.oldest_page(from) else { return false };
-            (from, page, slabs.withdraw(&self.memory, from, page), slabs.chunks_per_page(from))
+            (from, page, slabs.close(from, page), slabs.chunks_per_page(from))
         };
-        for index in 0..all {
-            let chunk = Chunk::new(page as usize, index);
-            if chunks.len() < all && self.take_out(chunk) {
-                chunks.push(chunk);
+        for chunk in (0..all).map(|index| Chunk::new(page as usize, index)) {
+            if in_use == 0 {
+                break;
+            }
+            if self.take_out(chunk) {
+                self.free(chunk);
+                in_use -= 1;
             }
         }
-        let mut slabs = self.slabs.lock();
-        // Some were given back meanwhile by their owners.
-        chunks.extend(slabs.withdraw(&self.memory, from, page));
-        if chunks.len() == all {
-            slabs.reassign(&self.memory, from, page, all, class);
+        // What was not taken out is being written, or locked by this very request; or its owner has given it back meanwhile.
+        let moved = self.slabs.lock().reassign(&self.memory, from, page, class);
+        if moved {
             self.stats.count(Counter::SlabsMoved);
-            return true;
         }
-        // The rest is being written, or locked by this very request. What has been emptied is room for its own class.
-        chunks.iter().for_each(|chunk| slabs.give(&self.memory, *chunk));
-        false
+        moved
     }
 
     /// Evicts the item in `chunk`, if there is one that nobody uses.

@@ -175,6 +175,11 @@ impl<'a> Item<'a> {
         memory::read(self.value_words(), self.value_len(), into);
     }
 
+    /// The first bytes of its value, so many at most.
+    pub(super) fn read_start(self, most: usize, into: &mut Vec<u8>) {
+        memory::read(self.value_words(), self.value_len().min(most), into);
+    }
+
     /// Another value of the same length.
     pub(super) fn overwrite_value(self, value: &[u8]) {
         debug_assert_eq!(value.len(), self.value_len());

@@ -1,7 +1,8 @@
 //! The store's locks, in one place: what they are made of is nobody else's business. They are the runtime's latency-aware
 //! ones, with the thread waiting: every critical section here is short and none waits for anything but another lock.
 
-use leeward_runtime::locks::{Congested, Mutex, MutexGuard};
+pub(super) use leeward_runtime::locks::MutexGuard;
+use leeward_runtime::locks::{Congested, Mutex};
 
 /// A lock that a request may refuse to wait for. What it may spend is the running request's budget
 /// ([`leeward_runtime::budget`]).

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of locks, taken in this order: an item lock (a stripe of the hash table), a class's LRU lock, the allocator's
 //! lock. Eviction begins at an LRU list and only tries the item lock of what it finds there. Until the first change each
-//! is taken with `lock_unless_congested`: a refused request has changed nothing that its key shows. From then on, and
+//! is taken with `may_lock`: a refused request has changed nothing that its key shows. From then on, and
 //! wherever memory is freed, waiting is a duty.
 //!
 //! - `config`: sizes. `memory`: pages and chunks. `item`: what is in a chunk. `hash`, `table`: finding it.
@@ -32,7 +32,7 @@ pub use slabs::ClassUse;
 pub use write::{Mode, Write, WriteOutcome};
 
 use item::Item;
-use locks::Lock;
+use locks::{Lock, MutexGuard};
 use lru::Lru;
 use memory::{Chunk, Memory};
 use slabs::Slabs;
@@ -189,6 +189,11 @@ impl Store {
 
     fn stripe(&self, hash: u32) -> &Lock<Stripe> {
         &self.stripes[hash as usize & (self.stripes.len() - 1)]
+    }
+
+    /// Waits for a lock unless that would cost more than the budget has. Every refusal is counted here.
+    fn may_lock<'a, T>(&self, lock: &'a Lock<T>) -> Result<MutexGuard<'a, T>, Congested> {
+        lock.lock_unless_congested().inspect_err(|_| self.stats.count(Counter::Refused))
     }
 
     fn item(&self, chunk: Chunk) -> Item<'_> {

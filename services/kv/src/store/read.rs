@@ -1,7 +1,9 @@
 //! Looking at an item, touching it, deleting it.
 
 use super::item::{Item, mark};
+use super::locks::MutexGuard;
 use super::stats::Counter;
+use super::table::Stripe;
 use super::{Congested, Store, Visit, expires};
 use std::cell::Cell;
 
@@ -122,8 +124,30 @@ impl Store {
         look: impl FnOnce(Option<&Found<'_>>) -> R,
     ) -> Result<R, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
-        Ok(match self.find(&mut stripe, hash, key, visit.now) {
+        let stripe = self.may_lock(self.stripe(hash))?;
+        Ok(self.look(stripe, hash, key, visit, look))
+    }
+
+    /// As [`Store::read`], however long the lock takes: for a request that has changed something and owes an answer.
+    pub(crate) fn read_regardless<R>(
+        &self,
+        key: &[u8],
+        visit: &Visit,
+        look: impl FnOnce(Option<&Found<'_>>) -> R,
+    ) -> R {
+        let hash = self.hash(key);
+        self.look(self.stripe(hash).lock(), hash, key, visit, look)
+    }
+
+    fn look<R>(
+        &self,
+        mut stripe: MutexGuard<'_, Stripe>,
+        hash: u32,
+        key: &[u8],
+        visit: &Visit,
+        look: impl FnOnce(Option<&Found<'_>>) -> R,
+    ) -> R {
+        match self.find(&mut stripe, hash, key, visit.now) {
             Ok(chunk) => look(Some(&self.found(chunk, visit.now))),
             Err(fate) => {
                 if let Some(fate) = fate {
@@ -131,7 +155,7 @@ impl Store {
                 }
                 look(None)
             }
-        })
+        }
     }
 
     /// Deletes the item of `key` if `decide`, under its lock, says so. What `decide` has said beside that is returned;
@@ -146,7 +170,7 @@ impl Store {
         decide: impl FnOnce(&Found<'_>) -> (Deletion, R),
     ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let mut stripe = self.may_lock(self.stripe(hash))?;
         let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) else {
             self.stats.count(Counter::DeleteMisses);
             return Ok(None);
@@ -162,7 +186,7 @@ impl Store {
                 self.stats.count(Counter::DeleteHits);
             }
             Deletion::Delete => {
-                let mut lru = self.lrus[self.memory.class(chunk)].lock_unless_congested()?;
+                let mut lru = self.may_lock(&self.lrus[self.memory.class(chunk)])?;
                 lru.remove(&self.memory, chunk);
                 drop(lru);
                 stripe.remove(&self.memory, chunk);

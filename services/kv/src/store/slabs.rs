@@ -5,9 +5,12 @@ use super::item::Item;
 use super::memory::{Chunk, Memory};
 use std::cmp::Reverse;
 
-/// Under the allocator's lock.
+/// Under the allocator's lock. Nothing here takes longer the more chunks there are: a page's free chunks are a list of their
+/// own, and those that were never used are only counted.
 pub(super) struct Slabs {
     classes: Vec<Class>,
+    /// Those that were ever in use.
+    places: Vec<Place>,
     /// Pages that no class has: handed out from the last.
     free_pages: Vec<u32>,
     /// Pages in use.
@@ -18,11 +21,23 @@ pub(super) struct Slabs {
 struct Class {
     /// Bytes per chunk.
     size: usize,
-    /// The first free chunk; each leads to the next.
-    free: Chunk,
-    free_count: usize,
+    /// Pages with free chunks, but for one that is being emptied.
+    open: Vec<u32>,
+    free: usize,
     used: usize,
     pages: Vec<u32>,
+}
+
+/// A page's free chunks.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The first that was given back; each leads to the next.
+    given: Chunk,
+    /// From this one on none was ever used by the page's class.
+    fresh: usize,
+    free: usize,
+    /// Whether nobody gets one of them, because the page is being emptied.
+    closed: bool,
 }
 
 /// What the allocator knows of a class.
@@ -40,9 +55,10 @@ pub struct ClassUse {
 
 impl Slabs {
     pub(super) fn new(pages: usize, chunk_sizes: &[usize]) -> Self {
-        let class = |size: &usize| Class { size: *size, free: Chunk::NONE, free_count: 0, used: 0, pages: Vec::new() };
+        let class = |size: &usize| Class { size: *size, open: Vec::new(), free: 0, used: 0, pages: Vec::new() };
         Slabs {
             classes: chunk_sizes.iter().map(class).collect(),
+            places: Vec::new(),
             free_pages: (0..pages as u32).rev().collect(),
             pages: 0,
         }
@@ -50,14 +66,28 @@ impl Slabs {
 
     /// A chunk of `class`: a free one, or one of a new page; `None` if there is neither.
     pub(super) fn take(&mut self, memory: &Memory, class: usize) -> Option<Chunk> {
-        if self.classes[class].free == Chunk::NONE {
+        if self.classes[class].open.is_empty() {
             let page = self.free_pages.pop()?;
             self.give_page(memory, class, page);
         }
         let class = &mut self.classes[class];
-        let chunk = class.free;
-        class.free = Item::of(memory, chunk).links().1;
-        class.free_count -= 1;
+        let page = *class.open.last()? as usize;
+        let place = &mut self.places[page];
+        let chunk = match place.given.some() {
+            Some(chunk) => {
+                place.given = Item::of(memory, chunk).links().1;
+                chunk
+            }
+            None => {
+                place.fresh += 1;
+                Chunk::new(page, place.fresh - 1)
+            }
+        };
+        place.free -= 1;
+        if place.free == 0 {
+            class.open.pop();
+        }
+        class.free -= 1;
         class.used += 1;
         Some(chunk)
     }
@@ -65,23 +95,29 @@ impl Slabs {
     /// Gives a chunk back.
     pub(super) fn give(&mut self, memory: &Memory, chunk: Chunk) {
         let class = &mut self.classes[memory.class(chunk)];
-        Item::of(memory, chunk).set_links(Chunk::NONE, class.free);
-        class.free = chunk;
-        class.free_count += 1;
+        let place = &mut self.places[chunk.page()];
+        Item::of(memory, chunk).set_links(Chunk::NONE, place.given);
+        place.given = chunk;
+        place.free += 1;
+        if place.free == 1 && !place.closed {
+            class.open.push(chunk.page() as u32);
+        }
+        class.free += 1;
         class.used -= 1;
     }
 
     fn give_page(&mut self, memory: &Memory, class: usize, page: u32) {
         let count = memory.open(page as usize, class);
+        let place = Place { given: Chunk::NONE, fresh: 0, free: count, closed: false };
+        if self.places.len() <= page as usize {
+            self.places.resize(page as usize + 1, Place { free: 0, ..place });
+        }
+        self.places[page as usize] = place;
         let class = &mut self.classes[class];
         class.pages.push(page);
+        class.open.push(page);
+        class.free += count;
         self.pages += 1;
-        for index in (0..count).rev() {
-            let chunk = Chunk::new(page as usize, index);
-            Item::of(memory, chunk).set_links(Chunk::NONE, class.free);
-            class.free = chunk;
-        }
-        class.free_count += count;
     }
 
     /// The class from which a page would be missed least: the one with the most; of several the one that has least in its.
@@ -99,35 +135,33 @@ impl Slabs {
         self.classes[class].pages.first().copied()
     }
 
-    /// Takes the free chunks of `page` out of the class's list, so that nobody gets them meanwhile. They count as used.
-    pub(super) fn withdraw(&mut self, memory: &Memory, class: usize, page: u32) -> Vec<Chunk> {
-        let class = &mut self.classes[class];
-        let (mut kept, mut withdrawn) = (Chunk::NONE, Vec::new());
-        let mut next = class.free;
-        class.free_count = 0;
-        while let Some(chunk) = next.some() {
-            let item = Item::of(memory, chunk);
-            next = item.links().1;
-            if chunk.page() == page as usize {
-                withdrawn.push(chunk);
-            } else {
-                item.set_links(Chunk::NONE, kept);
-                kept = chunk;
-                class.free_count += 1;
-            }
-        }
-        class.free = kept;
-        class.used += withdrawn.len();
-        withdrawn
+    /// Keeps the free chunks of `page` from everyone, those that are given back from now on, too. Says how many chunks are
+    /// not free.
+    pub(super) fn close(&mut self, class: usize, page: u32) -> usize {
+        self.classes[class].open.retain(|other| *other != page);
+        let all = self.chunks_per_page(class);
+        let place = &mut self.places[page as usize];
+        place.closed = true;
+        all - place.free
     }
 
-    /// Takes a page away from `class`, all of whose chunks the caller has, and makes it one of `to`.
-    pub(super) fn reassign(&mut self, memory: &Memory, class: usize, page: u32, chunks: usize, to: usize) {
+    /// Makes `page`, which was closed, one of `to` if all its chunks are free; else they are its class's again.
+    pub(super) fn reassign(&mut self, memory: &Memory, class: usize, page: u32, to: usize) -> bool {
+        let all = self.chunks_per_page(class);
+        let place = &mut self.places[page as usize];
+        place.closed = false;
         let from = &mut self.classes[class];
-        from.used -= chunks;
+        if place.free < all {
+            if place.free > 0 {
+                from.open.push(page);
+            }
+            return false;
+        }
+        from.free -= all;
         from.pages.retain(|other| *other != page);
         self.pages -= 1;
         self.give_page(memory, to, page);
+        true
     }
 
     pub(super) fn chunks_per_page(&self, class: usize) -> usize {
@@ -139,7 +173,7 @@ impl Slabs {
             chunk: class.size,
             pages: class.pages.len(),
             used: class.used,
-            free: class.free_count,
+            free: class.free,
         };
         self.classes.iter().map(usage).collect()
     }
@@ -153,6 +187,7 @@ impl Slabs {
 mod tests {
     use super::super::config::PAGE;
     use super::*;
+    use proptest::prelude::*;
     use std::collections::HashSet;
 
     #[test]
@@ -172,15 +207,63 @@ mod tests {
         let sizes = [1 << 17, PAGE];
         let (memory, mut slabs) = (Memory::new(2, &sizes), Slabs::new(2, &sizes));
         let taken: Vec<Chunk> = std::iter::from_fn(|| slabs.take(&memory, 0)).collect();
-        taken.iter().for_each(|chunk| slabs.give(&memory, *chunk));
         let class = slabs.richest(1).unwrap();
         let page = slabs.oldest_page(class).unwrap();
-        let withdrawn = slabs.withdraw(&memory, class, page);
-        assert_eq!(withdrawn.len(), slabs.chunks_per_page(class));
-        slabs.reassign(&memory, class, page, withdrawn.len(), 1);
+        let (on_it, others): (Vec<Chunk>, Vec<Chunk>) =
+            taken.into_iter().partition(|chunk| chunk.page() == page as usize);
+        slabs.give(&memory, on_it[0]);
+        assert_eq!(slabs.close(class, page), 7);
+        on_it[1..7].iter().for_each(|chunk| slabs.give(&memory, *chunk));
+        assert_eq!(slabs.take(&memory, 0), None, "what is free there is nobody's");
+        assert!(!slabs.reassign(&memory, class, page, 1), "one is in use");
+        assert_eq!(slabs.take(&memory, 0), Some(on_it[6]), "what is free there is its class's again");
+        assert_eq!(slabs.close(class, page), 2);
+        on_it[6..].iter().for_each(|chunk| slabs.give(&memory, *chunk));
+        assert!(slabs.reassign(&memory, class, page, 1));
         assert_eq!(slabs.take(&memory, 1), Some(Chunk::new(page as usize, 0)));
+        assert_eq!(slabs.take(&memory, 0), None);
+        others.iter().for_each(|chunk| slabs.give(&memory, *chunk));
         let left: Vec<Chunk> = std::iter::from_fn(|| slabs.take(&memory, 0)).collect();
         assert!(left.len() == 8 && left.iter().all(|chunk| chunk.page() != page as usize));
         assert_eq!(slabs.pages(), 2);
+    }
+
+    proptest! {
+        /// Against a model: every chunk is somebody's or free, never both, and the books say how many.
+        #[test]
+        fn no_chunk_is_lost_or_handed_out_twice(steps in prop::collection::vec((0u8..6, any::<u16>()), 0..300)) {
+            let sizes = [1 << 17, 1 << 18, PAGE];
+            let (memory, mut slabs) = (Memory::new(4, &sizes), Slabs::new(4, &sizes));
+            let mut held: Vec<Chunk> = Vec::new();
+            let mut closed: Option<(usize, u32)> = None;
+            for (step, number) in steps {
+                let number = usize::from(number);
+                match step {
+                    0..=2 => if let Some(chunk) = slabs.take(&memory, number % 3) {
+                        prop_assert_eq!(memory.class(chunk), number % 3);
+                        prop_assert!(!held.contains(&chunk));
+                        prop_assert!(closed.is_none_or(|(_, page)| page as usize != chunk.page()));
+                        held.push(chunk);
+                    },
+                    3 if !held.is_empty() => slabs.give(&memory, held.swap_remove(number % held.len())),
+                    4 if closed.is_none() => {
+                        if let Some((class, page)) = slabs.richest(number % 3).and_then(|class| Some((class, slabs.oldest_page(class)?))) {
+                            let in_use = slabs.close(class, page);
+                            prop_assert_eq!(in_use, held.iter().filter(|chunk| chunk.page() == page as usize).count());
+                            closed = Some((class, page));
+                        }
+                    }
+                    5 => if let Some((class, page)) = closed.take() {
+                        let is_empty = held.iter().all(|chunk| chunk.page() != page as usize);
+                        prop_assert_eq!(slabs.reassign(&memory, class, page, number % 3), is_empty);
+                    },
+                    _ => {}
+                }
+                for (index, class) in slabs.usage().iter().enumerate() {
+                    prop_assert_eq!(class.used, held.iter().filter(|chunk| memory.class(**chunk) == index).count());
+                    prop_assert_eq!(class.used + class.free, class.pages * (PAGE / class.chunk));
+                }
+            }
+        }
     }
 }

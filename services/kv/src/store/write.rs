@@ -37,6 +37,8 @@ pub struct Write {
     pub stale_is_fine: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
+    /// Whoever finds it is told that some client is making it anew.
+    pub being_renewed: bool,
 }
 
 /// What became of it.
@@ -87,10 +89,7 @@ impl Store {
                 }
                 Ok(outcome)
             }
-            Err(NoRoom::Refused(refused)) => {
-                self.stats.count(Counter::Refused);
-                Err(refused)
-            }
+            Err(NoRoom::Refused(refused)) => Err(refused),
             Err(NoRoom::TooLarge) => {
                 self.stats.count(Counter::StoreTooLarge);
                 self.forget_unless_conditional(key, write, visit)?;
@@ -117,7 +116,7 @@ impl Store {
     /// Removes what is there and can't be replaced.
     pub(crate) fn forget(&self, key: &[u8], visit: &Visit) -> Result<(), Congested> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let mut stripe = self.may_lock(self.stripe(hash))?;
         if let Ok(chunk) = self.find(&mut stripe, hash, key, visit.now) {
             self.unlink(&mut stripe, chunk);
             drop(stripe);
@@ -135,7 +134,8 @@ impl Store {
             client_flags: write.client_flags,
             expires: write.expires,
             stored: visit.now,
-            marks: if write.binary_key { mark::KEY_BINARY } else { 0 },
+            marks: if write.binary_key { mark::KEY_BINARY } else { 0 }
+                | if write.being_renewed { mark::TOKEN_SENT } else { 0 },
         };
         self.item(chunk).write(&header, key, value);
         let outcome = self.replace_locked(hash, key, chunk, write, visit);
@@ -154,7 +154,7 @@ impl Store {
         write: &Write,
         visit: &Visit,
     ) -> Result<WriteOutcome, Congested> {
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let mut stripe = self.may_lock(self.stripe(hash))?;
         let old = self.find(&mut stripe, hash, key, visit.now).ok();
         let (marks, expires) = match self.decide(old, write) {
             Decision::Store { marks, expires } => (marks, expires),
@@ -201,7 +201,7 @@ impl Store {
     /// Appending needs the item's length before it can ask for memory: all of it is under the item lock.
     fn extend(&self, key: &[u8], value: &[u8], write: &Write, visit: &Visit) -> Result<WriteOutcome, NoRoom> {
         let hash = self.hash(key);
-        let mut stripe = self.stripe(hash).lock_unless_congested()?;
+        let mut stripe = self.may_lock(self.stripe(hash))?;
         let Ok(old) = self.find(&mut stripe, hash, key, visit.now) else {
             return Ok(WriteOutcome::NotStored);
         };
@@ -259,7 +259,7 @@ impl Store {
     /// Makes `chunk` the item of its key, in the place of `old`. The last lock that may refuse: after it nothing does.
     fn link(&self, stripe: &mut Stripe, old: Option<Chunk>, chunk: Chunk) -> Result<u64, Congested> {
         let class = self.memory.class(chunk);
-        let mut lru = self.lrus[class].lock_unless_congested()?;
+        let mut lru = self.may_lock(&self.lrus[class])?;
         lru.push(&self.memory, chunk);
         let old_class = old.map(|old| self.memory.class(old));
         if let (Some(old), true) = (old, old_class == Some(class)) {

@@ -1,0 +1,77 @@
+//! What is left behind by requests that a lock refuses.
+
+use leeward_control::budget::Budget;
+use leeward_control::units::Nanos;
+use leeward_kv::protocol::{Decoder, Executor, Next, Request};
+use leeward_kv::store::stats::Counter;
+use leeward_kv::store::{Store, StoreConfig, Visit};
+use leeward_runtime::budget;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const NOW: Visit = Visit { now: 1_700_000_000 };
+
+fn request(text: &[u8]) -> Request {
+    let mut decoder = Decoder::new(1 << 20);
+    decoder.spare()[..text.len()].copy_from_slice(text);
+    decoder.filled(text.len());
+    let mut request = Request::default();
+    assert!(matches!(decoder.next(&mut request), Next::Request));
+    request
+}
+
+/// Clients that may wait for nothing ask for a key and have it made if it is missing, beside one that deletes it and others
+/// that keep its lock busy. Whoever finds the empty item must learn that somebody fills it, or is to do so itself: were one
+/// left of which nobody was told, all would take the empty value for the truth.
+#[test]
+fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
+    let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
+    let executor = Executor::new(Arc::clone(&store), 0);
+    let (refused, asked, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let spin = |times| (0..times).for_each(|_| std::hint::spin_loop());
+            while !stop.load(Ordering::Relaxed) {
+                store.read(b"key", &NOW, |_| spin(20)).unwrap();
+                spin(20);
+            }
+        });
+        scope.spawn(|| {
+            let delete = request(b"md key\r\n");
+            while !stop.load(Ordering::Relaxed) {
+                let _ = executor.execute(&delete, &NOW, &mut Vec::new()).unwrap();
+            }
+        });
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let get = request(b"mg key N30 s\r\n");
+                    let mut reply = Vec::new();
+                    for _ in 0..20_000 {
+                        reply.clear();
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        let (outcome, _) =
+                            budget::with(Budget::of(Nanos::ZERO), || executor.execute(&get, &NOW, &mut reply));
+                        match outcome {
+                            Ok(_) => {
+                                let text = String::from_utf8_lossy(&reply);
+                                let is_told = text.ends_with(" W\r\n") || text.ends_with(" Z\r\n");
+                                assert!(is_told || text == "EN\r\n", "{text}");
+                            }
+                            Err(_) => {
+                                assert_eq!(reply, b"");
+                                refused.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let ends: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        ends.into_iter().for_each(Result::unwrap);
+    });
+    let refused = refused.into_inner();
+    eprintln!("{refused} refusals of {}", asked.into_inner());
+    assert_eq!(store.stats().get(Counter::Refused), refused);
+}
