@@ -3,7 +3,7 @@
 use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_control::units::Nanos;
-use leeward_kv::service::{GET, SET};
+use leeward_kv::service::{GET, GET_MANY, SET};
 use leeward_kv::store::{Store, Visit, Write, WriteOutcome};
 use leeward_load::ask::Ask;
 use leeward_rpc::client::Client;
@@ -13,47 +13,70 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-pub use leeward_workload::{PairMix, Pairs};
+pub use leeward_workload::{PairMix, PairService, Pairs};
 
-/// Asks for pairs: a key per request, and a new value if it writes, drawn from the request's bits.
+/// Asks for pairs: one or several, or stores one, as the request's bits say.
 #[derive(Clone, Debug)]
-pub struct Asks(Pairs);
+pub struct Asks {
+    pairs: Pairs,
+    /// Reads of several keys, ready to be sent: looking up dozens of keys all over the memory for each request would make the
+    /// clients the bottleneck.
+    reads: Vec<Vec<u8>>,
+}
+
+/// Reads that are made ready: with two dozen keys each they fit into a CPU's cache, and ask for half as many pairs as there are.
+const READY: u64 = 2_048;
 
 impl Asks {
-    /// For pairs of this mix.
-    pub fn new(mix: PairMix) -> Self {
-        Asks(Pairs::new(mix))
+    /// For such pairs.
+    pub fn new(service: impl Into<PairService>) -> Self {
+        let pairs = Pairs::new(service);
+        let read = |bits| {
+            let mut payload = Vec::new();
+            pairs.draw_read(bits).for_each(|number| push_key(&pairs, number, &mut payload));
+            payload
+        };
+        let reads = if pairs.service().keys > 1 { (0..READY).map(read).collect() } else { Vec::new() };
+        Asks { pairs, reads }
     }
 
     /// The pairs.
     pub fn pairs(&self) -> &Pairs {
-        &self.0
+        &self.pairs
     }
 }
 
 impl Ask for Asks {
     fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
-        let request = self.0.draw(random);
+        let request = self.pairs.draw(random);
         match request.write {
-            None => {
-                self.0.key(request.number, payload);
+            None if self.reads.is_empty() => {
+                payload.extend_from_slice(self.pairs.key(request.number));
                 GET
             }
+            None => {
+                payload.extend_from_slice(&self.reads[(random % READY) as usize]);
+                GET_MANY
+            }
             Some(length) => {
-                set(&self.0, request.number, length, random as u8, payload);
+                set(&self.pairs, request.number, length, random as u8, payload);
                 SET
             }
         }
     }
 }
 
+/// Appends a key with its length before it.
+fn push_key(pairs: &Pairs, number: u32, payload: &mut Vec<u8>) {
+    let key = pairs.key(number);
+    // It has at most 250 bytes.
+    payload.push(key.len() as u8);
+    payload.extend_from_slice(key);
+}
+
 /// A `set` request's argument.
 fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8>) {
-    let start = payload.len();
-    payload.push(0);
-    pairs.key(number, payload);
-    // A key has at most 250 bytes.
-    payload[start] = (payload.len() - start - 1) as u8;
+    push_key(pairs, number, payload);
     payload.resize(payload.len() + length, fill);
 }
 
@@ -62,13 +85,11 @@ fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8
 /// # Errors
 /// The store has no room for them.
 pub fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
-    let (visit, mut key, mut value) = (Visit::at(0), Vec::new(), Vec::new());
+    let (visit, mut value) = (Visit::at(0), Vec::new());
     for number in 0..PAIRS {
-        key.clear();
-        pairs.key(number, &mut key);
         value.clear();
         value.resize(pairs.first_value(number), 0);
-        let outcome = store.write(&key, &value, &Write::default(), &visit);
+        let outcome = store.write(pairs.key(number), &value, &Write::default(), &visit);
         if !matches!(outcome, Ok(WriteOutcome::Stored { .. })) {
             return Err("the store has no room for the pairs");
         }
@@ -153,11 +174,27 @@ mod tests {
             assert_eq!(ask(7), ask(7));
             for bits in 0..1000 {
                 let (method, payload) = ask(bits);
-                let mut key = Vec::new();
-                asks.pairs().key(asks.pairs().draw(bits).number, &mut key);
+                let key = asks.pairs().key(asks.pairs().draw(bits).number);
                 let written = if method == GET { &payload[..] } else { &payload[1..=usize::from(payload[0])] };
                 assert_eq!(written, key);
             }
+        }
+    }
+
+    #[test]
+    fn a_read_of_several_names_each() {
+        let asks = Asks::new(PairService { mix: PairMix::Usr, keys: 24 });
+        let reads = (0..200).filter(|bits| asks.pairs().draw(*bits).write.is_none());
+        for bits in reads {
+            let mut payload = Vec::new();
+            assert_eq!(asks.ask(bits, &mut payload), GET_MANY);
+            let mut rest = &payload[..];
+            for number in asks.pairs().draw_read(bits % READY) {
+                let (key, behind) = rest[1..].split_at(usize::from(rest[0]));
+                assert_eq!(key, asks.pairs().key(number));
+                rest = behind;
+            }
+            assert_eq!(rest, b"");
         }
     }
 

@@ -10,7 +10,7 @@ pub use leeward_search::Layout;
 use leeward_search::corpus::CorpusError;
 use leeward_search::{Index, Search};
 use leeward_services::synthetic::Synthetic;
-use leeward_workload::{PairMix, QueryMix};
+use leeward_workload::{PairService, QueryMix};
 use std::sync::Arc;
 
 /// A service, ready to be served again and again, and what its clients ask.
@@ -73,8 +73,8 @@ impl Served {
     }
 
     /// Pairs, asked for so.
-    pub fn pairs(mix: PairMix) -> Self {
-        Served::Pairs { asks: Arc::new(Asks::new(mix)) }
+    pub fn pairs(service: PairService) -> Self {
+        Served::Pairs { asks: Arc::new(Asks::new(service)) }
     }
 
     /// What it serves, in a sentence, if its name does not say.

@@ -1,6 +1,7 @@
 //! What clients ask of a key-value service: which key, whether to read or to write, how long keys and values are. Presets
 //! after published workloads; what was not published is our assumption, and says so beside it.
 
+use crate::alias::Alias;
 use crate::rng::{Purpose, Rng};
 use leeward_control::units::UnitError;
 use std::fmt::{self, Display, Formatter};
@@ -25,23 +26,6 @@ pub enum PairMix {
 impl PairMix {
     /// All of them.
     pub const ALL: [PairMix; 4] = [PairMix::Etc, PairMix::Usr, PairMix::Var, PairMix::YcsbA];
-
-    /// Reads `kv:etc`, `kv:usr`, `kv:var`, `kv:ycsb-a`.
-    ///
-    /// # Errors
-    /// Anything else.
-    ///
-    /// ```
-    /// use leeward_workload::PairMix;
-    ///
-    /// assert_eq!(PairMix::parse("kv:usr")?, PairMix::Usr);
-    /// # Ok::<(), leeward_control::units::UnitError>(())
-    /// ```
-    pub fn parse(text: &str) -> Result<Self, UnitError> {
-        const EXPECTED: &str = "pairs such as `kv:usr`, `kv:var`, `kv:etc` or `kv:ycsb-a`";
-        let known = PairMix::ALL.into_iter().find(|mix| mix.to_string() == text);
-        known.ok_or_else(|| UnitError { written: text.chars().take(40).collect(), expected: EXPECTED })
-    }
 
     fn write_share(self) -> f64 {
         match self {
@@ -135,6 +119,59 @@ impl Display for PairMix {
     }
 }
 
+/// What clients ask for: pairs of a mix, and how many keys one read has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PairService {
+    /// Which pairs, and how often they are written.
+    pub mix: PairMix,
+    /// Keys of a read, 1 to [`KEYS_MAX`]. A write has one.
+    pub keys: u32,
+}
+
+/// The most keys that one read may have.
+pub const KEYS_MAX: u32 = 100;
+
+impl PairService {
+    /// Reads `kv:etc`, `kv:usr`, `kv:var`, `kv:ycsb-a`, each with `:keys=24` behind it or without.
+    ///
+    /// # Errors
+    /// Anything else.
+    ///
+    /// ```
+    /// use leeward_workload::{PairMix, PairService};
+    ///
+    /// assert_eq!(PairService::parse("kv:usr")?, PairService { mix: PairMix::Usr, keys: 1 });
+    /// assert_eq!(PairService::parse("kv:usr:keys=24")?.keys, 24);
+    /// # Ok::<(), leeward_control::units::UnitError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, UnitError> {
+        const EXPECTED: &str = "pairs such as `kv:usr`, `kv:var`, `kv:etc` or `kv:ycsb-a`, or with 1 to 100 keys per read as `kv:usr:keys=24`";
+        let fail = || UnitError { written: text.chars().take(40).collect(), expected: EXPECTED };
+        let (name, keys) = match text.split_once(":keys=") {
+            None => (text, 1),
+            Some((name, keys)) => (name, keys.parse().map_err(|_| fail())?),
+        };
+        let mix = PairMix::ALL.into_iter().find(|mix| mix.to_string() == name).ok_or_else(fail)?;
+        if (1..=KEYS_MAX).contains(&keys) { Ok(PairService { mix, keys }) } else { Err(fail()) }
+    }
+}
+
+impl From<PairMix> for PairService {
+    /// One key per read.
+    fn from(mix: PairMix) -> Self {
+        PairService { mix, keys: 1 }
+    }
+}
+
+impl Display for PairService {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.keys {
+            1 => self.mix.fmt(f),
+            keys => write!(f, "{}:keys={keys}", self.mix),
+        }
+    }
+}
+
 /// The shortest key: a letter and the digits that tell keys apart.
 const KEY_MIN: usize = 8;
 
@@ -148,7 +185,7 @@ const ETC_SMALL: [f64; 15] = [
 /// What one request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairRequest {
-    /// Which pair, 0..[`PAIRS`].
+    /// Which pair, 0..[`PAIRS`]; the first of several.
     pub number: u32,
     /// Bytes of the new value; `None`: the request reads.
     pub write: Option<usize>,
@@ -157,49 +194,59 @@ pub struct PairRequest {
 /// Draws requests of a mix.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    mix: PairMix,
-    /// The share of the requests that go to keys up to this one.
-    cumulative: Arc<[f64]>,
+    service: PairService,
+    popularity: Arc<Alias>,
+    /// All keys, one behind the other, and where each ends: clients that spell keys would be busier than the server.
+    keys: Arc<(Vec<u8>, Vec<u32>)>,
 }
 
 impl Pairs {
-    /// Of this mix.
-    pub fn new(mix: PairMix) -> Self {
-        let mut sum = 0.0;
-        let up_to = |rank| {
-            sum += mix.weight(rank);
-            sum
-        };
-        let mut cumulative: Vec<f64> = (0..PAIRS).map(up_to).collect();
-        cumulative.iter_mut().for_each(|share| *share /= sum);
-        Pairs { mix, cumulative: cumulative.into() }
+    /// As many as the service has.
+    pub fn new(service: impl Into<PairService>) -> Self {
+        let service = service.into();
+        let weights: Vec<f64> = (0..PAIRS).map(|rank| service.mix.weight(rank)).collect();
+        let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(PAIRS as usize));
+        for number in 0..PAIRS {
+            let length = service.mix.key_length(&mut Rng::new(number.into(), Purpose::Clients));
+            let digits = format!("k{number:07}");
+            bytes.extend(std::iter::repeat_n(b'-', length.saturating_sub(digits.len())));
+            bytes.extend_from_slice(digits.as_bytes());
+            ends.push(bytes.len() as u32);
+        }
+        Pairs { service, popularity: Arc::new(Alias::new(&weights)), keys: Arc::new((bytes, ends)) }
     }
 
-    /// Of which mix.
-    pub fn mix(&self) -> PairMix {
-        self.mix
+    /// What is asked for.
+    pub fn service(&self) -> PairService {
+        self.service
     }
 
     /// The request that these random bits stand for.
     pub fn draw(&self, random: u64) -> PairRequest {
         let mut rng = Rng::new(random, Purpose::Service);
-        let drawn = rng.unit();
-        let number = self.cumulative.partition_point(|share| *share <= drawn).min(PAIRS as usize - 1) as u32;
-        let write = rng.unit() < self.mix.write_share();
-        PairRequest { number, write: write.then(|| self.mix.value_length(&mut rng)) }
+        let number = self.popularity.draw(&mut rng);
+        let write = rng.unit() < self.service.mix.write_share();
+        PairRequest { number, write: write.then(|| self.service.mix.value_length(&mut rng)) }
     }
 
-    /// Appends the key of a pair; always the same.
-    pub fn key(&self, number: u32, into: &mut Vec<u8>) {
-        let length = self.mix.key_length(&mut Rng::new(number.into(), Purpose::Clients));
-        let digits = format!("k{number:07}");
-        into.extend(std::iter::repeat_n(b'-', length.saturating_sub(digits.len())));
-        into.extend_from_slice(digits.as_bytes());
+    /// All pairs that a read with these random bits asks for: the first is that of [`Pairs::draw`].
+    pub fn draw_read(&self, random: u64) -> impl Iterator<Item = u32> + '_ {
+        let first = self.popularity.draw(&mut Rng::new(random, Purpose::Service));
+        let mut rng = Rng::new(random, Purpose::Clients);
+        std::iter::once(first).chain((1..self.service.keys).map(move |_| self.popularity.draw(&mut rng)))
+    }
+
+    /// The key of a pair; always the same.
+    pub fn key(&self, number: u32) -> &[u8] {
+        let (bytes, ends) = &*self.keys;
+        let place = number as usize;
+        let begin = place.checked_sub(1).map_or(0, |before| ends[before]);
+        &bytes[begin as usize..ends[place] as usize]
     }
 
     /// Bytes of the value that a pair has in the beginning.
     pub fn first_value(&self, number: u32) -> usize {
-        self.mix.value_length(&mut Rng::new(number.into(), Purpose::Server))
+        self.service.mix.value_length(&mut Rng::new(number.into(), Purpose::Server))
     }
 }
 
@@ -235,8 +282,7 @@ mod tests {
             let mut keys = BTreeSet::new();
             let mut bytes = 0;
             for number in 0..PAIRS {
-                let mut key = Vec::new();
-                pairs.key(number, &mut key);
+                let key = pairs.key(number).to_vec();
                 assert!((KEY_MIN..=250).contains(&key.len()) && key.is_ascii());
                 bytes += key.len();
                 keys.insert(key);
@@ -274,7 +320,25 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        assert!(PairMix::ALL.into_iter().all(|mix| PairMix::parse(&mix.to_string()) == Ok(mix)));
-        assert!(PairMix::parse("kv:tao").is_err());
+        let services = PairMix::ALL.into_iter().flat_map(|mix| [1, 24, 100].map(|keys| PairService { mix, keys }));
+        assert!(services.into_iter().all(|service| PairService::parse(&service.to_string()) == Ok(service)));
+        for wrong in
+            ["kv:tao", "kv:usr:", "kv:usr:keys=", "kv:usr:keys=0", "kv:usr:keys=101", "kv:usr:keys=-1", "kv:keys=2"]
+        {
+            assert!(PairService::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_read_of_several_keys_begins_with_that_of_one() {
+        let pairs = Pairs::new(PairService { mix: PairMix::Usr, keys: 24 });
+        let mut popular = 0;
+        for bits in 0..2_000 {
+            let drawn: Vec<u32> = pairs.draw_read(bits).collect();
+            assert_eq!((drawn.len(), drawn[0]), (24, pairs.draw(bits).number));
+            assert!(drawn.iter().all(|number| *number < PAIRS));
+            popular += drawn.iter().filter(|number| **number < 20_000).count();
+        }
+        assert!((popular as f64 / 48_000.0 - 0.8).abs() < 0.01, "{popular}");
     }
 }

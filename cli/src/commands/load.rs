@@ -8,7 +8,7 @@ use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_load::ask::Ask;
 use leeward_load::report::{Ending, LoadReport, Percentiles};
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
-use leeward_real::pairs::{Asks, PairMix, fill_server};
+use leeward_real::pairs::{Asks, PairService, fill_server};
 use leeward_real::search::searches_of;
 use leeward_workload::{Arrivals, QueryMix, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -81,7 +81,7 @@ fn asked(
     objective: (Nanos, Nanos),
 ) -> Result<Option<Arc<dyn Ask>>, Failure> {
     if args.service.starts_with("kv") {
-        let mix = PairMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+        let mix = PairService::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
         let asks = Asks::new(mix);
         fill_server(address, asks.pairs(), admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
         return Ok(Some(Arc::new(asks)));

@@ -6,7 +6,7 @@ use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
-use leeward_real::pairs::PairMix;
+use leeward_real::pairs::PairService;
 use leeward_real::search::QueryMix;
 use leeward_sim::service::Service;
 
@@ -155,7 +155,7 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
 
 fn service(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    if !text.starts_with("file:") && QueryMix::parse(text).is_err() && PairMix::parse(text).is_err() {
+    if !text.starts_with("file:") && QueryMix::parse(text).is_err() && PairService::parse(text).is_err() {
         Service::parse(text).map_err(|error| item.error(error.to_string()))?;
     }
     Ok(text.into())

@@ -29,7 +29,7 @@ use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_real::pairs::PairMix;
+use leeward_real::pairs::PairService;
 use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
 use leeward_sim::service::Service;
@@ -106,7 +106,7 @@ pub struct ServiceSpec {
     /// What is searched for, if it is the search service: on the real plant only.
     pub queries: Option<QueryMix>,
     /// Which pairs are asked for, if it is the key-value service: on the real plant only.
-    pub pairs: Option<PairMix>,
+    pub pairs: Option<PairService>,
 }
 
 impl ServiceSpec {

@@ -5,7 +5,7 @@ use super::document::read_text;
 use super::reader::{Item, Reader};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
-use leeward_real::pairs::PairMix;
+use leeward_real::pairs::PairService;
 use leeward_real::search::QueryMix;
 use leeward_sim::config::{Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
@@ -127,7 +127,7 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
         return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries), pairs: None });
     }
     if text.starts_with("kv") {
-        let pairs = PairMix::parse(text).map_err(|error| item.error(error.to_string()))?;
+        let pairs = PairService::parse(text).map_err(|error| item.error(error.to_string()))?;
         return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: None, pairs: Some(pairs) });
     }
     let service = match text.strip_prefix("file:") {

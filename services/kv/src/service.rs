@@ -12,6 +12,9 @@ pub const GET: Method = Method(0);
 pub const SET: Method = Method(1);
 /// `delete`: the argument is a key. The result is one byte: whether there was one.
 pub const DELETE: Method = Method(2);
+/// `get` of several: for each key a byte with its length, and the key. The result is for each, in their order, one byte, 1 and
+/// then the value's length in four bytes (little-endian) and the value, or 0 if there is none.
+pub const GET_MANY: Method = Method(3);
 
 /// The key-value service.
 #[derive(Clone)]
@@ -38,8 +41,26 @@ impl Handler for Kv {
                     found.fetched();
                 }
             })?),
+            GET_MANY => {
+                let mut rest = request.payload;
+                while !rest.is_empty() {
+                    let (key, behind) = key_and_rest(rest)?;
+                    rest = behind;
+                    self.store.read(key, &visit, |found| match found {
+                        None => reply.push(0),
+                        Some(found) => {
+                            reply.push(1);
+                            // A value is shorter than a page.
+                            reply.extend_from_slice(&(found.value_len() as u32).to_le_bytes());
+                            found.append_value(reply);
+                            found.fetched();
+                        }
+                    })?;
+                }
+                Ok(())
+            }
             SET => {
-                let (key, value) = pair(request.payload)?;
+                let (key, value) = key_and_rest(request.payload)?;
                 match self.store.write(key, value, &Write::default(), &visit)? {
                     WriteOutcome::Stored { .. } => {
                         reply.push(1);
@@ -67,9 +88,10 @@ fn key(bytes: &[u8]) -> Result<&[u8], Failed> {
     }
 }
 
-fn pair(payload: &[u8]) -> Result<(&[u8], &[u8]), Failed> {
-    let too_short = || Failed::Because("expected a byte with the key's length, the key, the value".into());
+/// A key that is written as a byte with its length and the key, and what stands behind it.
+fn key_and_rest(payload: &[u8]) -> Result<(&[u8], &[u8]), Failed> {
+    let too_short = || Failed::Because("expected a byte with the key's length, and the key".into());
     let (length, rest) = payload.split_first().ok_or_else(too_short)?;
-    let (first, value) = rest.split_at_checked(usize::from(*length)).ok_or_else(too_short)?;
-    Ok((key(first)?, value))
+    let (first, behind) = rest.split_at_checked(usize::from(*length)).ok_or_else(too_short)?;
+    Ok((key(first)?, behind))
 }

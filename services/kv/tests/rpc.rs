@@ -3,7 +3,7 @@
 mod support;
 
 use leeward_control::units::Nanos;
-use leeward_kv::service::{DELETE, GET, Kv, SET};
+use leeward_kv::service::{DELETE, GET, GET_MANY, Kv, SET};
 use leeward_rpc::client::{CallError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
@@ -21,6 +21,8 @@ fn pairs_are_set_got_and_deleted() {
     assert_eq!(call(GET, b"a").unwrap().payload, [0]);
     assert_eq!(call(SET, b"\x01ahello").unwrap().payload, [1]);
     assert_eq!(call(GET, b"a").unwrap().payload, b"\x01hello");
+    assert_eq!(call(GET_MANY, b"\x01a\x02bb\x01a").unwrap().payload, b"\x01\x05\0\0\0hello\0\x01\x05\0\0\0hello");
+    assert_eq!(call(GET_MANY, b"").unwrap().payload, b"");
     // Memcached's clients see the same pairs.
     let port = support::serve(&store);
     let mut memcached = support::Client::new(port.address());
@@ -28,7 +30,15 @@ fn pairs_are_set_got_and_deleted() {
     assert_eq!(memcached.until(b"END\r\n"), b"VALUE a 0 5\r\nhello\r\nEND\r\n");
     assert_eq!(call(DELETE, b"a").unwrap().payload, [1]);
     assert_eq!(call(DELETE, b"a").unwrap().payload, [0]);
-    for (method, argument) in [(GET, &b""[..]), (SET, b""), (SET, b"\x05ab"), (SET, b"\x00ab"), (GET, &[b'k'; 251])] {
+    for (method, argument) in [
+        (GET, &b""[..]),
+        (SET, b""),
+        (SET, b"\x05ab"),
+        (SET, b"\x00ab"),
+        (GET, &[b'k'; 251]),
+        (GET_MANY, b"\x01a\x00"),
+        (GET_MANY, b"\x02a"),
+    ] {
         assert!(matches!(call(method, argument), Err(CallError::Failed { .. })), "{argument:?}");
     }
     assert!(matches!(call(Method(77), b"a"), Err(CallError::UnknownMethod { .. })));
