@@ -1,5 +1,6 @@
 //! Starting a server, looking at it, stopping it.
 
+use super::acceptor::listen;
 use super::allocation;
 use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
@@ -21,7 +22,7 @@ use leeward_runtime::cores::Shared;
 use leeward_runtime::{Allocation, Clock, CoreUsage, Cores, Idle, Options};
 use mio::Poll;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A server that can't start.
@@ -278,9 +279,9 @@ impl Builder {
         address: &str,
         execute: impl Fn(&Arc<Shared<Job>>, &Arc<Common>) -> E,
     ) -> Result<Server, ServerError> {
-        let listen = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
-        let listener = listener(address).map_err(listen)?;
-        let bound = listener.local_addr().map_err(listen)?;
+        let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+        let listener = listen(address).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
         let cores = self.options.cores;
         let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
         let mut allocator = None;
@@ -329,17 +330,4 @@ impl Builder {
         };
         Ok(Server { address: bound, cores, common })
     }
-}
-
-/// Listens with room for a crowd that connects at once.
-fn listener(address: &str) -> io::Result<mio::net::TcpListener> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-    for address in address.to_socket_addrs()? {
-        let bound = mio::net::TcpListener::bind(address);
-        match bound {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

@@ -1,12 +1,13 @@
 //! One connection's bytes: what came in and is not decoded, what shall go out and is not sent.
 
 use super::enforcement::Enforcement;
-use super::receive::{Received, Receiver, age};
+use super::outbox::Outbox;
+use super::receive::{Came, Received, Receiver, age};
 use crate::wire::{Decoder, EncodeError, Encoder, Frame, PayloadLimit, RequestId, Side};
 use leeward_control::server::Session;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::Time;
 use mio::net::TcpStream;
-use std::io::{self, Write};
+use std::io;
 
 /// A connection's place on its core, and which of the place's tenants is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +29,6 @@ pub(super) enum State {
     Ending,
 }
 
-/// What reading has brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
-    /// All that was there.
-    Drained,
-    /// Something; more may be there.
-    More,
-    /// The peer has closed its half.
-    End,
-}
-
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) tenant: u32,
@@ -58,8 +48,6 @@ pub(super) struct Connection {
     pub(super) ending_since: Option<Time>,
     /// Bytes that were read since then, and thrown away.
     pub(super) discarded: usize,
-    /// Since when a peer for which bytes wait has taken none.
-    pub(super) stuck_since: Option<Time>,
     /// Whether the socket, or the decoder, may hold bytes that are unread.
     pub(super) readable: bool,
     /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
@@ -71,10 +59,9 @@ pub(super) struct Connection {
     /// Whether it is in the core's list of those to flush.
     pub(super) dirty: bool,
     /// What has been read ahead, together with others; the bytes are in the decoder.
-    pub(super) ahead: Option<io::Result<(Came, Option<Nanos>)>>,
+    pub(super) ahead: Option<io::Result<Received>>,
     encoder: Encoder,
-    out: Vec<u8>,
-    sent: usize,
+    pub(super) out: Outbox,
 }
 
 impl Connection {
@@ -91,7 +78,6 @@ impl Connection {
             frame_since: None,
             ending_since: None,
             discarded: 0,
-            stuck_since: None,
             readable: true,
             hung_up: false,
             held_back: false,
@@ -99,8 +85,7 @@ impl Connection {
             dirty: false,
             ahead: None,
             encoder: Encoder::new(limit),
-            out: Vec::new(),
-            sent: 0,
+            out: Outbox::default(),
         }
     }
 
@@ -109,49 +94,38 @@ impl Connection {
         self.encoder = Encoder::new(limit);
     }
 
-    /// Reads once into the decoder; also how long what came had waited, if that is known.
-    pub(super) fn read(&mut self, receiver: &mut Receiver) -> io::Result<(Came, Option<Nanos>)> {
-        let spare = self.decoder.spare();
-        let room = spare.len();
-        loop {
-            match receiver.receive(&self.stream, spare) {
-                Ok(Received { bytes: 0, .. }) => return Ok((Came::End, None)),
-                Ok(Received { bytes, waited }) => {
-                    self.decoder.filled(bytes);
-                    // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering).
-                    return Ok((if bytes < room { Came::Drained } else { Came::More }, waited));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Nothing, not even an end: what the poll said was meant for this place's last tenant.
-                    self.hung_up = false;
-                    return Ok((Came::Drained, None));
-                }
-                Err(error) => return Err(error),
-            }
+    /// Reads once into the decoder.
+    pub(super) fn read(&mut self, receiver: &mut Receiver) -> io::Result<Received> {
+        let received = receiver.receive(&self.stream, self.decoder.spare());
+        self.decoder.filled(received.as_ref().map_or(0, |received| received.bytes));
+        self.note(received)
+    }
+
+    fn note(&mut self, received: io::Result<Received>) -> io::Result<Received> {
+        if matches!(received, Ok(Received { came: Came::Nothing, .. })) {
+            // What the poll said was meant for this place's last tenant.
+            self.hung_up = false;
         }
+        received
     }
 
     /// As [`Connection::read`], of what was read for it up to `room` bytes: puts it where the next frames come from.
     pub(super) fn read_ahead(&mut self, room: usize, received: io::Result<leeward_batch::Received<'_>>) {
-        self.ahead = Some(match received {
-            Ok(received) if received.bytes.is_empty() => Ok((Came::End, None)),
+        let received = match received {
             Ok(received) => {
                 let count = received.bytes.len();
                 self.decoder.spare()[..count].copy_from_slice(received.bytes);
                 self.decoder.filled(count);
-                Ok((if count < room { Came::Drained } else { Came::More }, received.stamp.and_then(age)))
+                Ok(Received::of(count, room, received.stamp.and_then(age)))
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.hung_up = false;
-                Ok((Came::Drained, None))
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::NOTHING),
             Err(error) => Err(error),
-        });
+        };
+        self.ahead = Some(self.note(received));
     }
 
     pub(super) fn append(&mut self, frame: &Frame<'_>) -> Result<(), EncodeError> {
-        self.encoder.append(frame, &mut self.out).map(|_| ())
+        self.encoder.append(frame, self.out.bytes()).map(|_| ())
     }
 
     /// Whether the connection has been reset, or can't go on for another reason that the system knows.
@@ -161,46 +135,18 @@ impl Connection {
 
     /// Bytes that wait to be sent.
     pub(super) fn unsent(&self) -> usize {
-        self.out.len() - self.sent
+        self.out.unsent()
     }
 
-    /// What waits to be sent, unless the socket had no room for it.
-    pub(super) fn sendable(&self) -> Option<&[u8]> {
-        (self.stuck_since.is_none() && self.unsent() > 0).then(|| &self.out[self.sent..])
-    }
-
-    /// The socket took so much of [`Connection::sendable`]; tries the rest, if there is one.
-    pub(super) fn took(&mut self, count: usize, now: Time) -> io::Result<()> {
-        self.sent += count;
+    /// The socket took so much of what was to be sent; tries the rest, if there is one.
+    pub(super) fn took(&mut self, count: usize, now: Time) -> io::Result<usize> {
+        self.out.took(count);
         self.flush(now)
     }
 
     /// Sends what the socket takes.
-    pub(super) fn flush(&mut self, now: Time) -> io::Result<()> {
-        let before = self.sent;
-        while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.sent > before {
-                        self.stuck_since = None;
-                    }
-                    self.stuck_since.get_or_insert(now);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.out.clear();
-        // A burst should not be paid for ever.
-        if self.out.capacity() > KEPT_BUFFER {
-            self.out = Vec::new();
-        }
-        self.sent = 0;
-        self.stuck_since = None;
-        Ok(())
+    pub(super) fn flush(&mut self, now: Time) -> io::Result<usize> {
+        self.out.flush(&self.stream, now)
     }
 
     /// Whether everything owed has gone out, so that a connection which is to end can.
@@ -214,9 +160,6 @@ impl Connection {
     }
 }
 
-/// An output buffer that was larger is given back when it is empty.
-const KEPT_BUFFER: usize = 64 * 1024;
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -229,9 +172,9 @@ mod tests {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let mut connection = Connection::new(TcpStream::from_std(stream), 0, PayloadLimit::DEFAULT, Time(1));
-        connection.out = vec![1; 64 << 20];
+        connection.out.bytes().resize(64 << 20, 1);
         connection.flush(Time(2)).unwrap();
-        assert_eq!(connection.stuck_since, Some(Time(2)));
+        assert_eq!(connection.out.stuck_since(), Some(Time(2)));
         peer.set_nonblocking(true).unwrap();
         let mut sink = vec![0; 1 << 20];
         for now in 3..6 {
@@ -241,7 +184,7 @@ mod tests {
                 connection.flush(Time(now)).unwrap();
             }
             assert!(connection.unsent() > 0, "more than any socket's buffers");
-            assert_eq!(connection.stuck_since, Some(Time(now)));
+            assert_eq!(connection.out.stuck_since(), Some(Time(now)));
         }
     }
 }

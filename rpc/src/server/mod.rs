@@ -4,6 +4,7 @@
 //! - [`Handler`]: what a request does. [`AsyncHandler`]: the same for one that waits meanwhile.
 //! - `execute`: how a core executes what it has admitted: at once, or as tasks.
 //! - `network`: one core's sockets and sessions. `connection`: one connection's bytes. `receive`: reading with the kernel's timestamps.
+//! - `acceptor`, `outbox`, `farewell`, `choices`: small [`parts`] of it.
 //! - [`allocation`]: cores that come and go.
 //! - `enforcement`: whether a client keeps to its window.
 //! - [`Recording`]: what the controller was asked and decided, in a file.
@@ -11,25 +12,33 @@
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
 
+mod acceptor;
 pub mod allocation;
 mod async_handler;
 mod builder;
+mod choices;
 mod connection;
 mod enforcement;
 mod execute;
+mod farewell;
 mod handler;
 mod inbox;
 mod network;
+mod outbox;
 mod receive;
 mod recording;
 mod shared;
 mod ticks;
 
-/// What a server of another protocol on the same cores needs too (`services/kv`): reading with the kernel's timestamps,
-/// messages between cores, and the controller's ticks.
+/// What a server of another protocol on the same cores needs too (`services/kv`): taking connections, reading with the kernel's
+/// timestamps, sending, ending, messages between cores, and the controller's ticks and choices.
 pub mod parts {
+    pub use super::acceptor::{Acceptor, listen};
+    pub use super::choices::Choices;
+    pub use super::farewell::{Farewell, discard};
     pub use super::inbox::{Inbox, Wake};
-    pub use super::receive::{Received, Receiver};
+    pub use super::outbox::Outbox;
+    pub use super::receive::{Came, Received, Receiver};
     pub use super::ticks::Ticks;
 }
 

@@ -5,6 +5,8 @@ mod ending;
 mod reading;
 mod writing;
 
+use super::acceptor::Acceptor;
+use super::choices::Choices;
 use super::connection::{Connection, ConnectionId, State};
 use super::enforcement::{Enforcement, Ruling};
 use super::execute::Execute;
@@ -80,10 +82,7 @@ pub(super) struct CoreNetwork<H> {
     /// The first core's poll, which this one's is part of while its core is parked.
     first: Option<Registry>,
     events: Events,
-    listener: Option<TcpListener>,
-    next_core: usize,
-    /// Whether more connections may wait than were taken: the poll does not say it again.
-    may_accept: bool,
+    acceptor: Acceptor,
     shared: Arc<Shared<Job>>,
     common: Arc<Common>,
     handler: H,
@@ -114,7 +113,7 @@ pub(super) struct CoreNetwork<H> {
     ticks_seen: u64,
     next_sweep: Time,
     stopping_since: Option<Time>,
-    random: u64,
+    choices: Choices,
 }
 
 impl<H: Execute> CoreNetwork<H> {
@@ -130,14 +129,13 @@ impl<H: Execute> CoreNetwork<H> {
         admission: Box<dyn Admission>,
         limits: Limits,
     ) -> io::Result<Self> {
-        let mut network = CoreNetwork {
+        let acceptor = Acceptor::new(listener, poll.registry(), LISTENER)?;
+        Ok(CoreNetwork {
             index,
             poll,
             first,
             events: Events::with_capacity(BATCH),
-            listener,
-            next_core: 0,
-            may_accept: false,
+            acceptor,
             shared,
             common,
             handler,
@@ -160,41 +158,21 @@ impl<H: Execute> CoreNetwork<H> {
             ticks_seen: 0,
             next_sweep: Time::ZERO,
             stopping_since: None,
-            random: 0x9E37_79B9_7F4A_7C15 ^ index as u64,
-        };
-        if let Some(listener) = &mut network.listener {
-            network.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
-        }
-        Ok(network)
+            choices: Choices::new(index),
+        })
     }
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out to the cores in turn.
+    /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
     fn accept(&mut self, now: Time) {
-        self.may_accept = false;
-        for _ in 0..BATCH {
-            let Some(listener) = &self.listener else { return };
-            if !self.common.may_adopt() {
-                // The sweep tries again. What is not accepted waits in the listener's bounded queue.
-                return;
-            }
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                // It has gone already: no reason to let the next one wait.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // Nothing there; or out of descriptors, and then the sweep tries again.
-                Err(_) => return,
-            };
-            let core = self.next_core;
-            self.next_core = (core + 1) % self.common.cores();
+        for (core, stream) in self.acceptor.accept(self.common.cores(), self.common.may_adopt()) {
             if core == self.index {
                 self.adopt(stream, now);
             } else {
                 self.common.send_adopt(core, stream);
             }
         }
-        self.may_accept = true;
     }
 
     fn adopt(&mut self, mut stream: TcpStream, now: Time) {
@@ -347,7 +325,7 @@ impl<H: Execute> CoreNetwork<H> {
     }
 
     fn call(&mut self, slot: u32, call: &Call<'_>, now: Time, waited: Nanos) -> Result<(), (ErrorCode, String)> {
-        let random = self.draw();
+        let random = self.choices.draw();
         let delay = self.shared.delay(now);
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return Ok(()) };
@@ -390,7 +368,7 @@ impl<H: Execute> CoreNetwork<H> {
 
     fn wake_sessions(&mut self, now: Time) {
         for _ in 0..WAKES_PER_TICK {
-            let random = self.draw();
+            let random = self.choices.draw();
             let Some(SessionSlot(slot)) = self.admission.next_to_wake(random) else { break };
             let Some(connection) = self.connections[slot as usize].as_mut() else { continue };
             let Some(session) = &mut connection.session else { continue };
@@ -401,19 +379,9 @@ impl<H: Execute> CoreNetwork<H> {
         }
     }
 
-    /// Numbers for the controller's choices (xorshift): which of two is taken, never a secret.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
     fn stop_accepting(&mut self, now: Time) {
         self.stopping_since = Some(now);
-        if let Some(mut listener) = self.listener.take() {
-            let _ = self.poll.registry().deregister(&mut listener);
-        }
+        self.acceptor.stop(self.poll.registry());
     }
 
     fn handle_event(&mut self, token: Token, event: Ready, now: Time) {
@@ -494,7 +462,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.shared.clock.now();
         let unread = std::mem::take(&mut self.unread);
-        let is_idle = unread.is_empty() && self.dirty.is_empty() && !self.may_accept;
+        let is_idle = unread.is_empty() && self.dirty.is_empty() && !self.acceptor.has_more();
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -514,7 +482,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
         for id in &unread {
             self.read_now(*id, now);
         }
-        if self.may_accept {
+        if self.acceptor.has_more() {
             self.accept(now);
         }
         for event in &events {

@@ -14,10 +14,40 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes; 0 at the end of the stream.
+    /// How many bytes.
     pub bytes: usize,
-    /// How long the last of them had been with the kernel, if it says.
+    /// What may be had by reading again.
+    pub came: Came,
+    /// How long the last of the bytes had been with the kernel, if it says.
     pub waited: Option<Nanos>,
+}
+
+/// What reading has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// Nothing, not even an end.
+    Nothing,
+    /// All that was there.
+    Drained,
+    /// Something; more may be there.
+    More,
+    /// The peer has closed its half.
+    End,
+}
+
+impl Received {
+    pub(super) const NOTHING: Received = Received { bytes: 0, came: Came::Nothing, waited: None };
+
+    /// So many bytes into room for so many.
+    pub(super) fn of(bytes: usize, room: usize, waited: Option<Nanos>) -> Self {
+        let came = match bytes {
+            0 => Came::End,
+            // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering).
+            _ if bytes < room => Came::Drained,
+            _ => Came::More,
+        };
+        Received { bytes, came, waited }
+    }
 }
 
 /// Whether the server may read and write several sockets in one system call, by io_uring.
@@ -50,11 +80,22 @@ impl Receiver {
         let _ = setsockopt(stream, Timestamping, &flags);
     }
 
-    /// Reads once.
+    /// Reads once what is there.
     ///
     /// # Errors
-    /// The socket's; `WouldBlock` where nothing is there.
+    /// The socket's, but for having nothing.
     pub fn receive(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+        loop {
+            match self.receive_once(stream, into) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::NOTHING),
+                received => return received,
+            }
+        }
+    }
+
+    fn receive_once(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<Received> {
+        let room = into.len();
         let mut slices = [IoSliceMut::new(into)];
         let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(&mut self.control), MsgFlags::empty())?;
         let mut waited = None;
@@ -64,7 +105,7 @@ impl Receiver {
                 waited = age(Duration::from(stamps.system));
             }
         }
-        Ok(Received { bytes: message.bytes, waited })
+        Ok(Received::of(message.bytes, room, waited))
     }
 }
 
@@ -97,7 +138,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         let mut into = [0; 16];
         let received = Receiver::new(IoUring::Off).receive(&stream, &mut into).unwrap();
-        assert_eq!(received.bytes, 5);
+        assert_eq!((received.bytes, received.came), (5, Came::Drained));
         if let Some(waited) = received.waited {
             assert!(waited >= Nanos::from_millis(20), "{waited}");
         }

@@ -77,7 +77,7 @@ fn bytes(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 /// Waits until `holds`, as long as it takes.
-pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..30_000 {
         if holds() {
             return;

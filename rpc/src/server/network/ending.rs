@@ -3,9 +3,9 @@
 use super::{CoreNetwork, add};
 use crate::server::connection::{Connection, State};
 use crate::server::execute::Execute;
+use crate::server::farewell::{Farewell, discard};
 use crate::wire::{ErrorCode, Fatal, Frame, Message as Text};
 use leeward_control::units::{Nanos, Time};
-use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 
 /// A connection that has been told why it ends has this long to take it and to end its own half.
@@ -72,19 +72,12 @@ impl<H: Execute> CoreNetwork<H> {
     /// Reads what comes from a connection that is ending and throws it away, up to its end.
     pub(super) fn discard(&mut self, slot: u32, now: Time) {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        let mut bytes = [0; 16 * 1024];
-        while connection.discarded <= DISCARDED {
-            match connection.stream.read(&mut bytes) {
-                // Its end; but it may still take what is left for it.
-                Ok(0) if connection.unsent() > 0 => return,
-                Ok(0) => break,
-                Ok(count) => connection.discarded += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => break,
-            }
+        match discard(&connection.stream, &mut connection.discarded, DISCARDED) {
+            Farewell::More => {}
+            // It may still take what is left for it.
+            Farewell::End if connection.unsent() > 0 => {}
+            Farewell::End | Farewell::Enough => self.close(slot, now),
         }
-        self.close(slot, now);
     }
 
     /// Ends connections that are silent, stuck in a frame, or don't read, and pauses that are over.
@@ -100,7 +93,7 @@ impl<H: Execute> CoreNetwork<H> {
             // Whether it still has to take something or only to end its half.
             let ending = if connection.unsent() > 0 { self.limits.stuck } else { LINGER };
             let pause_is_over = connection.enforcement.swept();
-            if longer(connection.stuck_since, self.limits.stuck) || longer(connection.ending_since, ending) {
+            if longer(connection.out.stuck_since(), self.limits.stuck) || longer(connection.ending_since, ending) {
                 self.close(slot, now);
             } else if connection.state == State::Ending {
                 continue;

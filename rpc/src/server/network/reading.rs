@@ -1,8 +1,9 @@
 //! Reading connections: whose turn it is, how much of it, and how long what came has waited.
 
 use super::{CoreNetwork, LISTENER, Limits, PARKED, Ready, WAKER};
-use crate::server::connection::{Came, Connection, ConnectionId, State};
+use crate::server::connection::{Connection, ConnectionId, State};
 use crate::server::execute::Execute;
+use crate::server::receive::{Came, Received};
 use crate::wire::{Decoder, ErrorCode, Side, WireError};
 use leeward_batch::SOCKETS;
 use leeward_control::units::{Nanos, Time};
@@ -75,7 +76,7 @@ impl<H: Execute> CoreNetwork<H> {
             let Some(connection) = &mut self.connections[slots[at]] else { continue };
             connection.read_ahead(rooms[at], batch.received(at));
             // Known before the first decision that it bears on.
-            if let Some(Ok((_, waited))) = &connection.ahead
+            if let Some(Ok(Received { waited, .. })) = &connection.ahead
                 && !connection.held_back
             {
                 self.found = self.found.max(waited.unwrap_or(Nanos::ZERO));
@@ -118,10 +119,10 @@ impl<H: Execute> CoreNetwork<H> {
         self.came(slot, outcome, now);
     }
 
-    fn came(&mut self, slot: u32, outcome: io::Result<(Came, Option<Nanos>)>, now: Time) {
+    fn came(&mut self, slot: u32, outcome: io::Result<Received>, now: Time) {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         match outcome {
-            Ok((came, waited)) => {
+            Ok(Received { came, waited, .. }) => {
                 connection.heard = now;
                 // An end that came together with the last bytes is no event of its own: only reading finds it.
                 let more = came == Came::More || (connection.hung_up && came != Came::End);

@@ -24,7 +24,7 @@ impl<H: Execute> CoreNetwork<H> {
         for slot in &self.dirty[from..from + most] {
             let connection = self.connections[*slot as usize].as_ref();
             let sendable =
-                connection.filter(|connection| connection.dirty).and_then(|connection| connection.sendable());
+                connection.filter(|connection| connection.dirty).and_then(|connection| connection.out.sendable());
             // A place that has a new tenant may be in the list twice.
             let is_new = !slots[..count].contains(&(*slot as usize));
             if is_new && sendable.is_some_and(|bytes| batch.put(count, bytes)) {

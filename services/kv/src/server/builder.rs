@@ -10,12 +10,12 @@ use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::ServerError;
+use leeward_rpc::server::parts::listen;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::{Clock, Cores, Idle, Options};
 use mio::Poll;
-use mio::net::TcpListener;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -179,9 +179,9 @@ impl Builder {
     /// # Errors
     /// See [`ServerError`].
     pub fn start(self, address: &str, store: &Arc<Store>) -> Result<Server, ServerError> {
-        let listen = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
-        let listener = listener(address).map_err(listen)?;
-        let bound = listener.local_addr().map_err(listen)?;
+        let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+        let listener = listen(address).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
         let cores = self.options.cores;
         let environment = Environment::new(cores as u32, self.rtt, self.slo);
         let halves = self.algorithm.server(&self.params, &environment)?;
@@ -225,16 +225,4 @@ fn executor(store: &Arc<Store>, common: &Arc<Common>, shared: &Arc<Shared<Job>>)
         line(&"busy_by_lock", &counts.refused);
         line(&"queueing_delay_ns", &shared.delay(shared.clock.now()).0);
     })
-}
-
-/// Listens with room for a crowd that connects at once.
-fn listener(address: &str) -> io::Result<TcpListener> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-    for address in address.to_socket_addrs()? {
-        match TcpListener::bind(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }

@@ -3,7 +3,7 @@
 use super::network::CoreNetwork;
 use super::shared::add;
 use leeward_control::units::{Nanos, Time};
-use std::io::{ErrorKind, Read};
+use leeward_rpc::server::parts::{Farewell, discard};
 use std::net::Shutdown;
 
 /// A connection that has been told its last word has this long to take it and to end its own half.
@@ -39,7 +39,7 @@ impl CoreNetwork {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         if connection.ending_since.is_none() {
             connection.ending_since = Some(now);
-            connection.out.extend_from_slice(words);
+            connection.out.bytes().extend_from_slice(words);
             self.ending += 1;
         }
         self.flush(slot, now);
@@ -59,24 +59,14 @@ impl CoreNetwork {
     /// Reads what comes from a connection that is ending and throws it away, up to its end.
     pub(super) fn discard(&mut self, slot: u32, now: Time) {
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        let mut bytes = [0; 16 * 1024];
-        while connection.discarded <= DISCARDED {
-            match connection.stream.read(&mut bytes) {
-                Ok(0) => {
-                    connection.has_ended = true;
-                    // It may still take what is left for it.
-                    if connection.unsent() > 0 || connection.in_flight {
-                        return;
-                    }
-                    break;
-                }
-                Ok(count) => connection.discarded += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(_) => break,
-            }
+        let left = discard(&connection.stream, &mut connection.discarded, DISCARDED);
+        connection.has_ended |= left == Farewell::End;
+        match left {
+            Farewell::More => {}
+            // It may still take what is left for it.
+            Farewell::End if connection.unsent() > 0 || connection.in_flight => {}
+            Farewell::End | Farewell::Enough => self.close(slot, now),
         }
-        self.close(slot, now);
     }
 
     /// Ends connections that are silent, stuck in a request, or don't read.
@@ -92,7 +82,7 @@ impl CoreNetwork {
             let ending = if connection.unsent() > 0 { self.limits.stuck } else { LINGER };
             let is_idle = !connection.in_flight && connection.unsent() == 0 && connection.ending_since.is_none();
             let silent_for = now.since(connection.heard);
-            if longer(connection.stuck_since, self.limits.stuck) || longer(connection.ending_since, ending) {
+            if longer(connection.out.stuck_since(), self.limits.stuck) || longer(connection.ending_since, ending) {
                 self.close(slot, now);
             } else if longer(connection.part_since, self.limits.part) {
                 self.end_with(slot, now, b"CLIENT_ERROR the request has taken too long\r\n");

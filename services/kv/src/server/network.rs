@@ -3,7 +3,7 @@
 //! them.
 
 use super::builder::unix_seconds;
-use super::connection::{Came, Connection, ConnectionId};
+use super::connection::{Connection, ConnectionId};
 use super::shared::{Common, Done, End, Job, Message, Ticket, add};
 use crate::protocol::{After, Executor, Next, Request};
 use crate::store::{PAGE, Visit};
@@ -11,7 +11,7 @@ use leeward_control::budget::Budget;
 use leeward_control::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Verdict};
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_rpc::server::IoUring;
-use leeward_rpc::server::parts::Receiver;
+use leeward_rpc::server::parts::{Acceptor, Came, Choices, Received, Receiver};
 use leeward_runtime::Network;
 use leeward_runtime::budget;
 use leeward_runtime::cores::Shared;
@@ -63,10 +63,7 @@ pub(super) struct CoreNetwork {
     pub(super) index: usize,
     pub(super) poll: Poll,
     events: Events,
-    listener: Option<TcpListener>,
-    next_core: usize,
-    /// Whether more connections may wait than were taken: the poll does not say it again.
-    may_accept: bool,
+    acceptor: Acceptor,
     shared: Arc<Shared<Job>>,
     pub(super) common: Arc<Common>,
     executor: Arc<Executor>,
@@ -93,7 +90,7 @@ pub(super) struct CoreNetwork {
     ticks_seen: u64,
     next_sweep: Time,
     stopping_since: Option<Time>,
-    random: u64,
+    choices: Choices,
 }
 
 impl CoreNetwork {
@@ -108,13 +105,12 @@ impl CoreNetwork {
         admission: Box<dyn Admission>,
         limits: Limits,
     ) -> io::Result<Self> {
-        let mut network = CoreNetwork {
+        let acceptor = Acceptor::new(listener, poll.registry(), LISTENER)?;
+        Ok(CoreNetwork {
             index,
             poll,
             events: Events::with_capacity(BATCH),
-            listener,
-            next_core: 0,
-            may_accept: false,
+            acceptor,
             shared,
             common,
             executor,
@@ -136,39 +132,21 @@ impl CoreNetwork {
             ticks_seen: 0,
             next_sweep: Time::ZERO,
             stopping_since: None,
-            random: 0x9E37_79B9_7F4A_7C15 ^ index as u64,
-        };
-        if let Some(listener) = &mut network.listener {
-            network.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
-        }
-        Ok(network)
+            choices: Choices::new(index),
+        })
     }
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out to the cores in turn.
+    /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
     pub(super) fn accept(&mut self, now: Time) {
-        self.may_accept = false;
-        for _ in 0..BATCH {
-            let Some(listener) = &self.listener else { return };
-            if !self.common.may_adopt() {
-                return;
-            }
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // Nothing there; or out of descriptors, and then the sweep tries again.
-                Err(_) => return,
-            };
-            let core = self.next_core;
-            self.next_core = (core + 1) % self.common.cores();
+        for (core, stream) in self.acceptor.accept(self.common.cores(), self.common.may_adopt()) {
             if core == self.index {
                 self.adopt(stream, now);
             } else {
                 self.common.send_adopt(core, stream);
             }
         }
-        self.may_accept = true;
     }
 
     fn adopt(&mut self, mut stream: TcpStream, now: Time) {
@@ -284,7 +262,7 @@ impl CoreNetwork {
         }
         match connection.read(&mut self.receiver) {
             Err(_) => self.close(slot, now),
-            Ok((came, bytes, waited)) => {
+            Ok(Received { came, bytes, waited }) => {
                 connection.heard = now;
                 // An end that came together with the last bytes is no event of its own: only reading finds it.
                 let more = came == Came::More || (connection.hung_up && came != Came::End);
@@ -323,7 +301,7 @@ impl CoreNetwork {
                 }
                 Next::Close => return self.end_with(slot, now, b""),
                 Next::Reply(reply) => {
-                    connection.out.extend_from_slice(reply);
+                    connection.out.bytes().extend_from_slice(reply);
                     self.mark_dirty(slot, now);
                 }
                 Next::Request => self.begin(slot, now),
@@ -338,14 +316,14 @@ impl CoreNetwork {
 
     /// Has a decoded request executed, or answers it at once.
     fn begin(&mut self, slot: u32, now: Time) {
-        let random = self.draw();
+        let random = self.choices.draw();
         let delay = self.shared.delay(now);
         let is_stopping = self.stopping_since.is_some();
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return };
         if Executor::is_free(&connection.request) {
             let visit = Visit::at(unix_seconds());
-            let after = self.executor.execute(&connection.request, &visit, &mut connection.out);
+            let after = self.executor.execute(&connection.request, &visit, connection.out.bytes());
             self.mark_dirty(slot, now);
             if after == Ok(After::Close) {
                 self.end_with(slot, now, b"");
@@ -378,7 +356,7 @@ impl CoreNetwork {
 
     /// Refuses a request, and what belongs to it and has not been decoded.
     fn say(connection: &mut Connection, words: &[u8]) {
-        connection.out.extend_from_slice(words);
+        connection.out.bytes().extend_from_slice(words);
         connection.decoder.skip_parts();
     }
 
@@ -402,7 +380,7 @@ impl CoreNetwork {
             connection.arrived = now;
             // One large request is no reason to keep so much for ever.
             connection.request = if request.capacity() <= KEPT_REQUEST { request } else { Request::default() };
-            connection.out.extend_from_slice(&reply);
+            connection.out.bytes().extend_from_slice(&reply);
             let (outcome, counter) = match end {
                 End::Executed(_) | End::Panicked => (Outcome::Completed, &counters.completed),
                 End::Late => (Outcome::Dropped, &counters.dropped),
@@ -444,20 +422,12 @@ impl CoreNetwork {
     /// A memcached client hears nothing of credits. The controller's lists are emptied all the same.
     fn wake_sessions(&mut self, now: Time) {
         for _ in 0..WAKES_PER_TICK {
-            let random = self.draw();
+            let random = self.choices.draw();
             let Some(SessionSlot(slot)) = self.admission.next_to_wake(random) else { break };
             if let Some(connection) = self.connections[slot as usize].as_mut() {
                 let _ = self.admission.wake(&mut connection.session, now);
             }
         }
-    }
-
-    /// Numbers for the controller's choices (xorshift): which of two is taken, never a secret.
-    fn draw(&mut self) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
     fn handle_event(&mut self, token: Token, event: Ready, now: Time) {
@@ -521,16 +491,14 @@ impl Network for CoreNetwork {
         }
         if self.stopping_since.is_none() && self.shared.is_stopping() {
             self.stopping_since = Some(now);
-            if let Some(mut listener) = self.listener.take() {
-                let _ = self.poll.registry().deregister(&mut listener);
-            }
+            self.acceptor.stop(self.poll.registry());
         }
     }
 
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.shared.clock.now();
         let listed = std::mem::take(&mut self.listed);
-        let is_idle = listed.is_empty() && self.dirty.is_empty() && !self.may_accept;
+        let is_idle = listed.is_empty() && self.dirty.is_empty() && !self.acceptor.has_more();
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -553,7 +521,7 @@ impl Network for CoreNetwork {
                 self.look(id.slot, now);
             }
         }
-        if self.may_accept {
+        if self.acceptor.has_more() {
             self.accept(now);
         }
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
