@@ -164,9 +164,9 @@ fn what_a_recording_lacks_is_said() {
     let Some(program) = built(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let out = folder.path().join("traces");
     let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
-    // A disk that is full, as far as the program can tell: files may not grow beyond 64 KB.
+    // A disk that is full, as far as the program can tell: files may not grow beyond 16 KB.
     let line = format!(
-        "ulimit -f 64; exec {} profile record --out {out} -- {program} /dev/null",
+        "ulimit -f 16; exec {} profile record --out {out} -- {program} /dev/null",
         env!("CARGO_BIN_EXE_leeward")
     );
     let output = Command::new("bash").args(["-c", &line]).output().unwrap();

@@ -3,11 +3,11 @@
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
 use leeward_runtime::budget;
-use leeward_runtime::locks::{Condvar, Congested, Mutex, RwLock, Semaphore, SendError, channel};
+use leeward_runtime::locks::{Condvar, Congested, Mutex, RwLock, Semaphore, SendError, Sender, channel};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Counts how often it is called.
@@ -390,6 +390,27 @@ fn a_channel_without_receivers_takes_nothing() {
     assert!(matches!(sender.try_send(Arc::clone(&value)), Err(SendError::Closed(_))));
     drop(waiting);
     assert_eq!(Arc::strong_count(&value), 1);
+}
+
+/// What is under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
+#[test]
+fn a_value_that_is_dropped_with_its_channel_may_send() {
+    struct Polite(Option<Sender<Polite>>, Arc<AtomicBool>);
+    impl Drop for Polite {
+        fn drop(&mut self) {
+            if let Some(sender) = self.0.take() {
+                let refused = sender.send_blocking(Polite(None, Arc::clone(&self.1))).is_err();
+                self.1.store(refused, Ordering::SeqCst);
+            }
+        }
+    }
+    let (sender, receiver) = channel("polite", 1);
+    let refused = Arc::new(AtomicBool::new(false));
+    let (last, told) = (sender.clone(), Arc::clone(&refused));
+    sender.try_send(Polite(Some(last), told)).unwrap();
+    let thread = std::thread::spawn(move || drop(receiver));
+    thread.join().unwrap();
+    assert!(refused.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -286,9 +286,9 @@ impl<T> Drop for Receiver<T> {
             let left = std::mem::take(&mut buffer.values);
             self.channel.publish(&buffer);
             drop(buffer);
-            // Dropping a value may run anyone's code.
-            drop(left);
             self.channel.room.close();
+            // Last: dropping a value may run anyone's code, that of one who waits to send included.
+            drop(left);
         }
     }
 }
