@@ -61,8 +61,8 @@ pub enum RealError {
     /// The service can't be made ready.
     #[error(transparent)]
     Unserved(#[from] crate::served::UnservedError),
-    /// Nothing was answered while the machine was being measured.
-    #[error("the server answered nothing while its capacity was measured")]
+    /// Nothing was answered while the machine was being measured, time and again.
+    #[error("the server answered nothing while the machine was measured: is other work keeping its CPUs busy?")]
     Silent,
 }
 

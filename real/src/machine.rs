@@ -72,6 +72,8 @@ const IDLE: Nanos = Nanos::from_millis(400);
 const ALONE: Nanos = Nanos::from_millis(2_000);
 /// Stalls are looked for on both ends' CPUs at once for this long.
 const WATCH: Nanos = Nanos::from_millis(3_000);
+/// Times that each is tried in which nothing was answered.
+const ATTEMPTS: usize = 5;
 /// Steps that [`Machine::measure`] tells of.
 pub const STEPS: usize = ROUNDS + 2;
 
@@ -122,9 +124,6 @@ impl Machine {
         rounds.sort_by(|a, b| a.throughput().total_cmp(&b.throughput()));
         let middle = &rounds[ROUNDS / 2];
         let capacity = Rate(middle.throughput());
-        if capacity.0 <= 0.0 || rtt == Nanos::ZERO {
-            return Err(RealError::Silent);
-        }
         // What a measured service takes has its share of stalls in it, and what it may do is the locks' affair: its machine is
         // one that costs so much per request besides the service that it can do what was measured.
         let stalls = Stalls::of(&missed).filter(|_| alone.is_none());
@@ -181,8 +180,19 @@ impl Round {
     }
 }
 
-/// A closed loop on a server of its own, without control.
+/// A closed loop on a server of its own, without control. One in which nothing was answered is tried again: other work may have
+/// had the CPUs.
 fn closed(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
+    for _ in 0..ATTEMPTS {
+        let round = closed_once(placement, served, plan, stop)?;
+        if round.throughput() > 0.0 {
+            return Ok(round);
+        }
+    }
+    Err(RealError::Silent)
+}
+
+fn closed_once(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
     let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED)?;
