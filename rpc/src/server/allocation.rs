@@ -43,7 +43,7 @@ impl Bystander for Admission {
     }
 
     fn granted(&self, event: &CoresGranted) {
-        self.0.cores_granted(event);
+        self.0.pulse.cores_granted(event);
     }
 }
 

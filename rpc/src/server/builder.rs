@@ -110,7 +110,7 @@ impl Server {
 
     /// The controller's state.
     pub fn gauges(&self) -> Gauges {
-        self.common.gauges()
+        self.common.pulse.gauges()
     }
 
     /// Requests so far.
@@ -305,7 +305,7 @@ impl Builder {
         }
         let common = Arc::new(Common::new(halves.control, wakers));
         let waking = Arc::clone(&common);
-        let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.wake(core)));
+        let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.mail.wake(core)));
         // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
         let limits = Limits { connections: self.limits.connections.div_ceil(cores), slo: self.slo, ..self.limits };
         let mut listener = Some(listener);

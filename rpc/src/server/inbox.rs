@@ -3,7 +3,7 @@
 use crate::sync::{Mutex, lock};
 
 /// What wakes a core from its poll, now or the next time it would wait.
-pub trait Wake {
+pub(super) trait Wake {
     /// Wakes it.
     fn wake(&self);
 }
@@ -16,36 +16,36 @@ impl Wake for mio::Waker {
 }
 
 /// One core's messages. What bounds them: a message is a connection or an unanswered call, and those are bounded.
-pub struct Inbox<M, W> {
+pub(super) struct Inbox<M, W> {
     messages: Mutex<Vec<M>>,
     waker: W,
 }
 
 impl<M, W: Wake> Inbox<M, W> {
     /// Empty, for the core that `waker` wakes.
-    pub fn new(waker: W) -> Self {
+    pub(super) fn new(waker: W) -> Self {
         Inbox { messages: Mutex::new(Vec::new()), waker }
     }
 
     /// Leaves a message and wakes the core: in this order, so that the woken finds it.
-    pub fn send(&self, message: M) {
+    pub(super) fn send(&self, message: M) {
         self.leave(message);
         self.waker.wake();
     }
 
     /// Leaves a message for a core that is awake and will look, or that the caller wakes afterwards.
-    pub fn leave(&self, message: M) {
+    pub(super) fn leave(&self, message: M) {
         lock(&self.messages).push(message);
     }
 
     /// Takes the messages into `into`, which is empty.
-    pub fn receive(&self, into: &mut Vec<M>) {
+    pub(super) fn receive(&self, into: &mut Vec<M>) {
         // Uncontended, and empty nearly always with one core: a lock of some nanoseconds.
         std::mem::swap(&mut *lock(&self.messages), into);
     }
 
     /// Wakes the core without a message.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.waker.wake();
     }
 }

@@ -8,7 +8,7 @@
 //! - [`allocation`]: cores that come and go.
 //! - `enforcement`: whether a client keeps to its window.
 //! - [`Recording`]: what the controller was asked and decided, in a file.
-//! - `shared`: what the cores share: the controller's slow half (`ticks`), counters, messages between cores (`inbox`).
+//! - `shared`: what the cores share: the controller's slow half (`pulse`, `ticks`), counters, messages between cores (`mail`, `inbox`).
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`).
 
@@ -23,23 +23,25 @@ mod execute;
 mod farewell;
 mod handler;
 mod inbox;
+mod mail;
 mod network;
 mod outbox;
+mod pulse;
 mod receive;
 mod recording;
 mod shared;
 mod ticks;
 
 /// What a server of another protocol on the same cores needs too (`services/kv`): taking connections, reading with the kernel's
-/// timestamps, sending, ending, messages between cores, and the controller's ticks and choices.
+/// timestamps, sending, ending, messages between cores, the controller's pulse and choices.
 pub mod parts {
     pub use super::acceptor::{Acceptor, listen};
     pub use super::choices::Choices;
     pub use super::farewell::{Farewell, discard};
-    pub use super::inbox::{Inbox, Wake};
+    pub use super::mail::Mail;
     pub use super::outbox::Outbox;
+    pub use super::pulse::{Load, Pulse};
     pub use super::receive::{Came, Received, Receiver};
-    pub use super::ticks::Ticks;
 }
 
 pub use async_handler::{AsyncHandler, OwnedRequest};

@@ -166,11 +166,11 @@ impl<H: Execute> CoreNetwork<H> {
 
     /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
     fn accept(&mut self, now: Time) {
-        for (core, stream) in self.acceptor.accept(self.common.cores(), self.common.may_adopt()) {
+        for (core, stream) in self.acceptor.accept(self.common.mail.cores(), self.common.mail.may_adopt()) {
             if core == self.index {
                 self.adopt(stream, now);
             } else {
-                self.common.send_adopt(core, stream);
+                self.common.mail.send_adopt(core, Message::Adopt(stream));
             }
         }
     }
@@ -315,7 +315,7 @@ impl<H: Execute> CoreNetwork<H> {
         connection.session = Some(session);
         connection.state = State::Open;
         connection.peer_accepts(register.payload_max);
-        let regime = if self.common.gauges().credit_pool.is_some() { Regime::Credits } else { Regime::Open };
+        let regime = if self.common.pulse.gauges().credit_pool.is_some() { Regime::Credits } else { Regime::Open };
         if regime == Regime::Credits {
             connection.enforcement = Enforcement::binding();
             connection.enforcement.told(feedback.window);
@@ -428,18 +428,18 @@ impl<H: Execute> Network for CoreNetwork<H> {
     fn housekeeping(&mut self, now: Time) {
         let shared = &self.shared;
         let delays = || (shared.packets.delay(now), shared.queues.delay(now));
-        let ticks = self.common.tick(now, delays);
+        let ticks = self.common.pulse.tick(now, || self.common.load(), delays);
         if ticks != self.ticks_seen {
             self.ticks_seen = ticks;
             self.wake_sessions(now);
         }
-        if self.common.cores() > 1 || H::TASKS {
+        if self.common.mail.cores() > 1 || H::TASKS {
             let mut messages = std::mem::take(&mut self.messages);
-            self.common.receive(self.index, &mut messages);
+            self.common.mail.receive(self.index, &mut messages);
             for message in messages.drain(..) {
                 match message {
                     Message::Adopt(stream) => {
-                        self.common.adopted();
+                        self.common.mail.adopted();
                         self.adopt(stream, now);
                     }
                     Message::Executed(executed) => self.answer(executed, now, Flush::AtOnce),
@@ -538,7 +538,7 @@ impl<H: Execute> Network for CoreNetwork<H> {
     fn next_timeout(&self) -> Time {
         // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
         let has_sessions = self.free.len() < self.connections.len();
-        if has_sessions { self.next_sweep.min(self.common.due()) } else { self.next_sweep }
+        if has_sessions { self.next_sweep.min(self.common.pulse.due()) } else { self.next_sweep }
     }
 
     fn is_drained(&mut self, now: Time) -> bool {

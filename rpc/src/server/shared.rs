@@ -2,16 +2,16 @@
 
 use super::connection::ConnectionId;
 use super::handler::Failed;
-use super::inbox::Inbox;
-use super::ticks::Ticks;
+use super::mail::Mail;
+use super::pulse::{Load, Pulse};
 use crate::wire::{CreditId, DropReason, RequestId, Timestamp};
 use leeward_control::budget::Budget;
-use leeward_control::server::{ControlLoop, CoresGranted, Gauges, Signals};
-use leeward_control::units::{Nanos, Time};
+use leeward_control::server::ControlLoop;
+use leeward_control::units::Time;
 use leeward_runtime::tasks::{ReadyTask, current_core};
 use mio::net::TcpStream;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An admitted request on its way to a handler.
 pub(super) struct Job {
@@ -144,83 +144,36 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// The controller's slow half and what goes between cores.
+/// The controller's slow half, what is counted, and what goes between cores.
 pub(super) struct Common {
     /// Each core looks for sessions to wake after a new tick.
-    ticks: Ticks<Control>,
+    pub(super) pulse: Pulse,
     pub(super) counters: Vec<Counters>,
-    inboxes: Vec<Inbox<Message, mio::Waker>>,
-    /// Connections on their way from the core that has accepted them to their own.
-    adopting: AtomicUsize,
-}
-
-/// A core that takes no messages should not have all the world's connections wait for it, for they are in no one's limit.
-const ADOPTING: usize = 256;
-
-struct Control {
-    half: Box<dyn ControlLoop>,
-    /// Counts at the last tick.
-    before: Counts,
+    pub(super) mail: Mail<Message>,
 }
 
 impl Common {
     pub(super) fn new(half: Box<dyn ControlLoop>, wakers: Vec<mio::Waker>) -> Self {
-        Common {
-            counters: wakers.iter().map(|_| Counters::default()).collect(),
-            ticks: Ticks::new(half.period(), Control { half, before: Counts::default() }),
-            inboxes: wakers.into_iter().map(Inbox::new).collect(),
-            adopting: AtomicUsize::new(0),
+        let counters = wakers.iter().map(|_| Counters::default()).collect();
+        Common { pulse: Pulse::new(half), counters, mail: Mail::new(wakers) }
+    }
+
+    /// What the controller is to see.
+    pub(super) fn load(&self) -> Load {
+        let counts = self.counts();
+        // What was refused for want of credit is no load that the controller could do anything about.
+        let refused = counts.without_credit;
+        Load {
+            arrivals: counts.received.saturating_sub(refused),
+            completions: counts.completed,
+            drops: counts.dropped.saturating_sub(refused),
+            lock_drops: counts.refused_lock,
         }
-    }
-
-    /// Ticks the controller if that is due and no other core is at it. Returns the number of ticks so far.
-    pub(super) fn tick(&self, now: Time, delays: impl FnOnce() -> (Nanos, Nanos)) -> u64 {
-        self.ticks.run(now, |control, missed| {
-            let counts = self.counts();
-            let (packet_delay, run_delay) = delays();
-            let before = control.before;
-            // What was refused for want of credit is no load that the controller could do anything about. Another core
-            // may be counting just now, so the parts may be one apart.
-            let refused = counts.without_credit - before.without_credit;
-            let signals = Signals {
-                now,
-                packet_delay,
-                run_delay,
-                arrivals: (counts.received - before.received).saturating_sub(refused),
-                completions: counts.completed - before.completed,
-                drops: (counts.dropped - before.dropped).saturating_sub(refused),
-                lock_drops: counts.refused_lock - before.refused_lock,
-            };
-            control.half.tick(&signals);
-            // Periods that passed while every core slept: nothing waited in them, and a controller that counts its periods
-            // (a pool that grows by each) must not fall behind. A delay that is found after a pause is one finding, though,
-            // not one for each period of it: a pool that shrank so often would be gone after every hiccup of the machine.
-            if packet_delay + run_delay == Nanos::ZERO {
-                for _ in 0..missed {
-                    control.half.tick(&Signals::idle(now));
-                }
-            }
-            control.before = counts;
-        })
-    }
-
-    /// When the next tick is due.
-    pub(super) fn due(&self) -> Time {
-        self.ticks.due()
-    }
-
-    /// The allocator has granted cores.
-    pub(super) fn cores_granted(&self, event: &CoresGranted) {
-        self.ticks.change(|control| control.half.cores_granted(event));
     }
 
     /// Requests rejected so far.
     pub(super) fn dropped(&self) -> u64 {
         self.counters.iter().map(|core| core.dropped.load(Ordering::Relaxed)).sum()
-    }
-
-    pub(super) fn gauges(&self) -> Gauges {
-        self.ticks.look(|control| control.half.gauges())
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -256,51 +209,12 @@ impl Common {
         named.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Whether one more connection may be sent to its core.
-    pub(super) fn may_adopt(&self) -> bool {
-        self.adopting.load(Ordering::Relaxed) < ADOPTING
-    }
-
-    /// Sends a connection to `core`, which says when it has it.
-    pub(super) fn send_adopt(&self, core: usize, stream: TcpStream) {
-        self.adopting.fetch_add(1, Ordering::Relaxed);
-        self.send(core, Message::Adopt(stream));
-    }
-
-    /// A connection has come to its core.
-    pub(super) fn adopted(&self) {
-        self.adopting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Leaves a message for `core`, on whose behalf the caller will look before it sleeps.
-    pub(super) fn leave(&self, core: usize, message: Message) {
-        self.inboxes[core].leave(message);
-    }
-
-    /// Leaves a message for `core` and wakes it.
-    pub(super) fn send(&self, core: usize, message: Message) {
-        self.inboxes[core].send(message);
-    }
-
     /// Hands a task's result to the core that answers it, from wherever the task has ended.
     pub(super) fn finish(&self, core: usize, executed: Executed) {
         // A core that runs the task itself looks at its messages next.
-        self.inboxes[core].leave(Message::Executed(executed));
+        self.mail.leave(core, Message::Executed(executed));
         if current_core() != Some(core) {
-            self.wake(core);
+            self.mail.wake(core);
         }
-    }
-
-    /// Takes the messages for `core` into `into`, which is empty.
-    pub(super) fn receive(&self, core: usize, into: &mut Vec<Message>) {
-        self.inboxes[core].receive(into);
-    }
-
-    pub(super) fn wake(&self, core: usize) {
-        self.inboxes[core].wake();
-    }
-
-    pub(super) fn cores(&self) -> usize {
-        self.inboxes.len()
     }
 }

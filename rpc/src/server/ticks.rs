@@ -7,7 +7,7 @@ use leeward_control::units::{Nanos, Time};
 const MISSED_TICKS: u64 = 1_000;
 
 /// Something that is to be done once per period, with its state.
-pub struct Ticks<T> {
+pub(super) struct Ticks<T> {
     state: Mutex<T>,
     /// When the next tick is due.
     due: AtomicU64,
@@ -18,7 +18,7 @@ pub struct Ticks<T> {
 
 impl<T> Ticks<T> {
     /// The first tick is due at once.
-    pub fn new(period: Nanos, state: T) -> Self {
+    pub(super) fn new(period: Nanos, state: T) -> Self {
         Ticks {
             state: Mutex::new(state),
             due: AtomicU64::new(0),
@@ -29,7 +29,7 @@ impl<T> Ticks<T> {
 
     /// Ticks if that is due and no other core is at it. `tick` is told how many periods have passed unnoticed besides.
     /// Returns the number of ticks so far.
-    pub fn run(&self, now: Time, tick: impl FnOnce(&mut T, u64)) -> u64 {
+    pub(super) fn run(&self, now: Time, tick: impl FnOnce(&mut T, u64)) -> u64 {
         if self.is_due(now)
             && let Ok(mut state) = self.state.try_lock()
             // Another core may have ticked between the look and the lock.
@@ -48,17 +48,17 @@ impl<T> Ticks<T> {
     }
 
     /// When the next tick is due.
-    pub fn due(&self) -> Time {
+    pub(super) fn due(&self) -> Time {
         Time(self.due.load(Ordering::Relaxed))
     }
 
     /// Changes the state out of turn; waits for a tick under way.
-    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         change(&mut lock(&self.state))
     }
 
     /// Looks at the state; waits for a tick under way.
-    pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+    pub(super) fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&lock(&self.state))
     }
 }

@@ -106,10 +106,10 @@ impl<H: Execute> CoreNetwork<H> {
     }
 
     fn statistics(&self, now: Time) -> Statistics {
-        let (counts, gauges) = (self.common.counts(), self.common.gauges());
+        let (counts, gauges) = (self.common.counts(), self.common.pulse.gauges());
         Statistics {
             uptime_ns: now.0,
-            cores: self.common.cores() as u64,
+            cores: self.common.mail.cores() as u64,
             idle_ns: self.shared.idle().0,
             received: counts.received,
             completed: counts.completed,
@@ -165,10 +165,10 @@ impl<H: Execute> CoreNetwork<H> {
         if home == self.index {
             self.answer(executed, now, flush);
         } else {
-            self.common.leave(home, Message::Executed(executed));
+            self.common.mail.leave(home, Message::Executed(executed));
             // Asked afterwards: who comes back to its connections meanwhile looks at its messages first.
             if !self.shared.looks_after(self.index, home) {
-                self.common.wake(home);
+                self.common.mail.wake(home);
             }
         }
     }

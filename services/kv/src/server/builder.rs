@@ -70,7 +70,7 @@ impl Server {
 
     /// The controller's state.
     pub fn gauges(&self) -> Gauges {
-        self.common.gauges()
+        self.common.pulse.gauges()
     }
 
     /// Requests so far.
@@ -190,7 +190,7 @@ impl Builder {
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
         let common = Arc::new(Common::new(halves.control, wakers));
         let waking = Arc::clone(&common);
-        let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.wake(core)));
+        let shared = Arc::new(Shared::new(cores, Clock::start(), move |core| waking.mail.wake(core)));
         let limits = Limits { connections: self.limits.connections.div_ceil(cores), ..self.limits };
         let executor = Arc::new(executor(store, &common, &shared));
         let mut listener = Some(listener);

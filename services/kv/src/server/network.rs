@@ -140,11 +140,11 @@ impl CoreNetwork {
 
     /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
     pub(super) fn accept(&mut self, now: Time) {
-        for (core, stream) in self.acceptor.accept(self.common.cores(), self.common.may_adopt()) {
+        for (core, stream) in self.acceptor.accept(self.common.mail.cores(), self.common.mail.may_adopt()) {
             if core == self.index {
                 self.adopt(stream, now);
             } else {
-                self.common.send_adopt(core, stream);
+                self.common.mail.send_adopt(core, Message::Adopt(stream));
             }
         }
     }
@@ -365,7 +365,7 @@ impl CoreNetwork {
         if home == self.index {
             self.answer(done, now);
         } else {
-            self.common.send(home, Message::Done(done));
+            self.common.mail.send(home, Message::Done(done));
         }
     }
 
@@ -463,18 +463,19 @@ impl Network for CoreNetwork {
 
     fn housekeeping(&mut self, now: Time) {
         let shared = &self.shared;
-        let ticks = self.common.tick(now, || (shared.packets.delay(now), shared.queues.delay(now)));
+        let delays = || (shared.packets.delay(now), shared.queues.delay(now));
+        let ticks = self.common.pulse.tick(now, || self.common.load(), delays);
         if ticks != self.ticks_seen {
             self.ticks_seen = ticks;
             self.wake_sessions(now);
         }
-        if self.common.cores() > 1 {
+        if self.common.mail.cores() > 1 {
             let mut messages = std::mem::take(&mut self.messages);
-            self.common.receive(self.index, &mut messages);
+            self.common.mail.receive(self.index, &mut messages);
             for message in messages.drain(..) {
                 match message {
                     Message::Adopt(stream) => {
-                        self.common.adopted();
+                        self.common.mail.adopted();
                         self.adopt(stream, now);
                     }
                     Message::Done(done) => self.answer(done, now),
@@ -561,7 +562,7 @@ impl Network for CoreNetwork {
 
     fn next_timeout(&self) -> Time {
         let has_connections = self.free.len() < self.connections.len();
-        if has_connections { self.next_sweep.min(self.common.due()) } else { self.next_sweep }
+        if has_connections { self.next_sweep.min(self.common.pulse.due()) } else { self.next_sweep }
     }
 
     fn is_drained(&mut self, now: Time) -> bool {

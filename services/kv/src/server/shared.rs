@@ -1,11 +1,11 @@
 //! What the cores of the memcached port share besides their run queues.
 
 use crate::protocol::{After, Request};
-use leeward_control::server::{ControlLoop, Gauges, Signals};
-use leeward_control::units::{Nanos, Time};
-use leeward_rpc::server::parts::{Inbox, Ticks};
+use leeward_control::server::ControlLoop;
+use leeward_control::units::Time;
+use leeward_rpc::server::parts::{Load, Mail, Pulse};
 use mio::net::TcpStream;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An admitted request on its way to the store.
 pub(super) struct Job {
@@ -97,63 +97,28 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// The controller's slow half and what goes between cores.
+/// The controller's slow half, what is counted, and what goes between cores.
 pub(super) struct Common {
-    ticks: Ticks<Control>,
+    pub(super) pulse: Pulse,
     pub(super) counters: Vec<Counters>,
-    inboxes: Vec<Inbox<Message, mio::Waker>>,
-    /// Connections on their way from the core that has accepted them to their own.
-    adopting: AtomicUsize,
-}
-
-/// See `leeward-rpc`: these connections are in no one's limit.
-const ADOPTING: usize = 256;
-
-struct Control {
-    half: Box<dyn ControlLoop>,
-    before: Counts,
+    pub(super) mail: Mail<Message>,
 }
 
 impl Common {
     pub(super) fn new(half: Box<dyn ControlLoop>, wakers: Vec<mio::Waker>) -> Self {
-        Common {
-            counters: wakers.iter().map(|_| Counters::default()).collect(),
-            ticks: Ticks::new(half.period(), Control { half, before: Counts::default() }),
-            inboxes: wakers.into_iter().map(Inbox::new).collect(),
-            adopting: AtomicUsize::new(0),
+        let counters = wakers.iter().map(|_| Counters::default()).collect();
+        Common { pulse: Pulse::new(half), counters, mail: Mail::new(wakers) }
+    }
+
+    /// What the controller is to see.
+    pub(super) fn load(&self) -> Load {
+        let counts = self.counts();
+        Load {
+            arrivals: counts.received,
+            completions: counts.completed,
+            drops: counts.dropped + counts.refused,
+            lock_drops: counts.refused,
         }
-    }
-
-    /// Ticks the controller if that is due and no other core is at it. Returns the number of ticks so far.
-    pub(super) fn tick(&self, now: Time, delays: impl FnOnce() -> (Nanos, Nanos)) -> u64 {
-        self.ticks.run(now, |control, missed| {
-            let counts = self.counts();
-            let (packet_delay, run_delay) = delays();
-            let before = control.before;
-            let less = |now: u64, then: u64| now.saturating_sub(then);
-            control.half.tick(&Signals {
-                now,
-                packet_delay,
-                run_delay,
-                arrivals: less(counts.received, before.received),
-                completions: less(counts.completed, before.completed),
-                drops: less(counts.dropped + counts.refused, before.dropped + before.refused),
-                lock_drops: less(counts.refused, before.refused),
-            });
-            // As in `leeward-rpc`: idle periods that nobody noticed are made up for, a delay after a pause is one finding.
-            if packet_delay + run_delay == Nanos::ZERO {
-                (0..missed).for_each(|_| control.half.tick(&Signals::idle(now)));
-            }
-            control.before = counts;
-        })
-    }
-
-    pub(super) fn due(&self) -> Time {
-        self.ticks.due()
-    }
-
-    pub(super) fn gauges(&self) -> Gauges {
-        self.ticks.look(|control| control.half.gauges())
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -171,35 +136,5 @@ impl Common {
             sum.bytes_written += get(&core.bytes_written);
         }
         sum
-    }
-
-    pub(super) fn may_adopt(&self) -> bool {
-        self.adopting.load(Ordering::Relaxed) < ADOPTING
-    }
-
-    pub(super) fn send_adopt(&self, core: usize, stream: TcpStream) {
-        self.adopting.fetch_add(1, Ordering::Relaxed);
-        self.send(core, Message::Adopt(stream));
-    }
-
-    pub(super) fn adopted(&self) {
-        self.adopting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn send(&self, core: usize, message: Message) {
-        self.inboxes[core].send(message);
-    }
-
-    /// Takes the messages for `core` into `into`, which is empty.
-    pub(super) fn receive(&self, core: usize, into: &mut Vec<Message>) {
-        self.inboxes[core].receive(into);
-    }
-
-    pub(super) fn wake(&self, core: usize) {
-        self.inboxes[core].wake();
-    }
-
-    pub(super) fn cores(&self) -> usize {
-        self.inboxes.len()
     }
 }
