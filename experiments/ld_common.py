@@ -3,8 +3,6 @@ Markdown and JSON. Not a program."""
 import argparse, glob, json, os, platform, shutil, signal, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-KEYS = 10000  # memload stores so many before it begins
-
 
 class Stop(Exception):
     """Something is missing, or went wrong: told on stderr, without a trace of calls."""
@@ -161,28 +159,33 @@ class Server:
         self.stop(signal.SIGKILL)
         raise Stop(f"{folder}/memcached doesn't start")
 
-    def cpu(self):
-        """Nanoseconds of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
-        total = 0
+    def worker(self):
+        """Nanoseconds on the CPU and switches of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
         for task in glob.glob(f"/proc/{self.running.pid}/task/*"):
             try:
                 if open(task + "/comm").read().strip() == "mc-worker":
-                    total += int(open(task + "/schedstat").read().split()[0])
+                    switches = sum(int(line.split()[1]) for line in open(task + "/status") if "ctxt_switches" in line)
+                    return int(open(task + "/schedstat").read().split()[0]), switches
             except OSError:
                 pass
-        return total
+        raise Stop("memcached has no worker thread")
 
     def load(self, sets, seconds, rate):
-        """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns)."""
-        before = self.cpu()
+        """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns). Storing the keys beforehand
+        isn't counted."""
         line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), str(self.options.batch)]
-        said = subprocess.run(line, capture_output=True, text=True)
-        spent = self.cpu() - before
-        if said.returncode != 0:
-            raise Stop(f"the load failed: {said.stderr}")
-        words = said.stdout.split()
+        running = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        ready = running.stdout.readline()
+        if ready:
+            cpu, switches = self.worker()
+        words, complaint = running.communicate("\n" if ready else "")
+        if running.returncode != 0 or not ready:
+            raise Stop(f"the load failed: {complaint}")
+        cpu, switches = (after - before for after, before in zip(self.worker(), (cpu, switches)))
+        words = words.split()
         answered, length = int(words[0]), float(words[1])
-        return {"cpu": spent / (answered + KEYS), "rate": answered / length, "p50": int(words[2]), "p99": int(words[3]), "seconds": length}
+        return {"cpu": cpu / answered, "switches": 1000 * switches / answered, "rate": answered / length, "p50": int(words[2]), "p99": int(words[3]),
+                "seconds": length}
 
     def stop(self, how=signal.SIGTERM):
         self.running.send_signal(how)

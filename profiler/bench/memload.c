@@ -2,7 +2,8 @@
  * GETs, over 10,000 keys. RATE requests per second come at random times on an open loop, whatever the answers (latency counts
  * from the planned time); RATE 0: each connection sends BATCH requests (up to 64) in one go, and again when all are answered; they
  * are made beforehand and answers only counted by their bytes, so that the load is cheaper than the server. PORT may be the path of a socket.
- * Prints: requests, seconds, and latencies in ns: median, p99, p99.9. */
+ * Prints `ready` once the keys are stored, and waits for a line or the end of its input; then, at the end: requests, seconds, and latencies in ns:
+ * median, p99, p99.9. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -226,6 +227,10 @@ int main(int argc, char **argv) {
         while (connections[0].tail != connections[0].head)
             wait_for(1, 1000000000);
     }
+    /* Whoever started us looks at the server's clocks now, and says so. */
+    puts("ready");
+    fflush(stdout);
+    getchar();
     answered = 0;
     uint64_t began = now(), until = began + (uint64_t)(seconds * 1e9), due = began;
     size_t skipped = 0;
