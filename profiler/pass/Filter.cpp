@@ -1,8 +1,9 @@
 // Which functions are instrumented: not those that can't be (naked, before relocation), that shouldn't be (asked for), or
-// that can't be slow (tiny leaves).
+// that can't be slow (tiny leaves, and those that only pass on to another, which is).
 #include "Filter.h"
 #include "Options.h"
 
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/CFG.h"
 #include "llvm/Demangle/Demangle.h"
 #include "llvm/IR/Constants.h"
@@ -102,27 +103,6 @@ bool Filter::excluded(const Function &F) const {
          any_of(Names, [&](const std::string &Name) { return Lists->inSection("leeward", "fun", Name); });
 }
 
-/// Without calls and loops, and short: not even a microsecond.
-static bool isTinyLeaf(const Function &F) {
-  if (MinimumInstructions == 0)
-    return false;
-  unsigned Count = 0;
-  for (const BasicBlock &BB : F)
-    for (const Instruction &I : BB) {
-      if (I.isDebugOrPseudoInst() || I.isLifetimeStartOrEnd())
-        continue;
-      // Copying a block of memory may take long; the other intrinsics are an instruction or two.
-      if (const auto *Call = dyn_cast<CallBase>(&I))
-        if (!isa<IntrinsicInst>(Call) || isa<MemIntrinsic>(Call))
-          return false;
-      if (I.isAtomic() || ++Count >= MinimumInstructions)
-        return false;
-    }
-  SmallVector<std::pair<const BasicBlock *, const BasicBlock *>, 4> BackEdges;
-  FindFunctionBackedges(F, BackEdges);
-  return BackEdges.empty();
-}
-
 static bool isPossible(const Function &F) {
   if (F.isDeclaration() || F.hasAvailableExternallyLinkage() || F.hasFnAttribute(Attribute::Naked))
     return false;
@@ -142,12 +122,85 @@ static bool isPossible(const Function &F) {
   }
 }
 
-bool Filter::wants(const Function &F) const {
-  if (!isPossible(F) || Forbidden.contains(&F))
-    return false;
-  if (OnlyMarked && !F.hasFnAttribute("instrument-function-entry-inlined"))
-    return false;
-  return !isTinyLeaf(F) && !excluded(F);
+/// What a look at all of a function's code finds.
+struct Shape {
+  bool Loops = false;
+  /// More than an instruction or two, and no call: an atomic operation.
+  bool Atomic = false;
+  unsigned Instructions = 0;
+  SmallVector<const CallBase *, 4> Calls;
+};
+
+/// Code that ends the program (a failed assertion) counts for nothing: who gets there is not slow, but over.
+static Shape shapeOf(const Function &F) {
+  Shape Found;
+  for (const BasicBlock &BB : F) {
+    if (isa<UnreachableInst>(BB.getTerminator()))
+      continue;
+    for (const Instruction &I : BB) {
+      if (I.isDebugOrPseudoInst() || I.isLifetimeStartOrEnd())
+        continue;
+      ++Found.Instructions;
+      Found.Atomic |= I.isAtomic();
+      // Copying a block of memory may take long; the other intrinsics are an instruction or two.
+      if (const auto *Call = dyn_cast<CallBase>(&I))
+        if (!isa<IntrinsicInst>(Call) || isa<MemIntrinsic>(Call))
+          Found.Calls.push_back(Call);
+    }
+  }
+  SmallVector<std::pair<const BasicBlock *, const BasicBlock *>, 4> BackEdges;
+  FindFunctionBackedges(F, BackEdges);
+  Found.Loops = !BackEdges.empty();
+  return Found;
 }
+
+/// Short, and without loops: not even a microsecond, but for what it calls.
+static bool isShort(const Shape &Found) {
+  return Found.Instructions > 0 && Found.Instructions < MinimumInstructions && !Found.Atomic && !Found.Loops;
+}
+
+/// The last thing before a return of the same value: code generation makes a jump of it.
+static bool isTailCall(const CallBase &Call) {
+  const auto *Simple = dyn_cast<CallInst>(&Call);
+  if (!Simple || !Simple->isTailCall())
+    return false;
+  const Instruction *Next = Simple->getNextNonDebugInstruction(/*SkipPseudoOp=*/true);
+  const auto *Return = dyn_cast_or_null<ReturnInst>(Next);
+  return Return && (!Return->getReturnValue() || Return->getReturnValue() == Simple);
+}
+
+/// Waits for these are recorded by the run-time's shim, with the place they were called from.
+static bool isRecordedByShim(const Function &F) {
+  return StringSwitch<bool>(F.getName())
+      .Cases("pthread_mutex_lock", "pthread_mutex_unlock", "pthread_spin_lock", "pthread_spin_unlock", true)
+      .Cases("pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_unlock", true)
+      .Default(false);
+}
+
+bool Filter::isUnremarkable(const Function &F) const {
+  if (MinimumInstructions == 0)
+    return false;
+  SmallPtrSet<const Function *, 4> Seen;
+  for (const Function *At = &F; Seen.insert(At).second;) {
+    Shape Found = shapeOf(*At);
+    if (isShort(Found) && Found.Calls.empty())
+      return true;
+    const Function *Next = isShort(Found) && Found.Calls.size() == 1 && isTailCall(*Found.Calls[0]) ? Found.Calls[0]->getCalledFunction() : nullptr;
+    if (Next && isRecordedByShim(*Next))
+      return true;
+    // `At` passes nothing on, or to where nobody looks: it is instrumented itself.
+    if (!Next || Next->isInterposable() || !isAllowed(*Next))
+      return At != &F;
+    At = Next;
+  }
+  // They call each other in a circle, which may last.
+  return false;
+}
+
+bool Filter::isAllowed(const Function &F) const {
+  return isPossible(F) && !Forbidden.contains(&F) && (!OnlyMarked || F.hasFnAttribute("instrument-function-entry-inlined")) && !excluded(F);
+}
+
+bool Filter::wants(const Function &F) const { return isAllowed(F) && !isUnremarkable(F); }
 
 } // namespace leeward

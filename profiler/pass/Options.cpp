@@ -11,7 +11,7 @@ cl::opt<Engine> EngineOption(
                clEnumValN(Engine::Tick, "tick", "a coarse clock, read on entry and on exit"),
                clEnumValN(Engine::Scan, "scan", "a shadow stack, looked at by another thread")));
 
-cl::opt<unsigned> MinimumInstructions("leeward-min-instructions", cl::init(32),
+cl::opt<unsigned> MinimumInstructions("leeward-min-instructions", cl::init(64),
                                       cl::desc("Leave smaller functions without calls and loops alone"));
 
 cl::list<std::string> ExcludedFunctions("leeward-exclude", cl::CommaSeparated,

@@ -2,8 +2,8 @@
 //
 //     start = clock                         // on entry
 //     …
-//     if (start != (end = clock))           // on each exit: return, musttail call, unwinding
-//         slow(start, end, this function, its return address)
+//     if (start != clock)                   // on each exit: return, musttail call, unwinding
+//         slow(start, clock, this function, its return address)
 //
 // The clock's line is written once per tick by another thread and otherwise stays in every core's cache.
 #include "Engines.h"
@@ -44,11 +44,13 @@ static FunctionCallee slowPath(Module &M) {
   return Callee;
 }
 
-/// Volatile, so that no later pass thinks that the clock still reads as it did on entry; atomic, since another thread
-/// writes it. The code is a load as any other.
-static LoadInst *readClock(IRBuilder<> &B, Module &M, const char *Name) {
-  LoadInst *Load = B.CreateAlignedLoad(B.getInt64Ty(), clock(M), Align(8), /*isVolatile=*/true, Name);
-  Load->setAtomic(AtomicOrdering::Monotonic);
+/// Volatile, so that no later pass thinks that the clock still reads as it did on entry. It is an aligned word, so code
+/// generation makes one load of it, or part of a comparison; of an atomic load it makes no part of a comparison. The thread sanitizer
+/// wants it atomic, since another thread writes it.
+static LoadInst *readClock(IRBuilder<> &B, Function &F, const char *Name) {
+  LoadInst *Load = B.CreateAlignedLoad(B.getInt64Ty(), clock(*F.getParent()), Align(8), /*isVolatile=*/true, Name);
+  if (F.hasFnAttribute(Attribute::SanitizeThread))
+    Load->setAtomic(AtomicOrdering::Monotonic);
   return Load;
 }
 
@@ -59,17 +61,18 @@ void instrumentTick(Function &F) {
   while (isa<AllocaInst>(*First))
     ++First;
   IRBuilder<> AtEntry(&Entry, First);
-  Value *Start = readClock(AtEntry, M, "leeward.start");
+  Value *Start = readClock(AtEntry, F, "leeward.start");
 
   // C++ code only: C has no personality routine that would have to be linked.
   bool Unwinding = MeasureUnwinding && !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
   EscapeEnumerator Exits(F, "leeward.unwind", Unwinding);
   MDNode *Rare = MDBuilder(M.getContext()).createUnlikelyBranchWeights();
   while (IRBuilder<> *AtExit = Exits.Next()) {
-    Value *End = readClock(*AtExit, M, "leeward.end");
-    Value *Moved = AtExit->CreateICmpNE(Start, End);
+    Value *Moved = AtExit->CreateICmpNE(Start, readClock(*AtExit, F, "leeward.now"));
     Instruction *Then = SplitBlockAndInsertIfThen(Moved, AtExit->GetInsertPoint(), /*Unreachable=*/false, Rare);
     IRBuilder<> Slow(Then);
+    // Once more, so that the comparison needs no register for it.
+    Value *End = readClock(Slow, F, "leeward.end");
     Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
     CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});
     Call->setCallingConv(CallingConv::PreserveMost);

@@ -170,21 +170,24 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 /* While nothing records, a call of ours is one jump to the real function, as it is without us: each has a pointer to what is
  * to be called now. */
 #define SWITCHED(function, type)                                                                                                      \
-    static int first_##function(type *lock);                                                                                           \
-    static int recorded_##function(type *lock);                                                                                         \
-    static int (*_Atomic now_##function)(type *) = first_##function;                                                                     \
-    static int first_##function(type *lock) {                                                                                             \
-        int (*expected)(type *) = first_##function;                                                                                        \
-        atomic_compare_exchange_strong(&now_##function, &expected, get_##function());                                                       \
-        return get_##function()(lock);                                                                                                       \
+    static int first_##function(type *lock);                                                                                                  \
+    static int recorded_##function(type *lock);                                                                                               \
+    static int (*now_##function)(type *) = first_##function;                                                                                  \
+    static int first_##function(type *lock) {                                                                                                 \
+        int (*expected)(type *) = first_##function;                                                                                           \
+        __atomic_compare_exchange_n(&now_##function, &expected, get_##function(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                 \
+        return get_##function()(lock);                                                                                                        \
     }                                                                                                                                         \
-    static void switch_##function(bool to_recorded) {                                                                                          \
-        atomic_store_explicit(&now_##function, to_recorded ? recorded_##function : first_##function, memory_order_release);                     \
-    }                                                                                                                                           \
-    /* A jump, so that the return address is still the program's: sanitizers would make a call of it. */                                        \
-    LW_EXPORT __attribute__((disable_sanitizer_instrumentation)) int function(type *lock) {                                                     \
-        __attribute__((musttail)) return atomic_load_explicit(&now_##function, memory_order_relaxed)(lock);                                      \
-    }                                                                                                                                             \
+    static void switch_##function(bool to_recorded) {                                                                                         \
+        if (to_recorded)                                                                                                                      \
+            get_##function();                                                                                                                 \
+        __atomic_store_n(&now_##function, to_recorded ? recorded_##function : first_##function, __ATOMIC_RELEASE);                            \
+    }                                                                                                                                         \
+    /* A jump, so that the return address is still the program's: sanitizers would make a call of it. And one instruction, which              \
+     * compilers make of a plain load only: of an atomic one they make two. */                                                                \
+    LW_EXPORT __attribute__((disable_sanitizer_instrumentation)) int function(type *lock) {                                                   \
+        __attribute__((musttail)) return now_##function(lock);                                                                                \
+    }                                                                                                                                         \
     static int recorded_##function(type *lock)
 
 /* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the

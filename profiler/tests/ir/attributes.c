@@ -7,9 +7,9 @@ void outside(int);
 // CHECK: @__leeward_clock = external global i64
 // CHECK-NOT: cyg_profile
 // CHECK-LABEL: @measured(
-// CHECK: load atomic volatile i64, ptr @__leeward_clock
+// CHECK: load volatile i64, ptr @__leeward_clock
 // O0-LABEL: @measured(
-// O0: load atomic volatile i64, ptr @__leeward_clock
+// O0: load volatile i64, ptr @__leeward_clock
 // NONE-NOT: __leeward
 void measured(void) {
     outside(1);
@@ -35,8 +35,8 @@ __attribute__((annotate("leeward-ignore"))) void annotated(void) {
 // Inlined: it costs nothing.
 static inline void small(void) { outside(3); }
 // CHECK-LABEL: @uses(
-// CHECK-COUNT-2: load atomic volatile i64, ptr @__leeward_clock
-// CHECK-NOT: load atomic volatile
+// CHECK-COUNT-3: load volatile i64, ptr @__leeward_clock
+// CHECK-NOT: load volatile
 // CHECK: attributes
 void uses(void) {
     small();

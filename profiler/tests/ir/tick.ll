@@ -10,12 +10,13 @@ target triple = "x86_64-pc-linux-gnu"
 ; The clock is read first, on the exit again, and only a difference leads to the run-time.
 ; CHECK: @__leeward_clock = external dso_local global i64
 ; CHECK-LABEL: define i32 @leaf(i32 %x)
-; CHECK-NEXT: %leeward.start = load atomic volatile i64, ptr @__leeward_clock monotonic, align 8
+; CHECK-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock, align 8
 ; CHECK-NEXT: %y = add i32 %x, 1
-; CHECK-NEXT: %leeward.end = load atomic volatile i64, ptr @__leeward_clock monotonic, align 8
-; CHECK-NEXT: %[[MOVED:.*]] = icmp ne i64 %leeward.start, %leeward.end
+; CHECK-NEXT: %leeward.now = load volatile i64, ptr @__leeward_clock, align 8
+; CHECK-NEXT: %[[MOVED:.*]] = icmp ne i64 %leeward.start, %leeward.now
 ; CHECK-NEXT: br i1 %[[MOVED]], label %[[SLOW:.*]], label %[[OUT:.*]], !prof
 ; CHECK: [[SLOW]]:
+; CHECK-NEXT: %leeward.end = load volatile i64, ptr @__leeward_clock, align 8
 ; CHECK-NEXT: %[[CALLER:.*]] = call ptr @llvm.returnaddress(i32 0)
 ; CHECK-NEXT: call preserve_mostcc void @__leeward_tick_slow(i64 %leeward.start, i64 %leeward.end, ptr @leaf, ptr %[[CALLER]])
 ; CHECK: [[OUT]]:
@@ -31,7 +32,7 @@ define i32 @leaf(i32 %x) {
 
 ; A loop or a call may last.
 ; FILTER-LABEL: define i32 @loop(
-; FILTER: load atomic volatile i64, ptr @__leeward_clock
+; FILTER: load volatile i64, ptr @__leeward_clock
 define i32 @loop(i32 %n) {
 entry:
   br label %again
@@ -51,7 +52,7 @@ out:
 ; CHECK: musttail call i32 @outside(i32 %x)
 ; CHECK-NEXT: ret i32
 ; FILTER-LABEL: define i32 @tail(
-; FILTER: load atomic volatile i64, ptr @__leeward_clock
+; FILTER: load volatile i64, ptr @__leeward_clock
 define i32 @tail(i32 %x) {
   %y = musttail call i32 @outside(i32 %x)
   ret i32 %y
@@ -99,6 +100,87 @@ define ptr @resolver() {
   ret ptr @leaf
 }
 
+; The thread sanitizer is told that another thread writes the clock.
+; CHECK-LABEL: define void @sanitized(
+; CHECK: load atomic volatile i64, ptr @__leeward_clock monotonic, align 8
+define void @sanitized() sanitize_thread {
+  call i32 @outside(i32 1)
+  ret void
+}
+
+; What only passes on to a function that is recorded itself isn't recorded: not so if nobody knows what is called, if the call isn't
+; the last thing, or if the callee was excluded.
+; FILTER-LABEL: define i32 @passes_on(
+; FILTER-NOT: __leeward
+; FILTER-LABEL: define i32 @passes_on_twice(
+; FILTER-NOT: __leeward
+; FILTER-LABEL: define i32 @locks(
+; FILTER-NOT: __leeward
+; FILTER-LABEL: define i32 @passes_out(
+; FILTER: __leeward
+; FILTER-LABEL: define i32 @adds(
+; FILTER: __leeward
+; FILTER-LABEL: define i32 @to_unseen(
+; FILTER: __leeward
+; FILTER-LABEL: define i32 @ping(
+; FILTER: __leeward
+; FILTER-LABEL: define i32 @pong(
+; FILTER: __leeward
+define i32 @passes_on(i32 %x) {
+  %y = add i32 %x, 1
+  %z = tail call i32 @loop(i32 %y)
+  ret i32 %z
+}
+define i32 @passes_on_twice(i32 %x) {
+  %z = tail call i32 @passes_on(i32 %x)
+  ret i32 %z
+}
+define i32 @locks(ptr %lock) {
+  %z = tail call i32 @pthread_mutex_lock(ptr %lock)
+  ret i32 %z
+}
+define i32 @passes_out(i32 %x) {
+  %z = tail call i32 @outside(i32 %x)
+  ret i32 %z
+}
+define i32 @adds(i32 %x) {
+  %y = tail call i32 @loop(i32 %x)
+  %z = add i32 %y, 1
+  ret i32 %z
+}
+define i32 @to_unseen(i32 %x) {
+  %z = tail call i32 @unseen(i32 %x)
+  ret i32 %z
+}
+define i32 @unseen(i32 %x) noprofile {
+  %z = call i32 @outside(i32 %x)
+  ret i32 %z
+}
+define i32 @ping(i32 %x) {
+  %z = tail call i32 @pong(i32 %x)
+  ret i32 %z
+}
+define i32 @pong(i32 %x) {
+  %z = tail call i32 @ping(i32 %x)
+  ret i32 %z
+}
+
+; A failed assertion is no call that lasts.
+; FILTER-LABEL: define i32 @asserts(
+; FILTER-NOT: __leeward
+; FILTER: ret i32
+define i32 @asserts(i32 %x) {
+  %good = icmp ne i32 %x, 0
+  br i1 %good, label %goes_on, label %fails
+fails:
+  call void @abort()
+  unreachable
+goes_on:
+  ret i32 %x
+}
+
 declare i32 @outside(i32)
+declare i32 @pthread_mutex_lock(ptr)
+declare void @abort() noreturn
 ; CHECK: declare dso_local preserve_mostcc void @__leeward_tick_slow(i64, i64, ptr, ptr) #[[SLOWLY:[0-9]+]]
 ; CHECK: attributes #[[SLOWLY]] = { cold nounwind nonlazybind }
