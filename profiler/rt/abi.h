@@ -24,6 +24,8 @@ struct lw_clock {
     /* Waits and holds of locks that are shorter aren't recorded. Holds are measured by this clock: those that a tick fell into
      * by chance are below their threshold. */
     _Atomic uint64_t lock_threshold, hold_threshold;
+    /* Holds of which less is seen on this clock need no closer look: 1, or 0 if every hold is recorded. */
+    _Atomic uint64_t hold_least;
     /* What the clock said while it slept because the program did, and when it woke: whoever entered with the one is
      * counted from the other. */
     _Atomic uint64_t slept, woke;

@@ -15,16 +15,16 @@
 #define MAX_HELD 16u
 
 /* Finds the next definition of a symbol once. */
-#define REAL(name, version)                                                                                                         \
-    static __typeof__(name) *_Atomic real_##name;                                                                                    \
-    static __attribute__((noinline)) __typeof__(name) *find_##name(void) {                                                            \
-        __typeof__(name) *found = (__typeof__(name) *)lw_find(#name, version);                                                         \
-        atomic_store_explicit(&real_##name, found, memory_order_relaxed);                                                               \
-        return found;                                                                                                                    \
-    }                                                                                                                                     \
-    static inline __typeof__(name) *get_##name(void) {                                                                                     \
-        __typeof__(name) *known = atomic_load_explicit(&real_##name, memory_order_relaxed);                                                 \
-        return LW_LIKELY(known != NULL) ? known : find_##name();                                                                             \
+#define REAL(name, version)                                                                                                                   \
+    static __typeof__(name) *_Atomic real_##name;                                                                                             \
+    static __attribute__((noinline)) __typeof__(name) *find_##name(void) {                                                                    \
+        __typeof__(name) *found = (__typeof__(name) *)lw_find(#name, version);                                                                \
+        atomic_store_explicit(&real_##name, found, memory_order_relaxed);                                                                     \
+        return found;                                                                                                                         \
+    }                                                                                                                                         \
+    static inline __typeof__(name) *get_##name(void) {                                                                                        \
+        __typeof__(name) *known = atomic_load_explicit(&real_##name, memory_order_relaxed);                                                   \
+        return LW_LIKELY(known != NULL) ? known : find_##name();                                                                              \
     }
 
 static void *lw_find(const char *name, const char *version) {
@@ -83,11 +83,16 @@ struct held {
     uint64_t since;
     uint64_t wait; /* << 8 | object */
 };
-/* One structure, so that its address is found once. Holds begin at 1: below them is a lock that is none. */
+/* One structure, so that its address is found once. Holds begin at 1: below them is a lock that is none. `top` is where the newest is, in
+ * bytes, which spares a multiplication wherever it is looked at. */
 static __thread struct {
     struct held held[MAX_HELD + 1];
-    uint32_t count, session;
+    uint64_t top;
+    uint32_t session;
 } mine LW_INITIAL_EXEC;
+#define ONE sizeof(struct held)
+
+static inline struct held *hold_at(uint64_t top) { return (struct held *)((char *)mine.held + top); }
 
 static inline uint64_t wait_of(const struct held *hold) { return hold->wait >> 8; }
 static inline enum lw_object object_of(const struct held *hold) { return (enum lw_object)(hold->wait & 255); }
@@ -106,7 +111,7 @@ static __attribute__((noinline)) void acquired_many(volatile const void *lock, e
     if (mine.session != session) {
         mine.session = session;
         mine.held[1] = (struct held){.lock = lock, .site = site, .since = since, .wait = wait << 8 | object};
-        mine.count = 1;
+        mine.top = ONE;
     } else if (wait >= LW_GET(lock_threshold)) {
         say(LW_ACQUIRED, object, lock, site, wait, since);
     }
@@ -114,26 +119,26 @@ static __attribute__((noinline)) void acquired_many(volatile const void *lock, e
 
 static inline __attribute__((always_inline)) void acquired(volatile const void *lock, enum lw_object object, const void *site,
                                                              uint64_t since, uint64_t wait) {
-    uint32_t count = mine.count;
-    if (LW_UNLIKELY(count >= MAX_HELD))
+    uint64_t top = mine.top;
+    if (LW_UNLIKELY(top >= MAX_HELD * ONE))
         return acquired_many(lock, object, site, since, wait);
-    struct held *next = &mine.held[count + 1];
+    struct held *next = hold_at(top + ONE);
     next->lock = lock;
     next->site = site;
     next->since = since;
     next->wait = wait << 8 | object;
-    mine.count = count + 1;
+    mine.top = top + ONE;
 }
 
 /* Takes the newest hold of `lock` off the list; false if there is none. */
 static __attribute__((noinline)) bool forget(volatile const void *lock, struct held *into) {
-    for (uint32_t i = mine.count; i > 0; i--) {
-        if (mine.held[i].lock != lock)
+    for (uint64_t at = mine.top; at > 0; at -= ONE) {
+        if (hold_at(at)->lock != lock)
             continue;
-        *into = mine.held[i];
-        for (; i < mine.count; i++)
-            mine.held[i] = mine.held[i + 1];
-        mine.count--;
+        *into = *hold_at(at);
+        for (; at < mine.top; at += ONE)
+            *hold_at(at) = *hold_at(at + ONE);
+        mine.top -= ONE;
         return true;
     }
     return false;
@@ -169,7 +174,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 
 /* While nothing records, a call of ours is one jump to the real function, as it is without us: each has a pointer to what is
  * to be called now. */
-#define SWITCHED(function, type)                                                                                                      \
+#define SWITCHED(function, type)                                                                                                              \
     static int first_##function(type *lock);                                                                                                  \
     static int recorded_##function(type *lock);                                                                                               \
     static int (*now_##function)(type *) = first_##function;                                                                                  \
@@ -179,8 +184,6 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         return get_##function()(lock);                                                                                                        \
     }                                                                                                                                         \
     static void switch_##function(bool to_recorded) {                                                                                         \
-        if (to_recorded)                                                                                                                      \
-            get_##function();                                                                                                                 \
         __atomic_store_n(&now_##function, to_recorded ? recorded_##function : first_##function, __ATOMIC_RELEASE);                            \
     }                                                                                                                                         \
     /* A jump, so that the return address is still the program's: sanitizers would make a call of it. And one instruction, which              \
@@ -190,63 +193,67 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
     }                                                                                                                                         \
     static int recorded_##function(type *lock)
 
+/* Without a look whether it was found already: all were before anything records (`lw_shim_switch`). */
+#define KNOWN(name) (*atomic_load_explicit(&real_##name, memory_order_relaxed))
+
 /* `try` first: a lock that is free, as most are, was not waited for, and costs no look at an exact clock. When it was taken says the
  * coarse clock: a look at it costs next to nothing, and a lock is often given back within some nanoseconds. So waits are exact,
  * and holds are within a tick, or exact if they were waited for. */
-#define LOCK(function, try, type, object_)                                                                                            \
-    static __attribute__((noinline)) int waited_##function(type *lock, const void *site) {                                             \
-        uint64_t began = lw_now();                                                                                                      \
-        int result = get_##function()(lock);                                                                                             \
-        uint64_t now = lw_now();                                                                                                          \
-        if (result == 0)                                                                                                                   \
-            acquired(lock, object_, site, now, now - began);                                                                                \
-        return result;                                                                                                                       \
+#define LOCK(function, try, type, object_)                                                                                                    \
+    /* `first` is what the attempt said. */                                                                                                   \
+    static __attribute__((noinline)) int waited_##function(type *lock, int first, const void *site) {                                         \
+        if (first != EBUSY)                                                                                                                   \
+            return first;                                                                                                                     \
+        uint64_t began = lw_now();                                                                                                            \
+        int result = get_##function()(lock);                                                                                                  \
+        uint64_t now = lw_now();                                                                                                              \
+        if (result == 0)                                                                                                                      \
+            acquired(lock, object_, site, now, now - began);                                                                                  \
+        return result;                                                                                                                        \
     }                                                                                                                                         \
-    SWITCHED(function, type) {                                                                                                                 \
-        if (LW_UNLIKELY(lw_self == LW_NOBODY))                                                                                                  \
-            return get_##function()(lock);                                                                                                       \
-        int result = get_##try()(lock);                                                                                                           \
-        if (LW_LIKELY(result == 0)) {                                                                                                              \
-            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                          \
-            return 0;                                                                                                                                \
-        }                                                                                                                                             \
-        return result == EBUSY ? waited_##function(lock, HERE) : result;                                                                                \
+    SWITCHED(function, type) {                                                                                                                \
+        int result = KNOWN(try)(lock);                                                                                                        \
+        if (LW_UNLIKELY(result != 0))                                                                                                         \
+            return waited_##function(lock, result, HERE);                                                                                     \
+        acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                        \
+        return 0;                                                                                                                             \
     }
-#define TRY(function, type, object_)                                                                                                  \
-    SWITCHED(function, type) {                                                                                                         \
-        int result = get_##function()(lock);                                                                                            \
-        if (result == 0 && lw_self != LW_NOBODY)                                                                                         \
-            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                \
-        return result;                                                                                                                     \
+#define TRY(function, type, object_)                                                                                                          \
+    SWITCHED(function, type) {                                                                                                                \
+        int result = KNOWN(function)(lock);                                                                                                   \
+        if (result == 0)                                                                                                                      \
+            acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                    \
+        return result;                                                                                                                        \
     }
-#define UNLOCK(function, type, object_)                                                                                               \
-    /* Not the lock that was taken last, or none that we know. */                                                                      \
-    static __attribute__((noinline)) int unlock_other_##function(type *lock) {                                                          \
-        struct held hold;                                                                                                                \
-        bool known = forget(lock, &hold);                                                                                                 \
-        uint64_t now = known && wait_of(&hold) ? lw_now() : LW_GET(now);                                                                   \
-        int result = get_##function()(lock);                                                                                                \
-        if (known)                                                                                                                           \
+#define UNLOCK(function, type, object_)                                                                                                       \
+    /* Not the lock that was taken last, or none that we know. */                                                                             \
+    static __attribute__((noinline)) int unlock_other_##function(type *lock) {                                                                \
+        struct held hold;                                                                                                                     \
+        bool known = forget(lock, &hold);                                                                                                     \
+        uint64_t now = known && wait_of(&hold) ? lw_now() : LW_GET(now);                                                                      \
+        int result = get_##function()(lock);                                                                                                  \
+        if (known)                                                                                                                            \
             released(&hold, now, false);                                                                                                      \
-        return result;                                                                                                                         \
-    }                                                                                                                                           \
-    /* Waited for, or the clock went on meanwhile. The exact clock may be ahead of the coarse one: then it has just been taken. */               \
-    static __attribute__((noinline)) int unlock_long_##function(type *lock, const struct held *hold) {                                            \
-        bool exact = wait_of(hold) != 0;                                                                                                           \
-        uint64_t now = exact ? lw_now() : LW_GET(now);                                                                                              \
-        bool wanted = now > hold->since && is_wanted(lock, object_);                                                                                 \
-        int result = get_##function()(lock);                                                                                                          \
-        released(hold, now, wanted);                                                                                                                   \
-        return result;                                                                                                                                  \
-    }                                                                                                                                                    \
-    SWITCHED(function, type) {                                                                                                         \
-        const struct held *newest = &mine.held[mine.count];                                                                             \
-        if (LW_UNLIKELY(newest->lock != lock))                                                                                           \
-            return unlock_other_##function(lock);                                                                                         \
-        mine.count--;                                                                                                                      \
-        if (LW_UNLIKELY(LW_GET(now) != newest->since || LW_GET(hold_threshold) == 0))                                                       \
-            return unlock_long_##function(lock, newest);                                                                                     \
-        return get_##function()(lock);                                                                                                        \
+        return result;                                                                                                                        \
+    }                                                                                                                                         \
+    /* Waited for, or the clock went on meanwhile. The exact clock may be ahead of the coarse one: then it has just been taken. */            \
+    static __attribute__((noinline)) int unlock_long_##function(type *lock, uint64_t top) {                                                   \
+        const struct held *hold = hold_at(top);                                                                                               \
+        bool exact = wait_of(hold) != 0;                                                                                                      \
+        uint64_t now = exact ? lw_now() : LW_GET(now);                                                                                        \
+        bool wanted = now > hold->since && is_wanted(lock, object_);                                                                          \
+        int result = get_##function()(lock);                                                                                                  \
+        released(hold, now, wanted);                                                                                                          \
+        return result;                                                                                                                        \
+    }                                                                                                                                         \
+    SWITCHED(function, type) {                                                                                                                \
+        uint64_t top = mine.top;                                                                                                              \
+        if (LW_UNLIKELY(hold_at(top)->lock != lock))                                                                                          \
+            return unlock_other_##function(lock);                                                                                             \
+        mine.top = top - ONE;                                                                                                                 \
+        if (LW_UNLIKELY(LW_GET(now) - hold_at(top)->since >= LW_GET(hold_least)))                                                             \
+            return unlock_long_##function(lock, top);                                                                                         \
+        return KNOWN(function)(lock);                                                                                                         \
     }
 
 LOCK(pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_t, LW_MUTEX)
@@ -261,18 +268,18 @@ LOCK(pthread_spin_lock, pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 TRY(pthread_spin_trylock, pthread_spinlock_t, LW_SPIN)
 UNLOCK(pthread_spin_unlock, pthread_spinlock_t, LW_SPIN)
 
+#define ALL_SWITCHED(does)                                                                                                                    \
+    does(pthread_mutex_lock) does(pthread_mutex_trylock) does(pthread_mutex_unlock) does(pthread_rwlock_rdlock)                               \
+    does(pthread_rwlock_wrlock) does(pthread_rwlock_tryrdlock) does(pthread_rwlock_trywrlock) does(pthread_rwlock_unlock)                     \
+    does(pthread_spin_lock) does(pthread_spin_trylock) does(pthread_spin_unlock)
+
 LW_EXPORT void lw_shim_switch(bool to_recorded) {
-    switch_pthread_mutex_lock(to_recorded);
-    switch_pthread_mutex_trylock(to_recorded);
-    switch_pthread_mutex_unlock(to_recorded);
-    switch_pthread_rwlock_rdlock(to_recorded);
-    switch_pthread_rwlock_wrlock(to_recorded);
-    switch_pthread_rwlock_tryrdlock(to_recorded);
-    switch_pthread_rwlock_trywrlock(to_recorded);
-    switch_pthread_rwlock_unlock(to_recorded);
-    switch_pthread_spin_lock(to_recorded);
-    switch_pthread_spin_trylock(to_recorded);
-    switch_pthread_spin_unlock(to_recorded);
+#define FIND(function) get_##function();
+#define SWITCH(function) switch_##function(to_recorded);
+    if (to_recorded) {
+        ALL_SWITCHED(FIND)
+    }
+    ALL_SWITCHED(SWITCH)
 }
 
 LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timespec *until) {

@@ -328,6 +328,7 @@ bool lw_ticker_start(enum lw_engine which) {
     LW_SET(threshold, lw_config.threshold > slack ? lw_config.threshold - slack : 0);
     LW_SET(lock_threshold, lw_config.lock_threshold);
     LW_SET(hold_threshold, lw_config.lock_threshold > 0 ? lw_config.lock_threshold + slack : 0);
+    LW_SET(hold_least, lw_config.lock_threshold > 0 ? 1 : 0);
     atomic_store(&running, true);
     atomic_store(&lw_recording, true);
     if (lw_helper_create("leeward-clock", ticker))
