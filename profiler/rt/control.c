@@ -284,6 +284,8 @@ void lw_control_start(bool child) {
     atomic_store(&finish_wanted, false);
     atomic_store(&finished, false);
     atomic_store(&ready, false);
+    /* The thread may be told other options as soon as it is there. */
+    bool at_once = lw_config.on && !child;
     listen_to_signal();
     if (!lw_helper_create("leeward-control", control)) {
         lw_say("not recording: no thread could be made");
@@ -291,7 +293,7 @@ void lw_control_start(bool child) {
     }
     atomic_store(&exists, true);
     uint64_t deadline = lw_now() + 2000000000u;
-    while (lw_config.on && !child && !atomic_load(&ready) && lw_now() < deadline)
+    while (at_once && !atomic_load(&ready) && lw_now() < deadline)
         lw_sleep(50000);
 }
 
