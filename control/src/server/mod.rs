@@ -196,12 +196,12 @@ impl Signals {
     }
 }
 
-/// An allocator has granted more cores.
+/// An allocator has granted more cores, or cores have parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoresGranted {
     /// Now.
     pub now: Time,
-    /// `N_a`: how many were granted just now; they can be used after the plant's allocation delay.
+    /// `N_a`: how many were granted just now; they can be used after the plant's allocation delay. 0: some have parked.
     pub granted: u32,
     /// `N_t`: how many the server has, these included.
     pub total: u32,
@@ -215,8 +215,8 @@ pub trait ControlLoop: Send {
     /// Adapts to the current signals.
     fn tick(&mut self, signals: &Signals);
 
-    /// An allocator has granted the server more cores, in between ticks. The plant asks
-    /// [`Admission::next_to_wake`] afterwards, as after a tick.
+    /// An allocator has granted the server more cores, in between ticks: the plant asks [`Admission::next_to_wake`]
+    /// afterwards, as after a tick. Or the server has fewer now, of which `event.granted` is 0.
     fn cores_granted(&mut self, event: &CoresGranted) {
         let _ = event;
     }

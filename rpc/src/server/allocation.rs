@@ -42,7 +42,7 @@ impl Bystander for Admission {
         self.0.dropped()
     }
 
-    fn granted(&self, event: &CoresGranted) {
+    fn changed(&self, event: &CoresGranted) {
         self.0.pulse.cores_granted(event);
     }
 }

@@ -62,7 +62,7 @@ impl Pulse {
         self.0.due()
     }
 
-    /// The allocator has granted cores.
+    /// The allocator has granted cores, or some have parked.
     pub fn cores_granted(&self, event: &CoresGranted) {
         self.0.change(|control| control.half.cores_granted(event));
     }

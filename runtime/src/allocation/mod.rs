@@ -26,6 +26,7 @@ pub trait Bystander: Send {
     /// Requests rejected so far: load that shows neither in queues nor in busy cores.
     fn rejected(&self) -> u64;
 
-    /// Cores have been granted. Called while no other core can be: it should be quick, and must not come back here.
-    fn granted(&self, event: &CoresGranted);
+    /// Cores have been granted, or (`event.granted` is 0) have parked. Called while no other core can be: it should be
+    /// quick, and must not come back here.
+    fn changed(&self, event: &CoresGranted);
 }

@@ -87,6 +87,11 @@ impl State {
         self.count(Place::Here) + self.count(Place::Coming)
     }
 
+    /// Admission control hears that the server has fewer cores.
+    fn tell_of_fewer(&self, now: Time) {
+        self.admission.changed(&CoresGranted { now, granted: 0, total: self.allocated() });
+    }
+
     /// The least of them stays, however few the limits allow.
     fn may_park(&self) -> u32 {
         self.allocated().saturating_sub(self.limits.min).min(self.count(Place::Here).saturating_sub(1))
@@ -195,7 +200,7 @@ impl Roster {
         match state.allocator.tick(&signals) {
             Change::Keep => {}
             Change::Grant(more) => self.grant(&mut state, more, now),
-            Change::Revoke(fewer) => self.revoke(&mut state, fewer, wake),
+            Change::Revoke(fewer) => self.revoke(&mut state, fewer, now, wake),
         }
     }
 
@@ -241,11 +246,12 @@ impl Roster {
         if granted > 0 {
             state.usage.grants += u64::from(granted);
             self.spare.store(state.may_park().into(), Ordering::Relaxed);
-            state.admission.granted(&CoresGranted { now, granted, total: state.allocated() });
+            state.admission.changed(&CoresGranted { now, granted, total: state.allocated() });
         }
     }
 
-    fn revoke(&self, state: &mut State, cores: u32, mut wake: impl FnMut(usize)) {
+    fn revoke(&self, state: &mut State, cores: u32, now: Time, mut wake: impl FnMut(usize)) {
+        let before = state.allocated();
         for _ in 0..cores.min(state.may_park()) {
             let is_idle = |core: &usize| self.flags[*core].0.idle.load(Ordering::Relaxed);
             let staying = |core: &usize| state.places[*core] == Place::Here;
@@ -257,6 +263,9 @@ impl Roster {
             wake(core);
         }
         self.spare.store(state.may_park().into(), Ordering::Relaxed);
+        if state.allocated() < before {
+            state.tell_of_fewer(now);
+        }
     }
 
     /// `core` wants to park: because it was told to, or finds nothing to do. Says whether it may, and then it is: what is
@@ -274,6 +283,9 @@ impl Roster {
         flags.idle.store(false, Ordering::Relaxed);
         flags.parked.store(true, Ordering::SeqCst);
         self.spare.store(state.may_park().into(), Ordering::Relaxed);
+        if !leaving {
+            state.tell_of_fewer(now);
+        }
         true
     }
 

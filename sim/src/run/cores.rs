@@ -240,6 +240,7 @@ impl Run<'_> {
                 for _ in 0..fewer {
                     let Some(core) = self.scheduler().to_revoke() else { return };
                     self.scheduler().leave(core);
+                    self.tell_of_fewer();
                     if self.scheduler().searching().has(core) {
                         self.park(core);
                     }
@@ -279,9 +280,19 @@ impl Run<'_> {
         self.begin(core, Nanos::ZERO);
     }
 
+    /// Admission control hears of a core that is not the server's any more.
+    fn tell_of_fewer(&mut self) {
+        let (now, total) = (self.now, self.scheduler().allocated());
+        self.halves.control.cores_granted(&CoresGranted { now, granted: 0, total });
+    }
+
     fn park(&mut self, core: usize) {
         let now = self.now;
+        let was_revoked = self.scheduler().is_leaving(core);
         self.scheduler().park(now, core);
+        if !was_revoked {
+            self.tell_of_fewer();
+        }
         let left_behind = self.server.queues.head(core).is_some() || !self.server.cores[core].outgoing.is_empty();
         if left_behind {
             let heir = self.scheduler().any_taker();

@@ -8,6 +8,7 @@
 //! - `samples`: what the efficiency signal needs to know of responses.
 //! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per RTT).
 //! - [`allocation`]: what is different where cores come and go (poster SIGCOMM'23 §3).
+//! - `room`: what AQM lets wait there for cores that are still to come.
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - [`client`]: sends while the window allows.
 
@@ -20,6 +21,7 @@ mod law;
 mod model;
 pub mod params;
 pub mod pool;
+mod room;
 mod samples;
 pub mod server;
 

@@ -18,12 +18,14 @@ struct Size {
     total: AtomicI64,
     /// 0 or 1.
     binds: AtomicI64,
+    /// 0 or 1.
+    room: AtomicI64,
 }
 
 impl Pool {
     pub(crate) fn new(total: i64) -> Self {
         Pool {
-            size: Padded(Size { total: AtomicI64::new(total), binds: AtomicI64::new(0) }),
+            size: Padded(Size { total: AtomicI64::new(total), binds: AtomicI64::new(0), room: AtomicI64::new(0) }),
             issued: Padded(AtomicI64::new(0)),
             sessions: Padded(AtomicI64::new(0)),
         }
@@ -98,6 +100,15 @@ impl Pool {
 
     pub(super) fn set_binding(&self, binds: bool) {
         self.size.0.binds.store(binds.into(), Ordering::Relaxed);
+    }
+
+    /// Whether cores can still be had for what waits, so that AQM leaves it to wait. Never without an allocator.
+    pub(crate) fn has_room(&self) -> bool {
+        self.size.0.room.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_room(&self, room: bool) {
+        self.size.0.room.store(room.into(), Ordering::Relaxed);
     }
 }
 

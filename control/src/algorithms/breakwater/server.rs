@@ -6,6 +6,7 @@ use super::config::{Config, Demand, Signal};
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
 use super::pool::Pool;
+use super::room::Room;
 use super::samples::{Sampler, Samples};
 use crate::registry::Environment;
 use crate::server::{
@@ -24,6 +25,9 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
         Signal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
         Signal::Auto => Box::new(AutoLaw::new(config, Arc::clone(&samples))),
     };
+    // An allocator that has not been heard of yet may have cores.
+    let room = (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold));
+    pool.set_room(room.as_ref().is_some_and(Room::is_open));
     // The delay signal has no use for what the responses say, and does not pay for it.
     let sampler = |core: u32| {
         (config.signal != Signal::Delay).then(|| Sampler::new(Arc::clone(&samples), core as usize, config.late))
@@ -38,6 +42,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
             period: config.period,
             law,
             growth: (config.allocator_aware != Awareness::Off).then(|| Growth::new(config)),
+            room,
             credits: config.credits,
             pool,
         }),
@@ -54,6 +59,8 @@ pub struct Core {
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
     aqm_threshold: Nanos,
     stale: Nanos,
+    /// What has waited for so long can't be answered in time, however many cores come.
+    late: Nanos,
     max_window: i64,
     cores: i64,
 }
@@ -68,8 +75,19 @@ impl Core {
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
             stale: if config.aqm { config.stale } else { Nanos::MAX },
+            late: config.late,
             max_window: config.max_window.into(),
             cores: environment.cores.into(),
+        }
+    }
+
+    /// What becomes of a request after a delay that has a threshold. Where cores can still be had, only what is late is
+    /// beyond help ([`super::room`]).
+    fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
+        if delay >= threshold && (delay >= self.late || !self.pool.has_room()) {
+            Verdict::Reject(RejectReason::Delay)
+        } else {
+            Verdict::Admit
         }
     }
 
@@ -163,11 +181,11 @@ impl Admission for Core {
             self.drained.remove(session.slot);
             self.shrink_to_demand(session);
         }
-        if event.delay >= self.aqm_threshold { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+        self.judge(event.delay, self.aqm_threshold)
     }
 
     fn execute(&mut self, waited: Nanos) -> Verdict {
-        if waited >= self.stale { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+        self.judge(waited, self.stale)
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
@@ -238,6 +256,7 @@ pub struct Control {
     period: Nanos,
     law: Box<dyn Law>,
     growth: Option<Growth>,
+    room: Option<Room>,
     credits: bool,
     pool: Arc<Pool>,
 }
@@ -252,11 +271,17 @@ impl ControlLoop for Control {
         if let Some(growth) = &self.growth {
             growth.tick(&self.pool, signals);
         }
+        if let Some(room) = &mut self.room {
+            room.tick(&self.pool, signals);
+        }
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {
         if let Some(growth) = &self.growth {
             growth.granted(&self.pool, event);
+        }
+        if let Some(room) = &mut self.room {
+            room.changed(&self.pool, event);
         }
     }
 

@@ -29,7 +29,7 @@ impl Bystander for Deaf {
         0
     }
 
-    fn granted(&self, _: &CoresGranted) {}
+    fn changed(&self, _: &CoresGranted) {}
 }
 
 pub(super) fn roster(change: Change, cores: usize, least: u32) -> Roster {

@@ -74,7 +74,7 @@ fn an_allocator_is_told_what_happened_since_it_was_asked_last() {
         fn rejected(&self) -> u64 {
             self.0.fetch_add(3, Ordering::Relaxed) + 3
         }
-        fn granted(&self, _: &CoresGranted) {}
+        fn changed(&self, _: &CoresGranted) {}
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     let allocation = Allocation {
