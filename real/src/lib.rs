@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod locks;
 pub mod machine;
 pub mod pairs;
 pub mod placement;

@@ -1,6 +1,7 @@
 //! One run: a controller at both ends, a workload between them, and what both ends say of it.
 
 use crate::error::RealError;
+use crate::locks::{LockUse, LockWatch};
 use crate::placement::Placement;
 use crate::served::Served;
 use leeward_control::budget::Budget;
@@ -81,6 +82,8 @@ pub struct RunReport {
     pub server: Counts,
     /// The server once per window.
     pub samples: Vec<Sample>,
+    /// The server's locks in the measured part, those that were waited for longest first.
+    pub locks: Vec<LockUse>,
     /// The server's cores.
     pub cores: usize,
     /// The controller's state after the last client has gone.
@@ -114,6 +117,7 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     };
     let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
+    let mut locks = LockWatch::new(spec.warmup, spec.duration, spec.window);
     let mut samples = Vec::with_capacity((spec.duration.0 / spec.window.0.max(1)) as usize + 1);
     let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
         let at = progress.elapsed;
@@ -122,9 +126,10 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
         if progress.elapsed <= spec.duration {
             samples.push(sample);
         }
+        locks.look(at);
         watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
     });
-    finish(server, outcome, samples, spec.placement.server.len())
+    finish(server, outcome, (samples, locks.uses()), spec.placement.server.len())
 }
 
 /// Makes room for both ends of the clients' connections.
@@ -157,7 +162,7 @@ pub(crate) fn start(
 fn finish(
     server: Server,
     outcome: Result<Recording, leeward_load::LoadError>,
-    samples: Vec<Sample>,
+    (samples, locks): (Vec<Sample>, Vec<LockUse>),
     cores: usize,
 ) -> Result<RunReport, RealError> {
     let began = Instant::now();
@@ -192,7 +197,7 @@ fn finish(
     check(counts.received == ended, format!("{} requests received, {ended} ended: {counts:?}", counts.received));
     let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
     check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
-    Ok(RunReport { load, server: counts, samples, cores, after, violations })
+    Ok(RunReport { load, server: counts, samples, locks, cores, after, violations })
 }
 
 impl RunReport {

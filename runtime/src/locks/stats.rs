@@ -131,6 +131,33 @@ pub struct LockStats {
 }
 
 impl LockStats {
+    /// What has been counted since `earlier`, a look at the same locks. The longest wait stays that of all times: those of a
+    /// part of them are not known.
+    pub fn since(&self, earlier: &LockStats) -> LockStats {
+        LockStats {
+            name: self.name,
+            kind: self.kind,
+            acquired: self.acquired.saturating_sub(earlier.acquired),
+            contended: self.contended.saturating_sub(earlier.contended),
+            refused: self.refused.saturating_sub(earlier.refused),
+            cancelled: self.cancelled.saturating_sub(earlier.cancelled),
+            waited: self.waited.saturating_sub(earlier.waited),
+            longest: self.longest,
+            waits: std::array::from_fn(|bucket| self.waits[bucket].saturating_sub(earlier.waits[bucket])),
+        }
+    }
+
+    /// The wait that so large a share (0 to 1) of all that took it did not exceed, those among them that did not wait: as
+    /// exact as [`quantile`](Self::quantile).
+    pub fn quantile_of_all(&self, share: f64) -> Nanos {
+        let at_once = self.acquired.saturating_sub(self.contended);
+        let rank = (self.acquired as f64 * share).ceil();
+        match rank - at_once as f64 {
+            waited if waited > 0.0 && self.contended > 0 => self.quantile(waited / self.contended as f64),
+            _ => Nanos::ZERO,
+        }
+    }
+
     /// The wait that so large a share (0 to 1) of those that waited did not exceed: the upper end of a bucket, so up to twice
     /// too much; zero if nobody waited.
     pub fn quantile(&self, share: f64) -> Nanos {
@@ -232,5 +259,34 @@ mod tests {
         assert_eq!(stats.quantile(1.0), Nanos(1_000_000));
         counts.waited(Nanos::MAX);
         assert_eq!(counts.read().waits[BUCKETS - 1], 1);
+    }
+
+    #[test]
+    fn of_all_that_took_it_most_may_not_have_waited() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        assert_eq!(counts.read().quantile_of_all(0.99), Nanos::ZERO);
+        counts.taken(98);
+        counts.waited(Nanos(1_000));
+        counts.waited(Nanos(100_000));
+        let stats = counts.read();
+        assert_eq!([0.5, 0.98, 0.99, 1.0].map(|share| stats.quantile_of_all(share).0), [0, 0, 1_024, 100_000]);
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference() {
+        let counts = Counts::new("tested", Kind::Mutex);
+        counts.taken(10);
+        counts.waited(Nanos(1_000));
+        counts.refused();
+        let earlier = counts.read();
+        counts.taken(5);
+        counts.waited(Nanos(50));
+        counts.refused();
+        counts.cancelled();
+        let since = counts.read().since(&earlier);
+        assert_eq!((since.acquired, since.contended, since.refused, since.cancelled), (6, 1, 1, 1));
+        assert_eq!((since.waited, since.quantile(0.5)), (Nanos(50), Nanos(64)));
+        // A lock that was not there before has nothing to subtract; one that counts anew has nothing left.
+        assert_eq!(earlier.since(&counts.read()).acquired, 0);
     }
 }
