@@ -11,6 +11,9 @@ pub const METHOD: Method = Method(u32::MAX);
 /// Locks that are told of: those that were waited for longest.
 pub const LOCKS: usize = 100;
 
+/// How long a lock's name may be, characters: what is longer is cut.
+pub const LONGEST_NAME: usize = 100;
+
 /// A server's state. Counters begin with the server; spans are nanoseconds. Servers of other versions may leave fields out,
 /// which are zero then, or add some, which are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,7 +105,7 @@ impl Statistics {
 /// The process's locks as they are told.
 pub(crate) fn locks() -> Vec<Lock> {
     let told = |lock: &leeward_runtime::locks::LockStats| Lock {
-        name: lock.name.into(),
+        name: lock.name.chars().take(LONGEST_NAME).collect(),
         kind: lock.kind.name().into(),
         acquired: lock.acquired,
         contended: lock.contended,
