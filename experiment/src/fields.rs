@@ -1,6 +1,6 @@
 //! The tables of the results by field name, for claims and plots.
 
-use crate::results::{Lock, Point, Results, Shift, Window};
+use crate::results::{Lock, Point, Replica, Results, Shift, Window};
 
 /// A table of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Table {
     Shifts,
     /// [`Results::locks`].
     Locks,
+    /// [`Results::replicas`].
+    Replicas,
 }
 
 /// What a field holds.
@@ -46,6 +48,8 @@ pub enum Row<'a> {
     Shift(&'a Shift),
     /// Of the locks.
     Lock(&'a Lock),
+    /// Of the replicas.
+    Replica(&'a Replica),
 }
 
 impl Table {
@@ -56,6 +60,7 @@ impl Table {
             Table::Windows => "windows",
             Table::Shifts => "shifts",
             Table::Locks => "locks",
+            Table::Replicas => "replicas",
         }
     }
 
@@ -65,6 +70,7 @@ impl Table {
             Table::Windows => WINDOW_FIELDS,
             Table::Shifts => SHIFT_FIELDS,
             Table::Locks => LOCK_FIELDS,
+            Table::Replicas => REPLICA_FIELDS,
         }
     }
 
@@ -87,6 +93,7 @@ impl Table {
             Table::Windows => results.windows.iter().filter(|row| row.seed == seed).map(Row::Window).collect(),
             Table::Shifts => results.shifts.iter().filter(|row| row.seed == seed).map(Row::Shift).collect(),
             Table::Locks => results.locks.iter().filter(|row| row.seed == seed).map(Row::Lock).collect(),
+            Table::Replicas => results.replicas.iter().filter(|row| row.seed == seed).map(Row::Replica).collect(),
         }
     }
 }
@@ -99,6 +106,7 @@ impl<'a> Row<'a> {
             Row::Window(row) => window_cell(row, name),
             Row::Shift(row) => shift_cell(row, name),
             Row::Lock(row) => lock_cell(row, name),
+            Row::Replica(row) => replica_cell(row, name),
         }
     }
 }
@@ -137,6 +145,12 @@ impl AsCell for Option<f64> {
     }
 }
 
+impl AsCell for Option<u64> {
+    fn as_cell(&self) -> Cell<'_> {
+        self.map_or(Cell::Absent, |number| Cell::Number(number as f64))
+    }
+}
+
 impl AsCell for String {
     fn as_cell(&self) -> Cell<'_> {
         Cell::Text(self)
@@ -163,8 +177,8 @@ table!(
     text: [controller, label, service, allocator, balancing],
     number: [
         demand_rps, demand_ratio, clients, service_mean_us, capacity_rps, p, r, slo_us, seed, throughput_rps, goodput_rps,
-        p50_us, p99_us, p999_us, mean_us, drop_rate, lock_drop_rate, expiry_rate, throttle_rate, reject_delay_mean_us,
-        cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, rtt_us, cores_mean,
+        p50_us, p99_us, p999_us, mean_us, drop_rate, lock_drop_rate, expiry_rate, throttle_rate, retry_rate, failure_p99_us,
+        reject_delay_mean_us, cpu_utilization, rx_per_request, tx_per_request, rx_mps, tx_mps, offered, unfinished, rtt_us, cores_mean,
         best_effort_share, predicted_goodput_rps, predicted_p99_us
     ]
 );
@@ -189,10 +203,19 @@ table!(
 
 table!(
     LOCK_FIELDS, lock_cell, Lock,
-    text: [lock, controller, label, service],
+    text: [lock, kind, controller, label, service],
     number: [
-        demand_rps, demand_ratio, clients, p, r, seed, acquired_rps, waited_rate, refused_rps, wait_mean_us, wait_p99_us,
-        waiting, utilization
+        demand_rps, demand_ratio, clients, p, r, seed, acquired_rps, waited_rate, refused_rps, drop_share, wait_mean_us,
+        wait_p50_us, wait_p99_us, waiting, utilization
+    ]
+);
+
+table!(
+    REPLICA_FIELDS, replica_cell, Replica,
+    text: [controller, label, service],
+    number: [
+        replica, demand_rps, demand_ratio, clients, p, r, seed, attempts_rps, throughput_rps, p99_us, drop_rate, expiry_rate,
+        cpu_utilization
     ]
 );
 
@@ -220,6 +243,8 @@ mod tests {
             p: some,
             r: some,
             lock_drop_rate: some,
+            retry_rate: some,
+            failure_p99_us: some,
             predicted_goodput_rps: some,
             predicted_p99_us: some,
             ..Point::default()
@@ -227,6 +252,9 @@ mod tests {
         check(point, Table::Points);
         check(Window { credit_pool: some, credits_issued: some, cores: some, ..Window::default() }, Table::Windows);
         check(Shift::default(), Table::Shifts);
-        check(Lock { p: some, r: some, ..Lock::default() }, Table::Locks);
+        let lock =
+            Lock { kind: "mutex".into(), p: some, r: some, waiting: Some(0), utilization: some, ..Lock::default() };
+        check(lock, Table::Locks);
+        check(Replica { p: some, r: some, ..Replica::default() }, Table::Replicas);
     }
 }

@@ -1,8 +1,9 @@
 //! From the simulator's report to rows of the results.
 
 use crate::plan::PlannedRun;
-use crate::results::{Lock, Point, Window};
+use crate::results::{Lock, Point, Replica, Window};
 use leeward_control::units::Nanos;
+use leeward_real::locks::LockUse;
 use leeward_sim::SimReport;
 use leeward_sim::report::{LockReport, WindowReport};
 
@@ -52,6 +53,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         lock_drop_rate: (!run.config.application.is_plain()).then(|| ratio(counts.refused_at_locks, counts.received)),
         expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
         throttle_rate: ratio(counts.throttled, counts.offered),
+        retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),
+        failure_p99_us: run.config.replicas.map(|_| micros(report.failure_delay.p99)),
         reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
         cpu_utilization: round(report.cpu_utilization, 6),
         rx_per_request: ratio(counts.rx_messages, counts.completed),
@@ -70,11 +73,51 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
     }
 }
 
-/// The rows of a run's locks.
+/// The rows of a simulated run's locks.
 pub(crate) fn locks(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Lock> {
-    let demand = run.demand().0;
-    let one = |lock: &LockReport| Lock {
+    let own = report.locks.iter().map(|lock| (lock, lock.name.clone(), report));
+    let replicas = report.replicas.iter().enumerate().flat_map(|(index, server)| {
+        server.locks.iter().map(move |lock| (lock, format!("{}@{}", lock.name, index + 1), server))
+    });
+    let one = |(lock, name, server): (&LockReport, String, &SimReport)| Lock {
+        lock: name,
+        acquired_rps: per_second(lock.acquisitions, report.measured),
+        waited_rate: ratio(lock.waited, lock.acquisitions),
+        refused_rps: per_second(lock.refusals, report.measured),
+        // One that was refused before the measured part may leave in it, or the other way round.
+        drop_share: ratio(lock.refusals, server.counts.rejected).min(1.0),
+        wait_mean_us: round(lock.wait.mean_ns / 1e3, 3),
+        wait_p50_us: micros(lock.wait.p50),
+        wait_p99_us: micros(lock.wait.p99),
+        waiting: Some(lock.waiting),
+        utilization: Some(round(lock.utilization, 6)),
+        ..lock_of(run)
+    };
+    own.chain(replicas).map(one).collect()
+}
+
+/// The rows of a real run's locks, of whose server's requests so many were `dropped`.
+pub(crate) fn real_locks(run: &PlannedRun<'_>, locks: &[LockUse], dropped: u64) -> Vec<Lock> {
+    let one = |lock: &LockUse| Lock {
         lock: lock.name.clone(),
+        kind: lock.kind.into(),
+        acquired_rps: per_second(lock.acquired, lock.span),
+        waited_rate: ratio(lock.contended, lock.acquired),
+        refused_rps: per_second(lock.refused, lock.span),
+        // The two are read one after the other.
+        drop_share: ratio(lock.refused, dropped).min(1.0),
+        wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),
+        wait_p50_us: micros(lock.wait_p50),
+        wait_p99_us: micros(lock.wait_p99),
+        ..lock_of(run)
+    };
+    locks.iter().map(one).collect()
+}
+
+/// A lock's row with nothing but which run it is of.
+fn lock_of(run: &PlannedRun<'_>) -> Lock {
+    let demand = run.demand().0;
+    Lock {
         controller: run.variant.controller.clone(),
         label: run.variant.label.clone(),
         service: run.service.text.clone(),
@@ -84,15 +127,32 @@ pub(crate) fn locks(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Lock> {
         p: run.application.p,
         r: run.application.r,
         seed: run.config.seed,
-        acquired_rps: per_second(lock.acquisitions, report.measured),
-        waited_rate: ratio(lock.waited, lock.acquisitions),
-        refused_rps: per_second(lock.refusals, report.measured),
-        wait_mean_us: round(lock.wait.mean_ns / 1e3, 3),
-        wait_p99_us: micros(lock.wait.p99),
-        waiting: lock.waiting,
-        utilization: round(lock.utilization, 6),
+        ..Lock::default()
+    }
+}
+
+/// The rows of a run's servers, where there are several.
+pub(crate) fn replicas(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Replica> {
+    let demand = run.demand().0;
+    let one = |(index, server): (usize, &SimReport)| Replica {
+        replica: index as u32 + 1,
+        controller: run.variant.controller.clone(),
+        label: run.variant.label.clone(),
+        service: run.service.text.clone(),
+        demand_rps: round(demand, 1),
+        demand_ratio: round(demand / run.capacity.0, 6),
+        clients: run.clients,
+        p: run.application.p,
+        r: run.application.r,
+        seed: run.config.seed,
+        attempts_rps: per_second(server.counts.offered, server.measured),
+        throughput_rps: per_second(server.counts.completed, server.measured),
+        p99_us: micros(server.latency.p99),
+        drop_rate: ratio(server.counts.rejected, server.counts.received),
+        expiry_rate: ratio(server.counts.expired + server.counts.overflowed, server.counts.offered),
+        cpu_utilization: round(server.cpu_utilization, 6),
     };
-    report.locks.iter().map(one).collect()
+    report.replicas.iter().enumerate().map(one).collect()
 }
 
 /// The rows of a run's time series.

@@ -105,7 +105,7 @@ pub fn plan<'a>(
                             service,
                             application: application.clone(),
                             clients: *clients,
-                            capacity: scenario.server.capacity(service.service.mean()),
+                            capacity: scenario.capacity(service.service.mean()),
                             config: SimConfig {
                                 application: application.application.clone(),
                                 locks: variant.locks,
@@ -125,7 +125,7 @@ pub fn plan<'a>(
 
 /// One list of segments per run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
-    let capacity = scenario.server.capacity(service.service.mean());
+    let capacity = scenario.capacity(service.service.mean());
     match &scenario.workload.demand {
         DemandPlan::Steady(points) => {
             points.iter().map(|demand| vec![Segment { from: Nanos::ZERO, rate: demand.rate(capacity) }]).collect()
@@ -150,6 +150,7 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
         application: Application::default(),
         locks: LockModel::default(),
         clients: scenario.workload.client,
+        replicas: scenario.replicas,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,

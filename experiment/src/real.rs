@@ -7,7 +7,7 @@
 use crate::claims::judge;
 use crate::measure;
 use crate::plan::{PlannedRun, plan};
-use crate::results::{Machine, Point, Results, Shift};
+use crate::results::{Lock, Machine, Point, Results, Shift};
 use crate::run::{Options, Progress, RunError, blank, simulate_one};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
@@ -149,10 +149,11 @@ pub fn run_all(
                 outcomes[index] = Some(outcome);
                 advance();
             }
-            for Outcome { point, windows, shifts } in outcomes.into_iter().flatten() {
+            for Outcome { point, windows, shifts, locks } in outcomes.into_iter().flatten() {
                 results.points.push(point);
                 results.windows.extend(windows);
                 results.shifts.extend(shifts);
+                results.locks.extend(locks);
             }
         }
         results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
@@ -205,6 +206,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let unlike =
         |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
+    let one = "this machine has one server";
+    refuse(scenario.replicas.is_some(), "replicas", one)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
@@ -217,6 +220,7 @@ struct Outcome {
     point: Point,
     windows: Vec<crate::results::Window>,
     shifts: Vec<Shift>,
+    locks: Vec<Lock>,
 }
 
 /// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
@@ -343,7 +347,8 @@ fn one(
         point.predicted_p99_us = Some(predicted.p99_us);
     }
     let windows = if config.window.is_some() { measure::windows(run, &told) } else { Vec::new() };
-    Ok(Outcome { point, windows, shifts: shifts(run, &told) })
+    let locks = measure::real_locks(run, &report.locks, told.counts.rejected);
+    Ok(Outcome { point, windows, shifts: shifts(run, &told), locks })
 }
 
 /// A real run as the simulator would tell of it, so that both become the same rows.
@@ -368,6 +373,7 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
             completed: totals.completed + totals.failed,
             dropped: totals.dropped,
             timed_out: totals.timed_out,
+            sent_again: 0,
             ended_at_client,
             unfinished: totals.unfinished + totals.disconnected,
         },
@@ -394,6 +400,8 @@ fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimRepor
         gauges: report.after,
         events: 0,
         cores: None,
+        failure_delay: sim::Percentiles::default(),
+        replicas: Vec::new(),
     }
 }
 

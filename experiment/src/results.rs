@@ -39,6 +39,9 @@ pub struct Results {
     /// What happened at each lock of each point, for applications with locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Lock>,
+    /// What each server of each point did, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<Replica>,
     /// The papers' claims and what we measured.
     pub claims: Vec<Claim>,
 }
@@ -48,7 +51,7 @@ pub struct Results {
 pub struct Plot {
     /// Heading.
     pub title: String,
-    /// `points`, `windows` or `locks`.
+    /// `points`, `windows`, `locks` or `replicas`.
     pub table: String,
     /// A numeric field of the table, or `label` for one group of bars per variant.
     pub x: String,
@@ -116,6 +119,13 @@ pub struct Point {
     pub expiry_rate: f64,
     /// Requests that the client's half dropped by itself over requests issued.
     pub throttle_rate: f64,
+    /// Requests that were sent to a second server over requests issued, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_rate: Option<f64>,
+    /// 99th percentile of the time from a request's issue to the news that its first server does not serve it, a drop or no
+    /// credit in time, µs, where there are several; 0 without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_p99_us: Option<f64>,
     /// Mean time from a request's departure to its drop's arrival, µs; 0 without drops.
     pub reject_delay_mean_us: f64,
     /// CPU time spent over CPU time available.
@@ -247,11 +257,14 @@ pub struct Shift {
     pub reject_delay_peak_us: f64,
 }
 
-/// One lock in one run.
+/// One lock in one run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
-    /// The lock's name.
+    /// The lock's name; where there are several servers, with `@` and which one's.
     pub lock: String,
+    /// What it is on the real plant, such as `mutex`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// The algorithm.
     pub controller: String,
     /// The variant.
@@ -278,14 +291,61 @@ pub struct Lock {
     pub waited_rate: f64,
     /// How often requests did without it and ended as drops, per second.
     pub refused_rps: f64,
+    /// The share of the server's drops that were refusals of this lock; 0 without drops.
+    #[serde(default)]
+    pub drop_share: f64,
     /// Mean wait of those that got it, µs; those that got it at once waited 0.
     pub wait_mean_us: f64,
-    /// 99th percentile of the same, µs.
+    /// Median of the same, µs; on the real plant up to twice too much.
+    #[serde(default)]
+    pub wait_p50_us: f64,
+    /// 99th percentile of the same, µs; on the real plant up to twice too much.
     pub wait_p99_us: f64,
-    /// Requests that wait for it at the run's end.
-    pub waiting: u64,
-    /// The share of time in which somebody held it.
-    pub utilization: f64,
+    /// Requests that wait for it at the run's end; not known of real ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
+    /// The share of time in which somebody held it; not known of real ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+}
+
+/// One server of several in one run. Its requests are attempts, and its latencies begin with them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Replica {
+    /// Which, from 1.
+    pub replica: u32,
+    /// The algorithm.
+    pub controller: String,
+    /// The variant.
+    pub label: String,
+    /// The distribution of service times, as written in the scenario.
+    pub service: String,
+    /// Total demand on all servers, requests per second.
+    pub demand_rps: f64,
+    /// Demand over the capacity of all servers.
+    pub demand_ratio: f64,
+    /// Clients.
+    pub clients: u32,
+    /// The scenario's `p`, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<f64>,
+    /// The scenario's `r`, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r: Option<f64>,
+    /// The run's seed.
+    pub seed: u64,
+    /// Requests per second that its sessions were given, sent or not.
+    pub attempts_rps: f64,
+    /// Its responses per second.
+    pub throughput_rps: f64,
+    /// 99th percentile of their latency, µs.
+    pub p99_us: f64,
+    /// Requests that it rejected over requests that it received.
+    pub drop_rate: f64,
+    /// Requests that expired or were displaced at its sessions over those they were given.
+    pub expiry_rate: f64,
+    /// CPU time spent over CPU time available.
+    pub cpu_utilization: f64,
 }
 
 /// A claim of a paper, and what we measured.

@@ -146,15 +146,17 @@ pub fn run(
     let planned = plan(scenario, registry, options.seed)?;
     let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
         let report = simulate_one(run)?;
-        let rows = (measure::windows(run, &report), shifts(run, &report), measure::locks(run, &report));
-        Ok((measure::point(run, &report), rows))
+        let locks_and_replicas = (measure::locks(run, &report), measure::replicas(run, &report));
+        let over_time = (measure::windows(run, &report), shifts(run, &report));
+        Ok((measure::point(run, &report), over_time, locks_and_replicas))
     })?;
     let mut results = blank(scenario, options);
-    for (point, (windows, shifts, locks)) in outcomes {
+    for (point, (windows, shifts), (locks, replicas)) in outcomes {
         results.points.push(point);
         results.windows.extend(windows);
         results.shifts.extend(shifts);
         results.locks.extend(locks);
+        results.replicas.extend(replicas);
     }
     results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
     Ok(results)

@@ -87,6 +87,10 @@ impl Field {
             "drop_rate" => "Drop rate",
             "expiry_rate" => "Expired at clients",
             "throttle_rate" => "Throttled at clients",
+            "retry_rate" => "Sent to a second server",
+            "failure_p99_us" => "99th percentile until the first failure is known",
+            "replica" => "Server",
+            "attempts_rps" => "Attempts",
             "reject_delay_mean_us" => "Mean reject delay",
             "cpu_utilization" => "CPU utilization",
             "rx_per_request" => "Received messages per response",
@@ -106,7 +110,9 @@ impl Field {
             "waited_rate" => "Acquisitions after waiting",
             "refused_rps" => "Refusals",
             "wait_mean_us" => "Mean wait for the lock",
+            "wait_p50_us" => "Median wait for the lock",
             "wait_p99_us" => "99th percentile wait for the lock",
+            "drop_share" => "Share of all drops",
             "utilization" => "Lock held",
             "rtt_us" => "Round trip",
             "allocator" => "Allocator",
@@ -122,8 +128,8 @@ impl Field {
 
 fn quantity(key: &str) -> Quantity {
     match key {
-        "drop_rate" | "expiry_rate" | "throttle_rate" | "cpu_utilization" | "p" | "r" | "lock_drop_rate"
-        | "waited_rate" | "utilization" | "best_effort_share" => Quantity::Share,
+        "drop_rate" | "expiry_rate" | "throttle_rate" | "retry_rate" | "cpu_utilization" | "p" | "r"
+        | "lock_drop_rate" | "waited_rate" | "drop_share" | "utilization" | "best_effort_share" => Quantity::Share,
         "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,

@@ -37,6 +37,7 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (machine::predictions(results, &palette))
                     (tables::shifts(results, &palette))
                     (tables::locks(results, &palette))
+                    (tables::replicas(results, &palette))
                     (tables::points(results, &palette))
                 }
                 footer { p { "Leeward results, schema " (results.schema) ". "

@@ -64,6 +64,7 @@ fn table(results: &Results, name: &str) -> Vec<Row> {
         "windows" => results.windows.iter().map(serde_json::to_value).collect(),
         "shifts" => results.shifts.iter().map(serde_json::to_value).collect(),
         "locks" => results.locks.iter().map(serde_json::to_value).collect(),
+        "replicas" => results.replicas.iter().map(serde_json::to_value).collect(),
         _ => Vec::new(),
     };
     let rows = values.into_iter().filter_map(|value| match value {

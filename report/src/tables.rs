@@ -1,6 +1,6 @@
-//! All numbers behind the figures: what each shift of demand did, what happened at each lock, and every run. For exact values there is `result.json`.
+//! All numbers behind the figures: what each shift of demand did, what happened at each lock, what each of several servers did, and every run. For exact values there is `result.json`.
 
-use leeward_experiment::results::{Lock, Point, Results, Shift};
+use leeward_experiment::results::{Lock, Point, Replica, Results, Shift};
 use maud::{Markup, html};
 
 use crate::fields::{grouped, number};
@@ -32,7 +32,7 @@ const SHIFTS: [Column<Shift>; 10] = [
     column("Highest reject delay", "µs", |shift| number(shift.reject_delay_peak_us)),
 ];
 
-const POINTS: [Column<Point>; 25] = [
+const POINTS: [Column<Point>; 26] = [
     column("Service", "", |point| point.service.clone()),
     column("Clients", "", |point| grouped(f64::from(point.clients), 0)),
     column("Demand", "k/s", |point| thousands(point.demand_rps)),
@@ -48,6 +48,7 @@ const POINTS: [Column<Point>; 25] = [
     column("Drops", "%", |point| percent(point.drop_rate)),
     column("Expired", "%", |point| percent(point.expiry_rate)),
     column("Throttled", "%", |point| percent(point.throttle_rate)),
+    column("Sent again", "%", |point| point.retry_rate.map_or("–".into(), percent)),
     column("Reject delay", "µs", |point| number(point.reject_delay_mean_us)),
     column("Round trip", "µs", |point| number(point.rtt_us)),
     column("Cores held", "", |point| point.cores_mean.map_or("–".into(), number)),
@@ -60,8 +61,9 @@ const POINTS: [Column<Point>; 25] = [
     column("Unfinished", "requests", |point| grouped(point.unfinished as f64, 0)),
 ];
 
-const LOCKS: [Column<Lock>; 13] = [
+const LOCKS: [Column<Lock>; 16] = [
     column("Lock", "", |row| row.lock.clone()),
+    column("Kind", "", |row| if row.kind.is_empty() { "–".into() } else { row.kind.clone() }),
     column("Demand", "k/s", |row| thousands(row.demand_rps)),
     column("p", "%", |row| row.p.map_or("–".into(), percent)),
     column("r", "%", |row| row.r.map_or("–".into(), percent)),
@@ -70,10 +72,27 @@ const LOCKS: [Column<Lock>; 13] = [
     column("Acquired", "k/s", |row| thousands(row.acquired_rps)),
     column("After waiting", "%", |row| percent(row.waited_rate)),
     column("Refused", "k/s", |row| thousands(row.refused_rps)),
+    column("Of all drops", "%", |row| percent(row.drop_share)),
     column("Mean wait", "µs", |row| number(row.wait_mean_us)),
+    column("p50 wait", "µs", |row| number(row.wait_p50_us)),
     column("p99 wait", "µs", |row| number(row.wait_p99_us)),
-    column("Held", "%", |row| percent(row.utilization)),
-    column("Waiting at the end", "requests", |row| grouped(row.waiting as f64, 0)),
+    column("Held", "%", |row| row.utilization.map_or("–".into(), percent)),
+    column("Waiting at the end", "requests", |row| row.waiting.map_or("–".into(), |count| grouped(count as f64, 0))),
+];
+
+const REPLICAS: [Column<Replica>; 12] = [
+    column("Server", "", |row| row.replica.to_string()),
+    column("Demand", "k/s", |row| thousands(row.demand_rps)),
+    column("p", "%", |row| row.p.map_or("–".into(), percent)),
+    column("r", "%", |row| row.r.map_or("–".into(), percent)),
+    column("Clients", "", |row| grouped(f64::from(row.clients), 0)),
+    column("Seed", "", |row| row.seed.to_string()),
+    column("Attempts", "k/s", |row| thousands(row.attempts_rps)),
+    column("Responses", "k/s", |row| thousands(row.throughput_rps)),
+    column("p99", "µs", |row| number(row.p99_us)),
+    column("Drops", "%", |row| percent(row.drop_rate)),
+    column("Expired", "%", |row| percent(row.expiry_rate)),
+    column("CPU", "%", |row| percent(row.cpu_utilization)),
 ];
 
 fn thousands(value: f64) -> String {
@@ -123,11 +142,36 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
             section {
                 h2 { "Locks" }
                 p.explain {
-                    "Those that got a lock at once waited 0. Whoever gets a mutex after waiting holds it while waiting for a core, too."
+                    "Those that got a lock at once waited 0. "
+                    @if results.plant == "real" {
+                        "Locks of the same name are told of together, those first that were waited for longest; percentiles are up to "
+                        "twice too much. How long a lock was held is not measured."
+                    } @else {
+                        "Whoever gets a mutex after waiting holds it while waiting for a core, too."
+                    }
                 }
                 details {
                     summary { "Each lock of each run" }
                     (table(&results.locks, &LOCKS, |row| &row.label, palette))
+                }
+            }
+        }
+    }
+}
+
+/// What each server did, folded away; nothing where there is one.
+pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.replicas.is_empty() {
+            section {
+                h2 { "Servers" }
+                p.explain {
+                    "A request that one server drops, or gives no credit in time, is sent once to another. Here each server's "
+                    "requests are such attempts, and its latencies begin with them; everywhere else a request is counted once, from its issue."
+                }
+                details {
+                    summary { "Each server of each run" }
+                    (table(&results.replicas, &REPLICAS, |row| &row.label, palette))
                 }
             }
         }

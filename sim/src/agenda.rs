@@ -72,6 +72,12 @@ impl<E> Agenda<E> {
         }
     }
 
+    /// When the next event is; [`Time::NEVER`] if there is none.
+    pub(crate) fn next_at(&self) -> Time {
+        let heap = self.heap.head().unwrap_or(NEVER);
+        Time(self.heads.iter().fold(heap, |first, head| first.min(*head)).0)
+    }
+
     /// Takes the next event if it is not after `end`.
     pub(crate) fn pop(&mut self, end: Time) -> Option<(Time, E)> {
         let mut first = self.heap.head().unwrap_or(NEVER);
@@ -128,6 +134,7 @@ mod tests {
                             model.retain(|entry| *entry != first);
                             now = first.0;
                         }
+                        prop_assert_eq!(agenda.next_at(), expected.map_or(Time::NEVER, |(at, _)| Time(at)));
                         prop_assert_eq!(agenda.pop(Time(u64::MAX - 1)), expected.map(|(at, index)| (Time(at), index)));
                         continue;
                     }

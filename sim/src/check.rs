@@ -1,6 +1,6 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Acquire, Application, Shares, SimConfig};
+use crate::config::{Acquire, Application, ClientModel, Shares, SimConfig};
 use leeward_control::units::Nanos;
 use leeward_workload::service::Service;
 
@@ -42,6 +42,18 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             config.clients.timeout.is_none_or(|timeout| timeout > Nanos::ZERO && timeout <= hour),
             "an application waits for 1 ns to an hour",
         ),
+        (
+            replicas_are_possible(config),
+            "replicas are 2 to 16, with 1,000,000 sessions in all, and give up within an hour",
+        ),
+        (
+            config.replicas.is_none() || config.server.scheduling.is_none(),
+            "replicas and allocated cores are not simulated together",
+        ),
+        (
+            config.replicas.is_none() || config.clients == ClientModel::default(),
+            "replicas and clients that space their requests or time out are not simulated together",
+        ),
         (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),
@@ -69,6 +81,14 @@ fn stalls_are_possible(config: &SimConfig) -> bool {
 fn scheduling_is_possible(config: &SimConfig) -> bool {
     let second = Nanos::from_secs(1);
     config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check <= second)
+}
+
+fn replicas_are_possible(config: &SimConfig) -> bool {
+    config.replicas.is_none_or(|replicas| {
+        (2..=16).contains(&replicas.servers)
+            && u64::from(config.workload.clients) * u64::from(replicas.servers) <= 1_000_000
+            && replicas.give_up.is_none_or(|span| span > Nanos::ZERO && span <= Nanos::from_secs(3_600))
+    })
 }
 
 fn windows_are_possible(window: Option<Nanos>, config: &SimConfig) -> bool {

@@ -1,6 +1,6 @@
 //! The clients: `leeward-control`'s client shells, and a timer for each.
 
-use crate::config::ClientModel;
+use crate::config::SimConfig;
 use crate::paced::Paced;
 use crate::requests::RequestId;
 use crate::wire::Outlet;
@@ -19,18 +19,19 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(
-        count: u32,
-        model: ClientModel,
+        config: &SimConfig,
         algorithm: &Algorithm,
         params: &Params,
         environment: &Environment,
     ) -> Result<Self, ParamError> {
+        let (count, model) = (config.workload.clients, config.clients);
+        let give_up = config.replicas.and_then(|replicas| replicas.give_up);
         let client = || {
             let mut parts = (algorithm.build_client)(params, environment)?;
             if model.pacing > Nanos::ZERO {
                 parts.half = Box::new(Paced::new(parts.half, model.pacing));
             }
-            if let Some(timeout) = model.timeout {
+            for timeout in [model.timeout, give_up].into_iter().flatten() {
                 parts.config.max_delay = parts.config.max_delay.min(timeout);
             }
             Ok(Client::new(parts))

@@ -24,6 +24,8 @@ pub struct SimConfig {
     pub locks: LockModel,
     /// What clients do besides what their algorithm says.
     pub clients: ClientModel,
+    /// Several such servers behind one service; `None`: there is one.
+    pub replicas: Option<Replicas>,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -62,6 +64,7 @@ impl SimConfig {
             application: Application::default(),
             locks: LockModel::default(),
             clients: ClientModel::default(),
+            replicas: None,
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,
@@ -86,6 +89,39 @@ pub struct ClientModel {
     /// The application gives up on a request so long after its issue: one that has not left then never leaves, and a reply
     /// that comes later is nobody's any more. Its credits are the client's all the same. `None`: it never does.
     pub timeout: Option<Nanos>,
+}
+
+/// Several identical servers that know nothing of each other. Each client has a session at each of them. A request that the
+/// first server drops, or that gets no credit from it in time, is sent once more, to the next one (thesis §2.5.3, Fig. 2.19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many, 2 to 16.
+    pub servers: u32,
+    /// Which of them a request is sent to first.
+    pub first: FirstServer,
+    /// How long a request waits for a credit at either server; `None`: for as long as the algorithm's client lets it.
+    pub give_up: Option<Nanos>,
+}
+
+/// Which of several servers a request is sent to first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstServer {
+    /// The first; the others take what it does not serve.
+    #[default]
+    Primary,
+    /// Each in turn: a client asks the one after the one that it asked before.
+    InTurn,
+}
+
+impl Replicas {
+    /// How often a request is sent at most.
+    pub const ATTEMPTS: u64 = 2;
+
+    /// A server's own objective, which its controller is told: the service's divided by the number of attempts
+    /// (thesis §2.4, "Target delay vs. SLO").
+    pub fn objective(&self, slo: Nanos) -> Nanos {
+        slo / Self::ATTEMPTS
+    }
 }
 
 /// The simulated server.

@@ -33,6 +33,7 @@ pub mod config;
 mod heap;
 mod locks;
 mod paced;
+mod replicas;
 pub mod report;
 mod requests;
 mod run;
@@ -69,6 +70,10 @@ pub enum SimError {
 /// # Errors
 /// An impossible configuration or parameters that can't stand together.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<SimReport, SimError> {
+    if let Some(replicas) = config.replicas {
+        check::check(config).map_err(SimError::Config)?;
+        return replicas::simulate(config, replicas, algorithm, params);
+    }
     simulate_through(config, algorithm, params, |halves| halves)
 }
 
@@ -76,7 +81,7 @@ pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> R
 /// ([`leeward_control::recording::record`]), or to look on.
 ///
 /// # Errors
-/// Those of [`simulate`].
+/// Those of [`simulate`]; replicas, which would need several wrappers.
 pub fn simulate_through(
     config: &SimConfig,
     algorithm: &Algorithm,
@@ -84,6 +89,9 @@ pub fn simulate_through(
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
 ) -> Result<SimReport, SimError> {
     check::check(config).map_err(SimError::Config)?;
+    if config.replicas.is_some() {
+        return Err(SimError::Config("what replicas decide can't be looked at through one wrapper".into()));
+    }
     let scheduler = match &config.server.scheduling {
         None => None,
         Some(model) => {

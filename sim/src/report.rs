@@ -43,6 +43,13 @@ pub struct SimReport {
     pub events: u64,
     /// Who had the cores, where an allocator grants and parks them.
     pub cores: Option<CoreUsage>,
+    /// From a request's issue to the news that its first server does not serve it, a drop or no credit in time, where there
+    /// are several servers.
+    pub failure_delay: Percentiles,
+    /// Each server by itself, where there are several ([`crate::config::Replicas`]): its requests are attempts, its
+    /// latencies begin with them, and its objective is its own. The whole's messages, rejections and CPU time are the sum of
+    /// theirs, and its locks are only here.
+    pub replicas: Vec<SimReport>,
 }
 
 /// How requests ended, and messages, in the measured part.
@@ -50,6 +57,8 @@ pub struct SimReport {
 pub struct Counts {
     /// Issued by applications.
     pub offered: u64,
+    /// Sent to a second server, where there are several.
+    pub sent_again: u64,
     /// Responses received by clients.
     pub completed: u64,
     /// Responses received within the SLO.
@@ -81,6 +90,7 @@ impl Counts {
     pub(crate) fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             offered: self.offered - earlier.offered,
+            sent_again: self.sent_again - earlier.sent_again,
             completed: self.completed - earlier.completed,
             good: self.good - earlier.good,
             dropped: self.dropped - earlier.dropped,
@@ -94,6 +104,17 @@ impl Counts {
             rx_messages: self.rx_messages - earlier.rx_messages,
             tx_messages: self.tx_messages - earlier.tx_messages,
         }
+    }
+}
+
+impl Counts {
+    /// Adds what one server of several has counted inside: messages and rejections.
+    pub(crate) fn add_servers(&mut self, server: &Counts) {
+        self.received += server.received;
+        self.rejected += server.rejected;
+        self.refused_at_locks += server.refused_at_locks;
+        self.rx_messages += server.rx_messages;
+        self.tx_messages += server.tx_messages;
     }
 }
 
@@ -116,7 +137,7 @@ pub struct LockReport {
     pub utilization: f64,
 }
 
-/// Conservation over the whole run: `offered` = the sum of all the others.
+/// Conservation over the whole run: `offered` = the sum of all the others but `sent_again`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Issued by applications.
@@ -127,6 +148,8 @@ pub struct Totals {
     pub dropped: u64,
     /// Ended when the application gave up, after they had left.
     pub timed_out: u64,
+    /// Sent to a second server, where there are several; no end.
+    pub sent_again: u64,
     /// Ended at the client, for whatever reason.
     pub ended_at_client: u64,
     /// Waiting at clients, on the wire or in the server when the run ended.

@@ -1,9 +1,10 @@
 //! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused.
 
+use leeward_control::client::LocalReason;
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestId(u32);
 
 impl RequestId {
@@ -32,17 +33,67 @@ pub(crate) struct Request {
     pub(crate) priority: Priority,
     /// The newest grant that its client knew when it left.
     pub(crate) credit: CreditId,
+    /// The request of the whole service that this is an attempt of, where there are several servers.
+    pub(crate) attempt_of: RequestId,
+}
+
+/// What a server is asked for, where there are several.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// The request of the whole service.
+    pub(crate) of: RequestId,
+    /// By whom.
+    pub(crate) client: u32,
+    /// How long it takes on a core.
+    pub(crate) service: Nanos,
+    /// How important it is.
+    pub(crate) priority: Priority,
+    /// Its path through the application.
+    pub(crate) path: u8,
+}
+
+/// How a request ended at a server, or at its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its client has the response.
+    Completed,
+    /// Its client has the drop.
+    Dropped,
+    /// It never left its client.
+    AtClient(LocalReason),
+}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// Its last record.
+    pub(crate) attempt: Request,
+    /// How.
+    pub(crate) end: End,
 }
 
 /// All requests under way.
 pub(crate) struct Requests {
     slots: Vec<Request>,
     free: Vec<u32>,
+    /// Those that have ended, where somebody looks at them.
+    ended: Option<Vec<Ended>>,
 }
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Requests { slots: Vec::new(), free: Vec::new() }
+        Requests { slots: Vec::new(), free: Vec::new(), ended: None }
+    }
+
+    /// Keeps what ends until it is asked for with [`ended`](Self::ended).
+    pub(crate) fn noting_ends(mut self) -> Self {
+        self.ended = Some(Vec::new());
+        self
+    }
+
+    /// What has ended since it was last asked for.
+    pub(crate) fn ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
+        self.ended.iter_mut().flat_map(|ended| ended.drain(..))
     }
 
     pub(crate) fn insert(&mut self, request: Request) -> RequestId {
@@ -59,9 +110,13 @@ impl Requests {
     }
 
     /// Ends a request.
-    pub(crate) fn remove(&mut self, id: RequestId) -> Request {
+    pub(crate) fn remove(&mut self, id: RequestId, end: End) -> Request {
         self.free.push(id.0);
-        self.slots[id.0 as usize]
+        let attempt = self.slots[id.0 as usize];
+        if let Some(ended) = &mut self.ended {
+            ended.push(Ended { attempt, end });
+        }
+        attempt
     }
 
     /// Requests under way.

@@ -8,7 +8,7 @@ use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
 use crate::report::SimReport;
-use crate::requests::{Request, RequestId, Requests};
+use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Packet, Server};
 use crate::server_queues::Task;
@@ -18,7 +18,7 @@ use crate::wire::Wire;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
 use leeward_control::server::{
-    Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_workload::ArrivalStream;
@@ -65,7 +65,8 @@ pub(crate) struct Run<'a> {
     config: &'a SimConfig,
     now: Time,
     agenda: Agenda<Event>,
-    arrivals: ArrivalStream,
+    /// `None` where requests come from elsewhere.
+    arrivals: Option<ArrivalStream>,
     requests: Requests,
     clients: Clients,
     wire: Wire,
@@ -81,6 +82,7 @@ pub(crate) struct Run<'a> {
     since_tick: Signals,
     stats: Stats,
     audit: Audit,
+    events: u64,
     service_rng: Rng,
     client_rng: Rng,
     server_rng: Rng,
@@ -105,9 +107,9 @@ impl<'a> Run<'a> {
         Ok(Run {
             now: Time::ZERO,
             agenda: Agenda::new(),
-            arrivals: ArrivalStream::new(&config.workload, config.seed),
-            requests: Requests::new(),
-            clients: Clients::new(config.workload.clients, config.clients, algorithm, params, &environment)?,
+            arrivals: config.replicas.is_none().then(|| ArrivalStream::new(&config.workload, config.seed)),
+            requests: if config.replicas.is_some() { Requests::new().noting_ends() } else { Requests::new() },
+            clients: Clients::new(config, algorithm, params, &environment)?,
             wire: Wire::new(config),
             server: match &scheduler {
                 None => Server::new(&config.server),
@@ -126,6 +128,7 @@ impl<'a> Run<'a> {
             since_tick: Signals::idle(Time::ZERO),
             stats: Stats::new(config),
             audit: Audit::default(),
+            events: 0,
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),
@@ -135,6 +138,14 @@ impl<'a> Run<'a> {
 
     /// Runs to the end.
     pub(crate) fn finish(mut self) -> SimReport {
+        let end = Time::ZERO + self.config.duration;
+        self.start();
+        while self.step(end) {}
+        self.end(end).0
+    }
+
+    /// Puts the first events on the agenda.
+    pub(crate) fn start(&mut self) {
         self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
             self.agenda.schedule(Time::ZERO + window, Event::Window);
@@ -142,34 +153,71 @@ impl<'a> Run<'a> {
         self.agenda.schedule(Time::ZERO + self.period, Event::Tick);
         self.schedule_issue();
         self.start_cores();
-        let end = Time::ZERO + self.config.duration;
-        let mut events = 0;
-        while let Some((now, event)) = self.agenda.pop(end) {
-            self.now = now;
-            events += 1;
-            self.handle(event);
-            match &self.scheduler {
-                None => {
-                    self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
-                }
-                Some(_) if self.config.audit => {
-                    self.audit.check(!self.parked_with_work(), now, || "a parked core has work".into());
-                }
-                Some(_) => {}
+    }
+
+    /// The next event, if it is not after `end`.
+    pub(crate) fn step(&mut self, end: Time) -> bool {
+        let Some((now, event)) = self.agenda.pop(end) else { return false };
+        self.now = now;
+        self.events += 1;
+        self.handle(event);
+        self.check_cores();
+        true
+    }
+
+    fn check_cores(&mut self) {
+        let now = self.now;
+        match &self.scheduler {
+            None => {
+                self.audit.check(!self.server.idles_beside_work(), now, || "a core idles beside work".into());
             }
+            Some(_) if self.config.audit => {
+                self.audit.check(!self.parked_with_work(), now, || "a parked core has work".into());
+            }
+            Some(_) => {}
         }
+    }
+
+    /// What there is to say when the last event before `end` has been.
+    pub(crate) fn end(mut self, end: Time) -> (SimReport, Stats) {
         self.audit_books();
         self.spinners_end(end);
         let cores = self.core_usage(end);
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let gauges = self.halves.control.gauges();
         let unfinished = self.requests.len() as u64;
-        let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, events);
+        let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, self.events);
         report.locks = self.staged.map(|staged| staged.report()).unwrap_or_default();
         self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
         report.violations = self.audit.into_found();
         report.cores = cores;
-        report
+        (report, self.stats)
+    }
+
+    /// When the next event is.
+    pub(crate) fn next_at(&self) -> Time {
+        self.agenda.next_at()
+    }
+
+    /// A request comes from elsewhere, not before the last event.
+    pub(crate) fn take_in(&mut self, now: Time, attempt: &Attempt) {
+        self.now = now;
+        self.submit(attempt);
+    }
+
+    /// The requests that have ended since this was last asked.
+    pub(crate) fn ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
+        self.requests.ended()
+    }
+
+    /// The controller's state.
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.halves.control.gauges()
+    }
+
+    /// d_m (Breakwater §4) at a time that is not before the last event.
+    pub(crate) fn delay_at(&self, now: Time) -> Nanos {
+        self.server.queues.packet_delay(now) + self.server.queues.run_delay(now)
     }
 
     /// Compares what the parts of this run say of the same things.
@@ -227,34 +275,50 @@ impl<'a> Run<'a> {
     // ---- clients ----
 
     fn schedule_issue(&mut self) {
-        if let Some((at, client)) = self.arrivals.next() {
+        if let Some((at, client)) = self.arrivals.as_mut().and_then(Iterator::next) {
             self.agenda.schedule_on(Lane::Arrivals, at, Event::Issue(client));
         }
     }
 
     fn issue(&mut self, client: u32) {
+        let attempt = Attempt {
+            of: RequestId::default(),
+            client,
+            service: self.config.workload.service.draw(&mut self.service_rng),
+            priority: Priority::from_random(self.client_rng.bits()),
+            path: self.staged.as_mut().map_or(0, |staged| staged.draw()),
+        };
+        self.submit(&attempt);
+        self.schedule_issue();
+    }
+
+    fn submit(&mut self, attempt: &Attempt) {
+        let Attempt { of, client, service, priority, path } = *attempt;
         self.stats.issued();
         let request = self.requests.insert(Request {
             issued: self.now,
             sent: self.now,
             arrived: self.now,
-            service: self.config.workload.service.draw(&mut self.service_rng),
+            service,
             session: client,
             demand: 0,
-            priority: Priority::from_random(self.client_rng.bits()),
+            priority,
             credit: CreditId::NONE,
+            attempt_of: of,
         });
         if let Some(staged) = &mut self.staged {
-            staged.issued(request);
+            staged.issued(request, path);
         }
-        let priority = self.requests[request].priority;
         let random = self.client_rng.bits();
         self.with_client(client, |clients, now, wire| clients.submit(client, now, request, priority, random, wire));
-        self.schedule_issue();
     }
 
     fn reply_arrives(&mut self, request: RequestId, outcome: Outcome, feedback: Feedback) {
-        let record = self.requests.remove(request);
+        let end = match outcome {
+            Outcome::Completed => End::Completed,
+            Outcome::Dropped => End::Dropped,
+        };
+        let record = self.requests.remove(request, end);
         let given_up = self.config.clients.timeout.is_some_and(|timeout| self.now.since(record.issued) > timeout);
         match outcome {
             _ if given_up => self.stats.timed_out(),
@@ -505,6 +569,6 @@ impl<'a> Run<'a> {
 
     /// d_m (Breakwater §4).
     fn delay(&self) -> Nanos {
-        self.server.queues.packet_delay(self.now) + self.server.queues.run_delay(self.now)
+        self.delay_at(self.now)
     }
 }

@@ -28,6 +28,13 @@ impl Distribution {
         self.count += 1;
     }
 
+    /// Adds all samples of another.
+    fn add(&mut self, other: &Distribution) {
+        self.histogram.add(&other.histogram).expect("all have the same bounds");
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
     /// What has been recorded; starts anew.
     fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
@@ -90,6 +97,16 @@ impl Occupancy {
     fn holds(&self, now: Time) -> bool {
         let still_inside = u128::from(self.inside) * u128::from(now.0) - self.arrivals;
         self.area == self.left + still_inside
+    }
+
+    /// Adds another server's, up to the same time.
+    fn add(&mut self, other: &Occupancy) {
+        self.since = self.since.max(other.since);
+        self.inside += other.inside;
+        self.area += other.area;
+        self.left += other.left;
+        self.arrivals += other.arrivals;
+        self.departures += other.departures;
     }
 
     /// Whether it has held so far.
@@ -155,6 +172,11 @@ impl Stats {
         self.occupancy.advance(now);
         self.occupancy_at_warmup = self.occupancy;
         self.at_warmup = self.counts;
+    }
+
+    /// A request is sent to a second server.
+    pub(crate) fn sent_again(&mut self) {
+        self.counts.sent_again += 1;
     }
 
     pub(crate) fn issued(&mut self) {
@@ -242,7 +264,17 @@ impl Stats {
 
     /// A client has received a drop.
     pub(crate) fn dropped(&mut self, now: Time, request: &Request) {
+        self.ended_as_drop();
+        self.told_of_drop(now, request);
+    }
+
+    /// A request has ended as a drop.
+    pub(crate) fn ended_as_drop(&mut self) {
         self.counts.dropped += 1;
+    }
+
+    /// A client has received a drop, which may not be the request's end.
+    pub(crate) fn told_of_drop(&mut self, now: Time, request: &Request) {
         let delay = now.since(request.sent);
         if now >= self.warmup {
             self.reject_delay.record(delay);
@@ -276,11 +308,22 @@ impl Stats {
         self.occupancy.holds_so_far()
     }
 
-    pub(crate) fn report(mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> SimReport {
+    /// Adds what one server of several has counted, after its [`report`](Self::report): what goes on in a server. What
+    /// clients see of the whole is counted here.
+    pub(crate) fn absorb(&mut self, server: &Stats) {
+        self.counts.add_servers(&server.counts);
+        self.at_warmup.add_servers(&server.at_warmup);
+        self.occupancy.add(&server.occupancy);
+        self.occupancy_at_warmup.add(&server.occupancy_at_warmup);
+        self.waiting.add(&server.waiting);
+        self.busy += server.busy;
+    }
+
+    pub(crate) fn report(&mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> SimReport {
         self.occupancy.advance(self.end);
         let measured = self.end.since(self.warmup);
         let counts = self.counts.since(&self.at_warmup);
-        let before = &self.occupancy_at_warmup;
+        let before = self.occupancy_at_warmup;
         let departures = self.occupancy.departures - before.departures;
         let ended_at_client = self.counts.expired + self.counts.overflowed + self.counts.throttled;
         SimReport {
@@ -291,6 +334,7 @@ impl Stats {
                 completed: self.counts.completed,
                 dropped: self.counts.dropped,
                 timed_out: self.counts.timed_out,
+                sent_again: self.counts.sent_again,
                 ended_at_client,
                 unfinished,
             },
@@ -306,11 +350,13 @@ impl Stats {
             },
             violations: Vec::new(),
             locks: Vec::new(),
-            windows: self.window.map(|series| series.done).unwrap_or_default(),
-            fine: self.fine,
+            windows: self.window.take().map(|series| series.done).unwrap_or_default(),
+            fine: std::mem::take(&mut self.fine),
             gauges,
             events,
             cores: None,
+            failure_delay: Percentiles::default(),
+            replicas: Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agenda::{Agenda, Lane};
 use crate::config::SimConfig;
-use crate::requests::{RequestId, Requests};
+use crate::requests::{End, RequestId, Requests};
 use crate::run::Event;
 use crate::server::Packet;
 use crate::stats::Stats;
@@ -98,7 +98,7 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
     }
 
     fn end(&mut self, request: RequestId, end: LocalEnd) {
-        self.requests.remove(request);
+        self.requests.remove(request, End::AtClient(end.reason));
         self.stats.ended_at_client(end.reason);
     }
 

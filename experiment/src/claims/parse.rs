@@ -155,9 +155,11 @@ impl Parser {
                 "windows" => Table::Windows,
                 "shifts" => Table::Shifts,
                 "locks" => Table::Locks,
+                "replicas" => Table::Replicas,
                 _ => {
                     self.at = start;
-                    return Err(self.error(format!("unknown table `{name}`; accepted: points, windows, shifts, locks")));
+                    let accepted = "points, windows, shifts, locks, replicas";
+                    return Err(self.error(format!("unknown table `{name}`; accepted: {accepted}")));
                 }
             };
             name = self.take_while(word);

@@ -47,6 +47,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "lk-te",
         "lk-mismatch",
         "lk-search",
+        "lk-replicas",
         "real-mismatch",
         "real-overall",
         "real-spike",

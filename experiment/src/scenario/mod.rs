@@ -3,7 +3,7 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `scheduling`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `controllers`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
@@ -17,6 +17,7 @@ mod output;
 mod overrides;
 mod read;
 mod reader;
+mod replicas;
 mod scheduling;
 pub mod settings;
 mod workload;
@@ -31,7 +32,9 @@ use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_real::pairs::PairService;
 use leeward_real::search::QueryMix;
-use leeward_sim::config::{Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Scheduling, ServerModel, Shares};
+use leeward_sim::config::{
+    Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
+};
 use leeward_sim::service::Service;
 use std::path::Path;
 
@@ -48,6 +51,8 @@ pub struct Scenario {
     pub description: String,
     /// The simulated machine.
     pub server: ServerModel,
+    /// Several such servers behind one service, if the scenario has them.
+    pub replicas: Option<Replicas>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
     /// Round trips; one point per entry.
@@ -303,6 +308,17 @@ impl Scenario {
     /// The same at one of several round trips.
     pub fn slo_at(&self, service: &Service, rtt: Nanos) -> Nanos {
         self.workload.slo.unwrap_or_else(|| (service.mean() + rtt) * 10)
+    }
+
+    /// Requests per second that all servers together can serve when they do nothing else.
+    pub fn capacity(&self, service_mean: Nanos) -> Rate {
+        let servers = self.replicas.map_or(1, |replicas| replicas.servers);
+        Rate(self.server.capacity(service_mean).0 * f64::from(servers))
+    }
+
+    /// What one server's controller is told of the objective: its own part where there are several.
+    pub fn server_slo(&self, slo: Nanos) -> Nanos {
+        self.replicas.map_or(slo, |replicas| replicas.objective(slo))
     }
 
     /// The server as `variant` has it.

@@ -19,10 +19,11 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
         let index = read.find(key).map_or(Ok(0), |item| item.choice(words))?;
         Ok(words[index].into())
     };
-    let table_name = word("table", &["points", "windows", "locks"])?;
+    let table_name = word("table", &["points", "windows", "locks", "replicas"])?;
     let table = match table_name.as_str() {
         "windows" => Table::Windows,
         "locks" => Table::Locks,
+        "replicas" => Table::Replicas,
         _ => Table::Points,
     };
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;

@@ -3,7 +3,7 @@
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
-use super::{Scenario, ScenarioError, Variant, controllers, output, scheduling, workload};
+use super::{Scenario, ScenarioError, Variant, controllers, output, replicas, scheduling, workload};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
@@ -27,6 +27,7 @@ const KEYS: &[&str] = &[
     "source",
     "description",
     "server",
+    "replicas",
     "network",
     "workload",
     "run",
@@ -85,6 +86,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         source: root.prose_or_empty("source")?,
         description: root.prose_or_empty("description")?,
         server: workload::server(root.find("server"))?,
+        replicas: root.find("replicas").map(|item| replicas::replicas(&item)).transpose()?,
         network,
         rtts,
         workload,
@@ -96,6 +98,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         overrides: Vec::new(),
     };
     check_locks(&scenario, &controllers)?;
+    replicas::check(&scenario, root.find("replicas"), &controllers)?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)
@@ -175,7 +178,7 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
         )));
     }
     for service in &scenario.workload.services {
-        let capacity = scenario.server.capacity(service.service.mean());
+        let capacity = scenario.capacity(service.service.mean());
         let fastest = demands.iter().map(|demand| demand.rate(capacity).0).fold(0.0, f64::max);
         let requests = Rate(fastest).events_in(scenario.run.duration);
         if requests > MOST_REQUESTS {
@@ -204,7 +207,7 @@ fn check_params(
                 .iter()
                 .flat_map(|rtt| scenario.workload.clients.iter().map(move |clients| (*rtt, clients)))
             {
-                let slo = scenario.slo_at(&service.service, rtt);
+                let slo = scenario.server_slo(scenario.slo_at(&service.service, rtt));
                 let environment = Environment::new(scenario.server.cores, rtt, slo);
                 let allocated = scenario.server_for(variant).scheduling.is_some();
                 let environment = if allocated { environment.allocated() } else { environment };

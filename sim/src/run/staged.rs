@@ -91,15 +91,19 @@ impl Staged {
         })
     }
 
-    /// Draws the path of a request that has just been issued.
-    pub(super) fn issued(&mut self, request: RequestId) {
+    /// The path of the next request.
+    pub(super) fn draw(&mut self) -> u8 {
+        self.application.draw(&mut self.rng) as u8
+    }
+
+    /// A request has just been issued, and will take this path.
+    pub(super) fn issued(&mut self, request: RequestId, path: u8) {
         let budget = match self.acquire {
             Acquire::UnlessCongested { budget, .. } => Budget::of(budget),
             Acquire::Plain | Acquire::Try | Acquire::Timed { .. } => Budget::UNLIMITED,
         };
         let slot = request.slot();
         let wait = self.progress.get(slot).map_or(0, |before| before.wait);
-        let path = self.application.draw(&mut self.rng) as u8;
         let fresh = Progress { state: State::Ahead, path, step: 0, held: 0, queued: Time::ZERO, budget, wait };
         match self.progress.get_mut(slot) {
             Some(progress) => *progress = fresh,

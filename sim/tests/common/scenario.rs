@@ -4,8 +4,8 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, Arrivals, ClientModel, Costs, LockKind, LockModel, NetworkModel, Order, Path, Segment,
-    ServerModel, Shares, SimConfig, Stalls, Step, Workload,
+    Acquire, Application, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order, Path,
+    Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
@@ -117,7 +117,23 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         application: draw_application(dice),
         locks: draw_locks(dice, mean),
         clients: draw_clients(dice, mean),
+        replicas: None,
     }
+}
+
+/// The scenario that `seed` draws, on several servers.
+pub(crate) fn draw_with_replicas(seed: u64, registry: &Registry) -> Scenario {
+    let mut scenario = draw(seed, registry);
+    let mut dice = Dice(Xoshiro256PlusPlus::seed_from_u64(!seed));
+    let config = &mut scenario.config;
+    config.clients = ClientModel::default();
+    config.replicas = Some(Replicas {
+        servers: dice.one_of(&[2, 2, 3, 5]),
+        first: dice.one_of(&[FirstServer::Primary, FirstServer::InTurn]),
+        give_up: dice.one_of(&[None, Some(Nanos(1)), Some(Nanos::from_micros(10)), Some(Nanos::from_millis(1))]),
+    });
+    scenario.words = format!("{} {:?} {:?}", scenario.algorithm.name, scenario.params, scenario.config);
+    scenario
 }
 
 /// Every other scenario has clients that space their requests, or give up on them.
