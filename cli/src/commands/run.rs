@@ -48,6 +48,10 @@ fn text(results: &Results, folder: &Path, report: &Path) -> String {
     if !machines.is_empty() {
         text += &format!("\n{machines}{predictions}");
     }
+    let locks = summary::locks(&results.locks);
+    if !locks.is_empty() {
+        text += &format!("\nThe locks that were waited for most, at the highest demand\n\n{locks}");
+    }
     if !results.claims.is_empty() {
         text += &format!("\nWhat the paper says, what we measured\n\n{}", summary::claims(&results.claims));
     }

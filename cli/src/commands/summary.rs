@@ -1,7 +1,8 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
-use leeward_experiment::results::{Claim, Machine, Point, Verdict};
+use leeward_experiment::results::{Claim, Lock, Machine, Point, Verdict};
 
+use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
 
 /// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
@@ -86,6 +87,61 @@ pub(crate) fn predictions(points: &[Point]) -> String {
     folded(&text, 0, WIDTH)
 }
 
+/// Locks of one variant that are shown.
+const LOCKS_SHOWN: usize = 3;
+
+/// The locks of each variant at its highest demand, those first that its requests waited for most; medians over seeds.
+/// Nothing for applications without locks.
+pub(crate) fn locks(locks: &[Lock]) -> String {
+    let mut labels: Vec<&str> = Vec::new();
+    for lock in locks {
+        if !labels.contains(&lock.label.as_str()) {
+            labels.push(&lock.label);
+        }
+    }
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new(&[
+        ("variant", Align::Left),
+        ("lock", Align::Left),
+        right("demand k/s"),
+        right("taken k/s"),
+        right("waited %"),
+        right("refused k/s"),
+        right("of drops %"),
+        right("p50 us"),
+        right("p99 us"),
+    ]);
+    for label in &labels {
+        let of_label = || locks.iter().filter(|lock| lock.label == *label);
+        let highest = of_label().map(|lock| lock.demand_rps).fold(0.0, f64::max);
+        let mut groups: Vec<Vec<&Lock>> = Vec::new();
+        for lock in of_label().filter(|lock| lock.demand_rps == highest) {
+            match groups.iter_mut().find(|group| (&group[0].lock, &group[0].kind) == (&lock.lock, &lock.kind)) {
+                Some(group) => group.push(lock),
+                None => groups.push(vec![lock]),
+            }
+        }
+        // What all waited together, per second.
+        let waited = |group: &Vec<&Lock>| median(group, |lock| lock.acquired_rps * lock.wait_mean_us);
+        groups.sort_by(|a, b| waited(b).total_cmp(&waited(a)));
+        for group in groups.iter().take(LOCKS_SHOWN) {
+            let number = |decimals: usize, value: fn(&Lock) -> f64| format!("{:.*}", decimals, median(group, value));
+            table.row(vec![
+                (*label).into(),
+                plain(&group[0].lock).chars().take(32).collect(),
+                number(1, |lock| lock.demand_rps / 1e3),
+                number(1, |lock| lock.acquired_rps / 1e3),
+                number(1, |lock| lock.waited_rate * 100.0),
+                number(1, |lock| lock.refused_rps / 1e3),
+                number(1, |lock| lock.drop_share * 100.0),
+                number(1, |lock| lock.wait_p50_us),
+                number(1, |lock| lock.wait_p99_us),
+            ]);
+        }
+    }
+    if labels.is_empty() { String::new() } else { table.to_string() }
+}
+
 /// Points that differ by their seed only.
 fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
@@ -103,8 +159,8 @@ fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
     groups
 }
 
-fn median(group: &[&Point], value: fn(&Point) -> f64) -> f64 {
-    let mut values: Vec<f64> = group.iter().map(|point| value(point)).collect();
+fn median<T>(group: &[&T], value: fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = group.iter().map(|row| value(row)).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
@@ -145,6 +201,28 @@ mod tests {
             predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
         assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
         assert_eq!(predictions(&[Point::default()]), "");
+    }
+
+    #[test]
+    fn the_locks_that_are_waited_for_most_come_first() {
+        let lock = |label: &str, name: &str, demand: f64, wait: f64| Lock {
+            label: label.into(),
+            lock: name.into(),
+            demand_rps: demand,
+            acquired_rps: 1_000.0,
+            wait_mean_us: wait,
+            wait_p99_us: 7.0 * wait,
+            ..Lock::default()
+        };
+        let mut rows = vec![lock("auto", "calm", 2e3, 1.0), lock("auto", "hot\u{7}", 2e3, 9.0)];
+        rows.extend(["a", "b", "c"].map(|name| lock("auto", name, 2e3, 2.0)));
+        rows.extend([lock("auto", "hot\u{7}", 1e3, 99.0), lock("none", "calm", 1e3, 3.0)]);
+        let text = locks(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + LOCKS_SHOWN + 1, "{text}");
+        assert!(lines[1].contains("hot") && lines[1].contains("63.0") && !text.contains('\u{7}'), "{text}");
+        assert!(!text.contains("693") && lines[4].starts_with("none"), "{text}");
+        assert_eq!(locks(&[]), "");
     }
 
     #[test]
