@@ -39,8 +39,8 @@ pub(crate) fn simulate(
 fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     SimConfig {
         slo: replicas.objective(config.slo),
-        // As for a core's stalls: by seed, and far from those that people choose.
-        seed: config.seed.wrapping_add(u64::from(server + 1) << 32),
+        // By seed, far from those that people choose and from those of the cores (`stalls.rs`).
+        seed: config.seed.wrapping_add(u64::from(server + 1) << 48),
         ..config.clone()
     }
 }
