@@ -195,6 +195,29 @@ fn ctrl_c_stops_with_nothing_written() {
     assert!(!folder.path().join("results").exists());
 }
 
+/// What takes connections and never says anything must not keep whoever watches it.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_a_question_that_nobody_answers() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let began = std::time::Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["top", &silent.local_addr().unwrap().to_string(), "--plain"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connection = silent.accept().unwrap();
+    assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    // Five seconds is what an answer may take.
+    assert!(began.elapsed().as_secs() < 4, "{:?}", began.elapsed());
+    drop(connection);
+}
+
 #[cfg(unix)]
 #[test]
 fn devices_are_written_to_and_results_are_kept() {
