@@ -75,6 +75,32 @@ fn unknown_keys() {
 }
 
 #[test]
+fn replicas_that_are_none_and_what_they_do_not_go_with() {
+    let with = |lines: &str| format!("[replicas]\n{lines}\n\n[network]");
+    let refused = |lines: &str, parts: &[&str]| check("[network]", &with(lines), parts);
+    refused("first = \"primary\"", &["replicas.servers", "missing", "a number of servers"]);
+    refused("servers = 1", &["replicas.servers", "2"]);
+    refused("servers = 17", &["replicas.servers", "16"]);
+    refused("servers = 2\nfirst = \"random\"", &["replicas.first", "`random` is not one of \"primary\", \"in-turn\""]);
+    refused("servers = 2\ngive_up = \"0s\"", &["replicas.give_up", "a duration from 1ns"]);
+    refused("servers = 2\nretries = 3", &["replicas.retries", "unknown key; accepted: servers, first, give_up"]);
+    let good = GOOD.replacen("[network]", &with("servers = 2\nfirst = \"in-turn\"\ngive_up = \"10us\""), 1);
+    let scenario = read(&good, &[], false).unwrap();
+    let mean = scenario.workload.services[0].service.mean();
+    assert_eq!(scenario.capacity(mean).0, 2.0 * scenario.server.capacity(mean).0);
+    assert_eq!(scenario.server_slo(scenario.slo(&scenario.workload.services[0].service)).to_string(), "100us");
+    for (setting, why) in [
+        ("workload.pacing=1us", "replicas and workload.pacing are not simulated together"),
+        ("workload.timeout=1ms", "replicas and workload.timeout are not simulated together"),
+        ("workload.clients=600000", "1200000; accepted: up to 1000000"),
+        ("server.allocator.policy=delay", "replicas and allocated cores are not simulated together"),
+    ] {
+        let message = read(&good, &[setting], false).expect_err(setting).to_string();
+        assert!(message.contains(why), "{message}");
+    }
+}
+
+#[test]
 fn wrong_units() {
     check("warmup = \"1ms\"", "warmup = 1", &[":16:", "run.warmup", "`1` is not a duration", "80us"]);
     check("duration = \"2ms\"", "duration = \"2\"", &[":17:", "run.duration", "a duration from"]);

@@ -6,7 +6,7 @@ use leeward_control::server::{
     Admission, Arrival, ControlLoop, Gauges, ServerHalves, Session, Signals, Verdict as Decision,
 };
 use leeward_control::units::{Nanos, Time};
-use leeward_experiment::results::Results;
+use leeward_experiment::results::{Results, Verdict};
 use leeward_experiment::run::{Options, Progress, RunError, run};
 use leeward_experiment::{Scenario, tune};
 use std::path::Path;
@@ -50,6 +50,7 @@ fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
         ("server.order=packets-first", "server.order"),
         ("server.batch=1", "server.batch"),
         ("network.jitter=5us", "network.jitter"),
+        ("replicas.servers=2", "replicas"),
     ];
     for (setting, key) in refused {
         let overrides = [setting.into()];
@@ -104,6 +105,64 @@ fn bytes_do_not_depend_on_threads() {
     assert_eq!(one.points.len(), 3 * 2 * 2 * 2 * 2);
     assert_eq!(one.windows.len(), one.points.len() * 3);
     assert_ne!(run_with(&scenario, 2, 8).points, one.points, "another seed, other arrivals");
+}
+
+const REPLICATED: &str = r#"
+id = "replicated"
+title = "Replicated"
+[workload]
+service = "exp:10us"
+clients = 50
+demand = ["0.3x", "0.8x"]
+locks = "slow"
+[[workload.path]]
+share = "30%"
+steps = ["lock slow", "work 100%", "unlock slow"]
+[[workload.path]]
+share = "70%"
+steps = ["work 100%"]
+[replicas]
+servers = 2
+give_up = "10us"
+[run]
+warmup = "10ms"
+duration = "30ms"
+seeds = 2
+[[controller]]
+name = "none"
+[[controller]]
+name = "efficiency"
+acquire = "unless-congested:70us"
+[[claim]]
+id = "first"
+text = "the first server gets everything first"
+paper = "yes"
+measure = "replicas.attempts_rps{efficiency, replica=1, demand_ratio=0.8} / demand_rps{efficiency, demand_ratio=0.8}"
+min = 0.9
+[[claim]]
+id = "lock"
+text = "each server has its lock"
+paper = "yes"
+measure = "locks.refused_rps{efficiency, lock=slow@1, demand_ratio=0.8} - locks.refused_rps{none, lock=slow@2, demand_ratio=0.8}"
+min = 1
+"#;
+
+#[test]
+fn replicas_have_rows_and_do_not_depend_on_threads() {
+    let scenario = read(REPLICATED);
+    let (one, three) = (run_with(&scenario, 1, 7), run_with(&scenario, 3, 7));
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&three).unwrap());
+    assert_eq!((one.points.len(), one.replicas.len(), one.locks.len()), (8, 16, 16));
+    for (point, servers) in one.points.iter().zip(one.replicas.chunks(2)) {
+        let [first, second] = servers else { panic!("two each") };
+        assert_eq!((first.replica, second.replica, &first.label), (1, 2, &point.label));
+        let again = point.retry_rate.unwrap() * point.offered as f64 / 0.02;
+        assert!((second.attempts_rps - again).abs() < 1.0, "{second:?} {point:?}");
+        assert!(point.failure_p99_us.is_some(), "{point:?}");
+    }
+    let verdicts: Vec<_> = one.claims.iter().map(|claim| (claim.verdict, &claim.measured)).collect();
+    assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Reproduced), "{verdicts:?}");
+    assert!(run_with(&read(SMALL), 2, 7).points.iter().all(|point| point.retry_rate.is_none()));
 }
 
 #[test]
