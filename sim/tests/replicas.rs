@@ -12,7 +12,7 @@ use leeward_sim::config::{
 };
 use leeward_sim::{SimConfig, SimError, SimReport, service::Service, simulate, simulate_through};
 
-const SCENARIOS: u64 = 200;
+const SCENARIOS: u64 = 80;
 
 #[test]
 fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
