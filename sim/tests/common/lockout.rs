@@ -1,7 +1,7 @@
 //! Lock-out: a server that could serve what is asked of it and goes on not to. Random scenarios of a server whose cores come
 //! and go, each drawn from one number, and the judgement of what became of them.
 
-use leeward_control::allocation::registry::POLICIES;
+use leeward_control::allocation::registry::{self, POLICIES};
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
@@ -72,6 +72,11 @@ pub(crate) fn allocators() -> impl Iterator<Item = &'static str> {
 
 /// Runs `drawn` under `admission` (one of [`admissions`]) and `allocator`.
 pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> SimReport {
+    run_with(drawn, admission, allocator, &[])
+}
+
+/// The same with parameters of the allocator.
+pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, told: &[(&str, Raw)]) -> SimReport {
     let mean = Nanos(1_000);
     let server = ServerModel {
         cores: drawn.cores,
@@ -79,6 +84,7 @@ pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> Si
         batch: 1,
         scheduling: Some(Scheduling {
             balancing: Balancing::parse(drawn.balancing).unwrap(),
+            params: registry::find(allocator).unwrap().params(told).unwrap(),
             ..Scheduling::new(allocator)
         }),
         ..ServerModel::default()

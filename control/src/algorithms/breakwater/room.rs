@@ -25,14 +25,15 @@ pub(super) struct Room {
     granted: bool,
     /// A delay from which cores should be on their way.
     backlog: Nanos,
+    period: Nanos,
 }
 
 impl Room {
     /// Without an allocator all cores are always held. With one, the first grant tells how many; until then there is room.
-    pub(super) fn new(environment: &Environment, backlog: Nanos) -> Self {
+    pub(super) fn new(environment: &Environment, backlog: Nanos, period: Nanos) -> Self {
         let allocated = environment.provision == Provision::Allocated;
         let held = if allocated { 0 } else { environment.cores };
-        Room { cores: environment.cores, held, missed: allocated, granted: false, backlog }
+        Room { cores: environment.cores, held, missed: allocated, granted: false, backlog, period }
     }
 
     /// Whether there is room before anything is known.
@@ -48,11 +49,14 @@ impl Room {
         pool.set_room(self.missed);
     }
 
-    /// A period has passed. There is room if cores were missing in it, unless a backlog has brought none: an allocator
-    /// that does not answer to it, or may not, would let the queue grow as if there were no AQM. It is given another chance
-    /// when the backlog is gone, and as soon as cores come or go; so the delay exceeds what AQM allows for a period at most.
+    /// A period has passed. There is room if cores were missing in it, unless a backlog was left to wait and has brought
+    /// none: an allocator that does not answer to it, or may not, would let the queue grow as if there were no AQM.
+    ///
+    /// A period later it is given another chance (AQM may hold the queue at the very age at which the allocator does not act
+    /// yet), unless the delay is still a period above what AQM allows. So it never comes to be two above that.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) {
-        let in_vain = signals.delay() >= self.backlog && !self.granted;
+        let was_left = pool.has_room() || signals.delay() >= self.backlog + self.period;
+        let in_vain = signals.delay() >= self.backlog && was_left && !self.granted;
         pool.set_room(self.missed && !in_vain);
         self.missed = self.held < self.cores;
         self.granted = false;
@@ -66,6 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     const BACKLOG: Nanos = Nanos::from_micros(10);
+    const PERIOD: Nanos = Nanos::from_micros(5);
     const CORES: u32 = 4;
 
     struct World {
@@ -76,7 +81,7 @@ mod tests {
     impl World {
         fn new(provision: Provision) -> Self {
             let environment = Environment::new(CORES, Nanos::from_micros(30), Nanos::from_micros(310));
-            let room = Room::new(&Environment { provision, ..environment }, BACKLOG);
+            let room = Room::new(&Environment { provision, ..environment }, BACKLOG, PERIOD);
             let pool = Pool::new(100);
             pool.set_room(room.is_open());
             World { room, pool }
@@ -120,26 +125,30 @@ mod tests {
         world.change(1, 1);
         assert!(world.tick(BACKLOG), "one was on its way");
         assert!(!world.tick(BACKLOG), "none came");
+        assert!(world.tick(BACKLOG), "another chance, for the queue is no longer than that");
+        assert!(!world.tick(BACKLOG + PERIOD), "nor did it help");
+        assert!(!world.tick(BACKLOG + PERIOD), "it is too long for another");
         assert!(world.change(1, 2), "one comes after all");
-        assert!(world.tick(BACKLOG));
+        assert!(world.tick(BACKLOG + PERIOD));
         assert!(!world.tick(BACKLOG));
         assert!(world.tick(BACKLOG - Nanos(1)), "the backlog is gone");
     }
 
     proptest! {
-        /// Whatever the allocator does: a tick that finds a backlog for which nothing was granted ends the patience, and
-        /// so does one before which all cores were there throughout. Otherwise a missing core is room.
+        /// Whatever the allocator does: a tick that finds a backlog that was left to wait and for which nothing was granted
+        /// ends the patience, and so does one before which all cores were there throughout. Otherwise a missing core is room.
         #[test]
         fn patience_has_an_end_and_a_reason(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
             let mut world = World::new(Provision::Allocated);
-            let (mut held, mut missed, mut came) = (0, true, false);
+            let (mut held, mut missed, mut came, mut room) = (0, true, false, true);
             for (is_tick, delay_us, granted, total) in steps {
                 if is_tick {
-                    let in_vain = delay_us >= 10 && !came;
-                    prop_assert_eq!(world.tick(Nanos::from_micros(delay_us)), missed && !in_vain);
+                    let in_vain = !came && (delay_us >= 15 || delay_us >= 10 && room);
+                    room = missed && !in_vain;
+                    prop_assert_eq!(world.tick(Nanos::from_micros(delay_us)), room);
                     (missed, came) = (held < CORES, false);
                 } else {
-                    let room = world.change(granted, total);
+                    room = world.change(granted, total);
                     (held, came) = (total, came || granted > 0);
                     missed |= held < CORES;
                     prop_assert_eq!(room, missed);

@@ -26,7 +26,8 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
         Signal::Auto => Box::new(AutoLaw::new(config, Arc::clone(&samples))),
     };
     // An allocator that has not been heard of yet may have cores.
-    let room = (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold));
+    let room =
+        (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold, config.period));
     pool.set_room(room.as_ref().is_some_and(Room::is_open));
     // The delay signal has no use for what the responses say, and does not pay for it.
     let sampler = |core: u32| {
