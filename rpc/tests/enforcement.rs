@@ -184,10 +184,10 @@ fn a_cheater_is_refused_then_slowed_then_sent_away() {
 
 #[test]
 fn a_paused_client_is_not_read() {
-    // A pool of one credit: where cores come and go, an unused pool grows until a window of sixty is lawful, and each
-    // answer to one of those calls makes one more of the burst lawful.
+    // The pool as it is where cores stay: where they come and go, an unused one grows until a window of sixty is lawful, and
+    // each answer to one of those calls makes more of the burst lawful.
     let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
-    let params = algorithm.params(&[("min_pool", Raw::Integer(1)), ("max_pool", Raw::Integer(1))]).unwrap();
+    let params = algorithm.params(&[("allocator_aware", Raw::Switch(false))]).unwrap();
     let server = builder("breakwater", 1).admission(&algorithm, params).start("127.0.0.1:0", echo).unwrap();
     let mut peer = Peer::connect(&server);
     peer.say(&register());
