@@ -15,9 +15,9 @@ pub enum Awareness {
     Off,
     /// It grows with each granted core (the poster's).
     Grants,
-    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it unused. Neither is in the poster: credits that lie at clients without demand
-    /// hold nothing back, and a pool that has shrunk below the number of clients would take hundreds of round trips to
-    /// find that out by α alone.
+    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it
+    /// unused. Neither is in the poster: credits that lie at clients without demand hold nothing back, and a pool that
+    /// has shrunk below the number of clients would take hundreds of round trips to find that out by α alone.
     On,
 }
 

@@ -101,7 +101,8 @@ const ALLOCATOR_AWARE: ParamSpec = ParamSpec {
     name: "allocator_aware",
     kind: Kind::Choice(&["on", "off", "grants"]),
     default: "on where an allocator grants and parks the cores",
-    doc: "the pool grows with each granted core (grants) and while most of it is unused, and its minimum with the round trip",
+    doc: "the pool grows with each granted core (grants) and while most of it is unused, its minimum with the round trip, \
+          and AQM leaves a backlog to cores that can still be granted",
     tune: &[],
 };
 const SERVICE: ParamSpec = ParamSpec {
