@@ -184,13 +184,14 @@ bool Filter::isUnremarkable(const Function &F) const {
   for (const Function *At = &F; Seen.insert(At).second;) {
     Shape Found = shapeOf(*At);
     if (isShort(Found) && Found.Calls.empty())
-      return true;
+      return At == &F || F.hasLocalLinkage();
     const Function *Next = isShort(Found) && Found.Calls.size() == 1 && isTailCall(*Found.Calls[0]) ? Found.Calls[0]->getCalledFunction() : nullptr;
     if (Next && isRecordedByShim(*Next))
       return true;
-    // `At` passes nothing on, or to where nobody looks: it is instrumented itself.
+    // `At` passes nothing on, or to where nobody looks: it is instrumented itself. A function that other files know may be
+    // what somebody calls a request, by its name.
     if (!Next || Next->isInterposable() || !isAllowed(*Next))
-      return At != &F;
+      return At != &F && F.hasLocalLinkage();
     At = Next;
   }
   // They call each other in a circle, which may last.

@@ -108,47 +108,53 @@ define void @sanitized() sanitize_thread {
   ret void
 }
 
-; What only passes on to a function that is recorded itself isn't recorded: not so if nobody knows what is called, if the call isn't
-; the last thing, or if the callee was excluded.
-; FILTER-LABEL: define i32 @passes_on(
+; What only passes on to a function that is recorded itself isn't recorded: not so if other files know it, if nobody knows what is
+; called, if the call isn't the last thing, or if the callee was excluded.
+; FILTER-LABEL: define internal i32 @passes_on(
 ; FILTER-NOT: __leeward
-; FILTER-LABEL: define i32 @passes_on_twice(
+; FILTER-LABEL: define internal i32 @passes_on_twice(
 ; FILTER-NOT: __leeward
+; FILTER-LABEL: define i32 @passes_on_for_others(
+; FILTER: __leeward
 ; FILTER-LABEL: define i32 @locks(
 ; FILTER-NOT: __leeward
-; FILTER-LABEL: define i32 @passes_out(
+; FILTER-LABEL: define internal i32 @passes_out(
 ; FILTER: __leeward
-; FILTER-LABEL: define i32 @adds(
+; FILTER-LABEL: define internal i32 @adds(
 ; FILTER: __leeward
-; FILTER-LABEL: define i32 @to_unseen(
+; FILTER-LABEL: define internal i32 @to_unseen(
 ; FILTER: __leeward
 ; FILTER-LABEL: define i32 @ping(
 ; FILTER: __leeward
 ; FILTER-LABEL: define i32 @pong(
 ; FILTER: __leeward
-define i32 @passes_on(i32 %x) {
+define internal i32 @passes_on(i32 %x) {
   %y = add i32 %x, 1
   %z = tail call i32 @loop(i32 %y)
   ret i32 %z
 }
-define i32 @passes_on_twice(i32 %x) {
+define internal i32 @passes_on_twice(i32 %x) {
   %z = tail call i32 @passes_on(i32 %x)
+  ret i32 %z
+}
+define i32 @passes_on_for_others(i32 %x) {
+  %z = tail call i32 @passes_on_twice(i32 %x)
   ret i32 %z
 }
 define i32 @locks(ptr %lock) {
   %z = tail call i32 @pthread_mutex_lock(ptr %lock)
   ret i32 %z
 }
-define i32 @passes_out(i32 %x) {
+define internal i32 @passes_out(i32 %x) {
   %z = tail call i32 @outside(i32 %x)
   ret i32 %z
 }
-define i32 @adds(i32 %x) {
+define internal i32 @adds(i32 %x) {
   %y = tail call i32 @loop(i32 %x)
   %z = add i32 %y, 1
   ret i32 %z
 }
-define i32 @to_unseen(i32 %x) {
+define internal i32 @to_unseen(i32 %x) {
   %z = tail call i32 @unseen(i32 %x)
   ret i32 %z
 }
