@@ -169,9 +169,18 @@ fn what_a_recording_lacks_is_said() {
         "ulimit -f 16; exec {} profile record --out {out} -- {program} /dev/null",
         env!("CARGO_BIN_EXE_leeward")
     );
-    let output = Command::new("bash").args(["-c", &line]).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("ended early (writing failed)"), "{said}");
+    let mut said = String::new();
+    for _ in 0..5 {
+        let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+        said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        // Where the profiler's own thread is kept from its CPU, there is too little to write.
+        if said.contains("ended early") {
+            break;
+        }
+        std::fs::remove_dir_all(out).unwrap();
+    }
+    assert!(said.contains("ended early (writing failed)"), "{said}");
     let trace = std::fs::read_dir(out).unwrap().next().unwrap().unwrap().path();
     let info = json(&["profile", "info", trace.to_str().unwrap(), "--json"]);
     assert_eq!(info["end"], "writing failed");
