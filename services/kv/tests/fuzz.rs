@@ -5,7 +5,7 @@
 
 mod support;
 
-use leeward_kv::protocol::{Decoder, Executor, LINE_MAX, Next, Request};
+use leeward_kv::protocol::{Concern, Decoder, Executor, LINE_MAX, Next, Request};
 use leeward_kv::store::{PAGE, Store, StoreConfig, Visit};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -98,7 +98,7 @@ fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
                 Next::Nothing => break,
                 Next::Reply(words) => reply.extend_from_slice(words),
                 Next::Close => return (reply, true),
-                Next::Request if Executor::is_about_the_server(&request) => {}
+                Next::Request if Executor::concern(&request) != Concern::Items => {}
                 Next::Request => drop(executor.execute(&request, &Visit::at(1_700_000_000), &mut reply).unwrap()),
             }
         }

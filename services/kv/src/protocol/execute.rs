@@ -17,6 +17,18 @@ pub enum After {
     Close,
 }
 
+/// What a request is about. Those that are not about items are never refused: they are few, and whoever looks after an
+/// overloaded server needs them, as pipelines need their `mn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concern {
+    /// The connection, or what costs nothing worth a place in a queue.
+    Nothing,
+    /// The server as a whole.
+    Server,
+    /// Items.
+    Items,
+}
+
 /// Gets a line's name and value.
 type Line<'a> = &'a mut dyn FnMut(&dyn Display, &dyn Display);
 
@@ -73,16 +85,13 @@ impl Executor {
         if is_silent(request.line()) { b"" } else { BUSY }
     }
 
-    /// Whether a request is about the server and not about items. Such are never refused: they are few, and whoever looks
-    /// after an overloaded server needs them, as pipelines need their `mn`.
-    pub fn is_about_the_server(request: &Request) -> bool {
-        Self::is_free(request) || words::words(request.line()).next() == Some(b"stats")
-    }
-
-    /// Whether a request costs nothing worth a place in a queue.
-    pub fn is_free(request: &Request) -> bool {
-        let verb = words::words(request.line()).next().unwrap_or_default();
-        matches!(verb, b"mn" | b"version" | b"quit" | b"verbosity")
+    /// What a request is about.
+    pub fn concern(request: &Request) -> Concern {
+        match words::words(request.line()).next().unwrap_or_default() {
+            b"mn" | b"version" | b"quit" | b"verbosity" => Concern::Nothing,
+            b"stats" => Concern::Server,
+            _ => Concern::Items,
+        }
     }
 
     /// The store.

@@ -17,7 +17,7 @@ mod text;
 mod words;
 
 pub use decoder::{Decoder, LINE_MAX, Next, Request};
-pub use execute::{After, Executor};
+pub use execute::{After, Concern, Executor};
 
 /// What a request gets that is refused because the server has more to do than it can.
 pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";

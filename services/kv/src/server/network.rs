@@ -5,7 +5,7 @@
 use super::builder::unix_seconds;
 use super::connection::{Connection, ConnectionId};
 use super::shared::{Common, Done, End, Job, Message, Ticket, add};
-use crate::protocol::{After, Executor, Next, Request};
+use crate::protocol::{After, Concern, Executor, Next, Request};
 use crate::store::{PAGE, Visit};
 use leeward_control::budget::Budget;
 use leeward_control::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Verdict};
@@ -321,7 +321,8 @@ impl CoreNetwork {
         let is_stopping = self.stopping_since.is_some();
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return };
-        if Executor::is_free(&connection.request) {
+        let concern = Executor::concern(&connection.request);
+        if concern == Concern::Nothing {
             let visit = Visit::at(unix_seconds());
             let after = self.executor.execute(&connection.request, &visit, connection.out.bytes());
             self.mark_dirty(slot, now);
@@ -330,7 +331,7 @@ impl CoreNetwork {
             }
             return;
         }
-        let counted = !Executor::is_about_the_server(&connection.request);
+        let counted = concern == Concern::Items;
         let mut admitted = true;
         if counted {
             add(&counters.received, 1);
