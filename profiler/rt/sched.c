@@ -32,6 +32,8 @@ static int source_count;
 static int descriptors[MAX_EVENTS];
 static int descriptor_count;
 static size_t page_size;
+/* Ours: asking the kernel for each record costs more than reading it. */
+static pid_t process;
 static pid_t ignored[8];
 static int ignored_count;
 
@@ -184,7 +186,7 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
         struct switch_record record;
         memcpy(&record, bytes + (wide ? sizeof(struct wide_record) - sizeof record : 0), sizeof record);
         /* The idle task's; the last of a thread that has no id any more. */
-        if ((pid_t)record.tid <= 0 || (pid_t)record.pid != getpid() || is_ignored((pid_t)record.tid))
+        if ((pid_t)record.tid <= 0 || (pid_t)record.pid != process || is_ignored((pid_t)record.tid))
             return;
         bool out = header.misc & PERF_RECORD_MISC_SWITCH_OUT;
         bool runnable = out && header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
@@ -199,7 +201,7 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
         memcpy(&record, bytes, sizeof record);
         struct lw_event event = {.first = LW_LOST, .second = LW_SCHED, .extra = record.lost, .time = record.time};
         atomic_fetch_add(&lw_lost_total, record.lost);
-        add(getpid(), event, now);
+        add(process, event, now);
     }
 }
 
@@ -216,8 +218,9 @@ static void read_source(struct source *source, uint64_t now) {
         if (header.size < sizeof header)
             break;
         uint64_t length = header.size < sizeof record ? header.size : sizeof record;
-        for (uint64_t i = 0; i < length; i++)
-            record[i] = data[(tail + i) % size];
+        uint64_t at = tail % size, front = size - at < length ? size - at : length;
+        memcpy(record, data + at, front);
+        memcpy(record + front, data, length - front);
         read_record(record, now);
         tail += header.size;
     }
@@ -335,6 +338,7 @@ static bool open_wide(void) {
 const char *lw_sched_begin(char *reason, size_t room) {
     static pid_t tids[MAX_EVENTS];
     page_size = (size_t)sysconf(_SC_PAGESIZE);
+    process = getpid();
     for (uint32_t place = 0; place < MAX_TIDS; place++)
         atomic_store_explicit(&known[place], 0, memory_order_relaxed);
     memset(sources, 0, sizeof sources);

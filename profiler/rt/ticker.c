@@ -4,7 +4,6 @@
 #include "rt.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/prctl.h>
 
 /* Looking at a ring takes lines away from the thread that writes it, which it needs for its next event: seldom, and then
@@ -267,20 +266,43 @@ static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
     idle->look = 0;
 }
 
+/* ---- between two ticks ---------------------------------------------------------------------------------------------------- */
+
+#define PAUSES 64u
+
+/* How long a pause is, in 1/PAUSES ns: as long as the shortest of some tries, for we may be interrupted. */
+static uint64_t pauses_length(void) {
+    uint64_t least = UINT64_MAX;
+    for (int turn = 0; turn < 8; turn++) {
+        uint64_t before = lw_now();
+        for (unsigned n = 0; n < PAUSES; n++)
+            lw_relax();
+        uint64_t length = lw_now() - before;
+        if (length < least)
+            least = length;
+    }
+    return least > 0 ? least : 1;
+}
+
+/* Most of the time until the next tick, and nothing but pauses: looking at the clock again and again takes the core's units from whoever
+ * has its other half. */
+static void pause_until(uint64_t next, uint64_t now, uint64_t tick, uint64_t length) {
+    uint64_t rest = next - now, last = tick / 4;
+    if (rest <= last)
+        return;
+    for (uint64_t n = (rest - last) * PAUSES / length; n > 0; n--)
+        lw_relax();
+}
+
 static void *ticker(void *unused) {
     (void)unused;
-    if (lw_config.cpu >= 0) {
-        cpu_set_t cpus;
-        CPU_ZERO(&cpus);
-        CPU_SET((unsigned)lw_config.cpu, &cpus);
-        if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
-            lw_writer_note(1, 0, "the ticking thread could not be put on the CPU that was asked for");
-    }
+    lw_helper_move();
     prctl(PR_SET_TIMERSLACK, 1);
     uint64_t tick = lw_config.tick;
     bool scans = engine == LW_ENGINE_SCAN;
     struct sweep sweep = {0};
     struct idle idle = {0};
+    uint64_t pauses = pauses_length();
     uint64_t last = lw_now(), next = last;
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         uint64_t now = lw_now();
@@ -306,6 +328,7 @@ static void *ticker(void *unused) {
                 sweep_step(&sweep, now);
             }
         } else if (!sweep_step(&sweep, now)) {
+            pause_until(next, now, tick, pauses);
             lw_relax();
         }
     }
