@@ -156,6 +156,32 @@ static bool read_option(struct lw_config *config, const char *name, const char *
     return false;
 }
 
+/* What `name` takes, in words: the limits of read_option. */
+static const char *accepted(const char *name) {
+    static const struct {
+        const char *name, *values;
+    } options[] = {
+        {"tick", "100ns to 1s, or busy"},
+        {"threshold", "a time, such as 1us"},
+        {"lock-threshold", "a time, such as 1us"},
+        {"idle", "10ms or more, or never"},
+        {"segment", "256K or more"},
+        {"disk", "1M or more"},
+        {"ring", "4K to 256M"},
+        {"cpu", "0 to 1023"},
+        {"signal", "USR1, USR2, PROF, none, or 1 to 63"},
+        {"engine", "auto, none, tick or scan"},
+        {"locks", "on or off"},
+        {"sched", "on, own or off"},
+        {"follow", "on or off"},
+        {"dir", "a path that isn't longer than the system allows"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(name, options[i].name) == 0)
+            return options[i].values;
+    return "something else";
+}
+
 const char *lw_config_parse(struct lw_config *config, const char *text, char *error, size_t room) {
     char copy[8192];
     if (strlen(text) >= sizeof copy) {
@@ -178,7 +204,7 @@ const char *lw_config_parse(struct lw_config *config, const char *text, char *er
         if (value && read_option(config, word, value, &known))
             continue;
         if (known)
-            snprintf(error, room, "`%s` can't be %s", word, value);
+            snprintf(error, room, "`%s` can't be %s (accepted: %s)", word, value, accepted(word));
         else
             snprintf(error, room, "`%s` is no option", word);
         return error;
