@@ -1,6 +1,6 @@
-"""What the ld-* scripts share: memcached from Debian's source package in several builds, running it under load, and tables as
+"""What the ld-* scripts share: sources of Debian's packages, memcached in several builds, running it under load, and tables as
 Markdown and JSON. Not a program."""
-import argparse, glob, json, os, platform, shutil, signal, statistics, subprocess, sys, time
+import argparse, glob, json, os, platform, re, shutil, signal, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -25,8 +25,12 @@ def parser(description, rounds=None, seconds=None):
     return options
 
 
+def source_option(options, package):
+    options.add_argument("--source", help=f"{package}'s source as a tar file, instead of Debian's by apt-get")
+
+
 def memcached_option(options):
-    options.add_argument("--source", help="memcached's source as a tar file, instead of Debian's by apt-get")
+    source_option(options, "memcached")
     options.add_argument("--batch", type=int, default=16, help="requests that a connection sends in one go under full load, at most 64 (default: 16)")
 
 
@@ -65,57 +69,68 @@ def shell(line, **more):
     return done.stdout
 
 
-# ---- memcached -----------------------------------------------------------------------------------------------------------------
+# ---- sources -------------------------------------------------------------------------------------------------------------------
 
-def archives():
+def archives(package):
     """Where this system's packages come from, as `deb-src` lines."""
     said = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(SUITE) $(COMPONENT)", "Created-By: Packages"],
                           capture_output=True, text=True)
     lines = [f"deb-src {line}" for line in sorted(set(said.stdout.split("\n"))) if len(line.split()) == 3]
     if not lines:
-        raise Stop("apt-get names no package archives: give memcached's source with --source FILE.tar.*")
+        raise Stop(f"apt-get names no package archives: give {package}'s source with --source FILE.tar.*")
     return lines
 
 
-def fetch(work):
+def fetch(work, package):
     """Debian's source, with package lists of our own: the system's aren't touched. The upstream tar file's path."""
-    there = glob.glob(os.path.join(work, "memcached_*.orig.tar.*[z2]"))
+    there = glob.glob(os.path.join(work, f"{package}_*.orig.tar.*[z2]"))
     if there:
         return there[0]
     if not shutil.which("apt-get"):
-        raise Stop("there is no apt-get here: give memcached's source with --source FILE.tar.*")
+        raise Stop(f"there is no apt-get here: give {package}'s source with --source FILE.tar.*")
     apt = os.path.join(work, "apt")
     for folder in ("lists/partial", "cache/archives/partial"):
         os.makedirs(os.path.join(apt, folder), exist_ok=True)
     with open(os.path.join(apt, "sources.list"), "w") as file:
-        file.write("\n".join(archives()) + "\n")
+        file.write("\n".join(archives(package)) + "\n")
     options = (f"-o Dir::Etc::SourceList={apt}/sources.list -o Dir::Etc::SourceParts=/dev/null "
                f"-o Dir::State::Lists={apt}/lists -o Dir::Cache={apt}/cache -o APT::Sandbox::User=")
     try:
-        shell(f"apt-get {options} -q update && apt-get {options} -q source --download-only memcached", cwd=work)
+        shell(f"apt-get {options} -q update && apt-get {options} -q source --download-only {package}", cwd=work)
     except Stop as reason:
-        raise Stop(f"memcached's source can't be fetched (give it with --source FILE.tar.*): {reason}")
-    found = glob.glob(os.path.join(work, "memcached_*.orig.tar.*[z2]"))
+        raise Stop(f"{package}'s source can't be fetched (give it with --source FILE.tar.*): {reason}")
+    found = glob.glob(os.path.join(work, f"{package}_*.orig.tar.*[z2]"))
     if not found:
-        raise Stop("apt-get fetched no source of memcached: give it with --source FILE.tar.*")
+        raise Stop(f"apt-get fetched no source of {package}: give it with --source FILE.tar.*")
     return found[0]
 
+
+def is_made(options, stamp, compiler):
+    """Whether a build is as it would be made now. A newer run-time is linked again: as good as building all of it."""
+    newest = max(os.path.getmtime(f) for f in glob.glob(options.profiler + "/*.[as]*"))
+    return os.path.exists(stamp) and ("leeward" not in compiler or os.path.getmtime(stamp) > newest)
+
+
+def building(options, **more):
+    """The environment of a build."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "MAKEFLAGS")}
+    return {**environment, "LEEWARD_PROFILER_DIR": options.profiler, **more}
+
+
+# ---- memcached -----------------------------------------------------------------------------------------------------------------
 
 def build_memcached(options, name, compiler, targets="memcached", libs="", cflags="-O2 -g"):
     """Builds it with `compiler` in a folder of this name, unless it is there; the folder."""
     folder = os.path.join(options.work, name)
     stamp = os.path.join(folder, f".made-{'-'.join(targets.split())}")
-    # A newer run-time is linked again: as good as building all of it.
-    newest = max(os.path.getmtime(f) for f in glob.glob(options.profiler + "/*.[as]*"))
-    if os.path.exists(stamp) and ("leeward" not in compiler or os.path.getmtime(stamp) > newest):
+    if is_made(options, stamp, compiler):
         return folder
     if not os.path.exists("/usr/include/event.h") and not os.path.exists("/usr/local/include/event.h"):
         raise Stop("memcached needs libevent's headers: apt-get install libevent-dev")
-    source = options.source or fetch(options.work)
+    source = options.source or fetch(options.work, "memcached")
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    environment = {k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "MAKEFLAGS")}
-    environment.update(LEEWARD_PROFILER_DIR=options.profiler, CC=compiler, CFLAGS=cflags, LIBS=libs)
+    environment = building(options, CC=compiler, CFLAGS=cflags, LIBS=libs)
     # One time for all files, or make would want to make configure again.
     shell(["tar", "xf", source, "-C", folder, "--strip-components", "1"])
     shell(f"find . -exec touch -r configure.ac {{}} + && ./configure -q && make AUTOCONF=: AUTOMAKE=: ACLOCAL=: AUTOHEADER=: {targets}",
@@ -139,29 +154,32 @@ class Server:
     """A memcached with one worker thread on the program's CPU, behind a UNIX socket."""
     serial = 0
 
-    def __init__(self, options, folder, environment):
+    def __init__(self, options, folder, environment, within=()):
         Server.serial += 1
         self.options = options
         self.path = os.path.join(options.work, f"socket-{Server.serial}")
         if os.path.exists(self.path):
             os.remove(self.path)
-        line = ["taskset", "-c", str(options.mine), os.path.join(folder, "memcached"), "-s", self.path, "-t", "1", "-m", "256", "-R", "64"]
+        line = ["taskset", "-c", str(options.mine), *within, os.path.join(folder, "memcached"), "-s", self.path, "-t", "1", "-m", "256", "-R", "64"]
         if os.geteuid() == 0:
             line += ["-u", "root"]
-        base = {k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "XRAY_OPTIONS")}
-        self.running = subprocess.Popen(line, env={**base, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=options.work)
+        complaints = os.path.join(options.work, "stderr")
+        with open(complaints, "w") as file:
+            self.running = subprocess.Popen(line, env=running(environment), stdout=subprocess.DEVNULL, stderr=file, cwd=options.work)
         for _ in range(500):
             time.sleep(0.02)
             if os.path.exists(self.path):
+                self.pid = innermost(self.running.pid)
                 return
             if self.running.poll() is not None:
                 break
+        self.pid = innermost(self.running.pid)
         self.stop(signal.SIGKILL)
-        raise Stop(f"{folder}/memcached doesn't start")
+        raise Stop(f"{folder}/memcached doesn't start: {last_words(complaints)}")
 
     def worker(self):
         """Nanoseconds on the CPU and switches of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
-        for task in glob.glob(f"/proc/{self.running.pid}/task/*"):
+        for task in glob.glob(f"/proc/{self.pid}/task/*"):
             try:
                 if open(task + "/comm").read().strip() == "mc-worker":
                     switches = sum(int(line.split()[1]) for line in open(task + "/status") if "ctxt_switches" in line)
@@ -188,14 +206,43 @@ class Server:
                 "seconds": length}
 
     def stop(self, how=signal.SIGTERM):
-        self.running.send_signal(how)
-        try:
-            self.running.wait(20)
-        except subprocess.TimeoutExpired:
-            self.running.kill()
-            self.running.wait()
+        end(self.running, self.pid, how)
         if os.path.exists(self.path):
             os.remove(self.path)
+
+
+# ---- running ----------------------------------------------------------------------------------------------------------------------
+
+def running(more):
+    """The environment of a program that is measured."""
+    return {**{k: v for k, v in os.environ.items() if k not in ("LEEWARD_PROFILE", "XRAY_OPTIONS")}, **more}
+
+
+def innermost(pid):
+    """The program that `pid` runs for somebody, or itself: `coz run` stays, and waits."""
+    try:
+        children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    except OSError:
+        return pid
+    return innermost(int(children[0])) if children else pid
+
+
+def end(process, pid, how=signal.SIGTERM):
+    """Ends `process`, whose program is `pid`."""
+    for target, signal_, patience in ((pid, how, 20), (pid, signal.SIGKILL, 5), (process.pid, signal.SIGKILL, None)):
+        if process.poll() is None:
+            try:
+                os.kill(target, signal_)
+                process.wait(patience)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                pass
+    process.wait()
+
+
+def last_words(file):
+    """What a program said last, on one line."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in open(file, errors="replace")]
+    return next((line for line in reversed(lines) if line), "it says nothing")
 
 
 def size_of(folder):
@@ -274,38 +321,58 @@ class Report:
             os.replace(base + end + ".new", base + end)
 
 
-# ---- memcached in turns ----------------------------------------------------------------------------------------------------------
+# ---- kinds in turns --------------------------------------------------------------------------------------------------------------
 
 class Kind:
-    """A way of building and running memcached. `profile`: LEEWARD_PROFILE without the folder; `beside`: a command that is run
-    meanwhile, with PID and FILE in it."""
+    """A way of building and running a program. `profile`: LEEWARD_PROFILE without the folder; `beside`: a command that is run
+    meanwhile, `within`: one that runs the program; both with FILE in them, `beside` with PID, too."""
 
-    def __init__(self, name, build, profile=None, environment=None, beside=None):
-        self.name, self.build, self.profile, self.environment, self.beside = name, build, profile, environment or {}, beside
+    def __init__(self, name, build, profile=None, environment=None, beside=None, within=()):
+        self.name, self.build, self.profile, self.environment, self.beside, self.within = name, build, profile, environment or {}, beside, within
 
 
-def build_kinds(options, kinds):
-    """Builds what the kinds need; those that can't be built are left out, with the reason."""
-    cyg, plain = os.path.join(options.work, "cyg_log.o"), clang(options)
-    compilers = {
-        "clang": (plain, ""),
-        "leeward": (f"{options.leeward} cc", ""),
-        "requests": (f"{options.leeward} cc --leeward-request-fn=process_command_ascii", ""),
-        "scan": (f"{options.leeward} cc --leeward-engine=scan", ""),
-        "functions": (f"{plain} -finstrument-functions-after-inlining", cyg),
+def compilers(options, language="cc"):
+    """By build: the compiler of C (`cc`) or C++ (`c++`), its flags, and an object of ours that is linked, if any."""
+    plain = clang(options) if language == "cc" else f"clang++-{options.llvm}"
+    ours = f"{options.leeward} {language}"
+    return {
+        "clang": (plain, "-O2 -g", ""),
+        "leeward": (ours, "-O2 -g", ""),
+        "requests": (f"{ours} --leeward-request-fn=process_command_ascii", "-O2 -g", ""),
+        "scan": (f"{ours} --leeward-engine=scan", "-O2 -g", ""),
+        "functions": (f"{plain} -finstrument-functions-after-inlining", "-O2 -g", "cyg_log"),
+        "all-functions": (f"{plain} -finstrument-functions", "-O2 -g", "cyg_log"),
         # All functions, as the others, and not only those of 200 instructions.
-        "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", ""),
+        "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", "-O2 -g", ""),
+        # Coz of 2020, which is Debian's, stops at later debug information. Its experiments need something to count.
+        "coz": (plain, "-O2 -gdwarf-4", "coz_answers" if language == "cc" else ""),
     }
-    build_load(options)
+
+
+def build_object(options, name):
+    """An object of profiler/bench, for C or C++; its path."""
+    target = os.path.join(options.work, f"{name}.o")
+    shell([clang(options), "-O2", "-D_GNU_SOURCE", "-c", os.path.join(ROOT, f"profiler/bench/{name}.c"), "-o", target])
+    return target
+
+
+def build_kinds(options, kinds, language="cc", build=None, trial=None):
+    """Builds what the kinds need; those that can't be built, or whose tool doesn't run, are left out, with the reason. `build`: (options,
+    folder's name, compiler, flags, object to link); `trial`: a short run of a kind."""
+    if build is None:
+        build_load(options)
+        build = lambda options, name, compiler, flags, linked: build_memcached(options, name, compiler, libs=linked, cflags=flags)
+        trial = lambda kind: measure(options, kind, 0, 0.2, 0)
     left, reasons = [], []
     for kind in kinds:
         try:
-            compiler, libs = compilers[kind.build]
-            if kind.build == "functions":
-                shell([plain, "-O2", "-c", os.path.join(ROOT, "profiler/bench/cyg_log.c"), "-o", cyg])
-            if kind.beside and not shutil.which(kind.beside[0]):
-                raise Stop(f"there is no {kind.beside[0]} here")
-            build_memcached(options, f"load-{kind.build}", compiler, libs=libs)
+            compiler, flags, linked = compilers(options, language)[kind.build]
+            for tool in ([kind.beside[0]] if kind.beside else []) + list(kind.within[:1]):
+                if not shutil.which(tool):
+                    raise Stop(f"there is no {tool} here")
+            build(options, f"load-{kind.build}", compiler, flags, build_object(options, linked) if linked else "")
+            if kind.within:
+                trial(kind)
             left.append(kind)
         except Stop as reason:
             if kind.build in ("clang", "leeward"):
@@ -314,39 +381,50 @@ def build_kinds(options, kinds):
     return left, reasons
 
 
-def measure(options, kind, sets, seconds, rate):
-    """One run of one kind."""
+def run(options, kind, start, load):
+    """One run of one kind: `start` (environment, command around it) gives a program with `pid` and `stop`, `load` measures it."""
     trace, log = os.path.join(options.work, "trace"), os.path.join(options.work, "log")
     for old in glob.glob(trace + "*") + glob.glob(log + "*"):
         shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
     environment = {key: value.replace("FILE", log) for key, value in kind.environment.items()}
     if kind.profile:
         environment["LEEWARD_PROFILE"] = f"on,cpu={options.other},dir={trace},{kind.profile}"
-    server = Server(options, os.path.join(options.work, f"load-{kind.build}"), environment)
+    program = start(environment, [word.replace("FILE", log) for word in kind.within])
     beside = None
     try:
         if kind.beside:
-            line = [word.replace("PID", str(server.running.pid)).replace("FILE", log) for word in kind.beside]
+            line = [word.replace("PID", str(program.pid)).replace("FILE", log) for word in kind.beside]
             beside = subprocess.Popen(["taskset", "-c", str(options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(0.5)
-        found = server.load(sets, seconds, rate)
+        found = load(program)
     finally:
         if beside:
             beside.send_signal(signal.SIGINT)
             beside.wait()
-        server.stop(signal.SIGKILL if kind.build == "xray" else signal.SIGTERM)
+        program.stop(signal.SIGKILL if kind.build == "xray" else signal.SIGTERM)
     found["bytes"] = size_of(trace) / found["seconds"] if os.path.isdir(trace) else 0
     for old in glob.glob(log + "*"):
         os.remove(old)
     return found
 
 
+def measure(options, kind, sets, seconds, rate):
+    """One run of memcached in one kind."""
+    folder = os.path.join(options.work, f"load-{kind.build}")
+    return run(options, kind, lambda environment, within: Server(options, folder, environment, within), lambda server: server.load(sets, seconds, rate))
+
+
 def in_turns(options, kinds, sets, rate):
-    """Results by kind: each round runs all kinds, every other one backwards."""
+    """memcached's results by kind."""
+    return take_turns(options, kinds, lambda kind: measure(options, kind, sets, options.seconds, rate))
+
+
+def take_turns(options, kinds, one):
+    """Results of `one` by kind: each round runs all kinds, every other one backwards."""
     results = {kind.name: [] for kind in kinds}
     for turn in range(options.rounds):
         for kind in kinds[::-1] if turn % 2 else kinds:
-            results[kind.name].append(measure(options, kind, sets, options.seconds, rate))
+            results[kind.name].append(one(kind))
     return results
 
 
