@@ -54,6 +54,8 @@ def prepare(options):
 
 def main(body):
     """Runs `body`, with errors as people want to read them."""
+    # As Ctrl-C, so that what was started ends and what is temporary goes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         body()
     except Stop as reason:
@@ -345,7 +347,7 @@ def compilers(options, language="cc"):
         # All functions, as the others, and not only those of 200 instructions.
         "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", "-O2 -g", ""),
         # Coz of 2020, which is Debian's, stops at later debug information. Its experiments need something to count.
-        "coz": (plain, "-O2 -gdwarf-4", "coz_answers" if language == "cc" else ""),
+        "coz": (plain, "-O2 -gdwarf-4 -DWITH_COZ", "coz_answers" if language == "cc" else ""),
     }
 
 
