@@ -1,6 +1,6 @@
 """What the ld-* scripts share: sources of Debian's packages, memcached in several builds, running it under load, and tables as
 Markdown and JSON. Not a program."""
-import argparse, glob, json, os, platform, re, shutil, signal, statistics, subprocess, sys, time
+import argparse, glob, json, os, platform, re, shutil, signal, socket, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -27,6 +27,11 @@ def parser(description, rounds=None, seconds=None):
 
 def source_option(options, package):
     options.add_argument("--source", help=f"{package}'s source as a tar file, instead of Debian's by apt-get")
+
+
+def slices_option(options, default):
+    options.add_argument("--slices", type=int, default=default,
+                         help=f"into which --seconds are cut, so that all kinds see the same moods of the machine (default: {default})")
 
 
 def memcached_option(options):
@@ -190,10 +195,11 @@ class Server:
                 pass
         raise Stop("memcached has no worker thread")
 
-    def load(self, sets, seconds, rate):
+    def load(self, sets, seconds, rate, stored=False):
         """Runs the load on the same CPU; what one operation cost, how many there were, and how long they took (ns). Storing the keys beforehand
-        isn't counted."""
+        isn't counted; `stored`: an earlier load did."""
         line = ["taskset", "-c", str(self.options.mine), os.path.join(self.options.work, "memload"), self.path, "16", str(seconds), str(sets), str(rate), str(self.options.batch)]
+        line += ["stored"] if stored else []
         running = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         ready = running.stdout.readline()
         if ready:
@@ -416,9 +422,76 @@ def measure(options, kind, sets, seconds, rate):
     return run(options, kind, lambda environment, within: Server(options, folder, environment, within), lambda server: server.load(sets, seconds, rate))
 
 
+class Waiting:
+    """A memcached of one kind that does nothing until it is its turn, and records nothing but then."""
+
+    def __init__(self, options, kind, sets, rate):
+        self.options, self.kind, self.sets, self.rate = options, kind, sets, rate
+        self.files = os.path.join(options.work, f"waiting-{Server.serial}")
+        self.trace = self.files + ".trace"
+        self.remove_files()
+        environment = {key: value.replace("FILE", self.files) for key, value in kind.environment.items()}
+        if kind.profile:
+            environment["LEEWARD_PROFILE"] = f"wait,cpu={options.other},dir={self.trace},{kind.profile}"
+        within = [word.replace("FILE", self.files) for word in kind.within]
+        self.server = Server(options, os.path.join(options.work, f"load-{kind.build}"), environment, within)
+        self.server.load(sets, 0.05, 0)
+
+    def ask(self, what):
+        """What `leeward profile attach` and `stop` do, without starting a program for it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(20)
+            line.connect(f"\0leeward-profile-{self.server.pid}")
+            line.sendall(what.encode() + b"\n")
+            answer = line.recv(8192).decode()
+        if not answer.startswith("ok"):
+            raise Stop(f"{self.kind.name.strip()}: {what}: {answer.strip()}")
+
+    def take_turn(self, seconds):
+        beside = None
+        try:
+            if self.kind.profile:
+                self.ask("start")
+            if self.kind.beside:
+                line = [word.replace("PID", str(self.server.pid)).replace("FILE", self.files) for word in self.kind.beside]
+                beside = subprocess.Popen(["taskset", "-c", str(self.options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(0.3)
+            found = self.server.load(self.sets, seconds, self.rate, stored=True)
+        finally:
+            if beside:
+                beside.send_signal(signal.SIGINT)
+                beside.wait()
+        if self.kind.profile:
+            self.ask("stop")
+        found["bytes"] = size_of(self.trace) / found["seconds"] if os.path.isdir(self.trace) else 0
+        self.remove_files()
+        return found
+
+    def remove_files(self):
+        for old in glob.glob(self.files + "*"):
+            shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
+
+    def end(self):
+        self.server.stop(signal.SIGKILL if self.kind.build == "xray" else signal.SIGTERM)
+        self.remove_files()
+
+
 def in_turns(options, kinds, sets, rate):
-    """memcached's results by kind."""
-    return take_turns(options, kinds, lambda kind: measure(options, kind, sets, options.seconds, rate))
+    """memcached's results by kind. Each round starts all kinds anew, for where a process lies in memory makes it slower or faster; then they take
+    turns in slices, every other time backwards, for what else the machine has to do makes all slower that run at that time."""
+    results = {kind.name: [] for kind in kinds}
+    for _ in range(options.rounds):
+        waiting = []
+        try:
+            for kind in kinds:
+                waiting.append(Waiting(options, kind, sets, rate))
+            for turn in range(options.slices):
+                for one in waiting[::-1] if turn % 2 else waiting:
+                    results[one.kind.name].append(one.take_turn(options.seconds / options.slices))
+        finally:
+            for one in waiting:
+                one.end()
+    return results
 
 
 def take_turns(options, kinds, one):

@@ -1,10 +1,10 @@
-/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE BATCH`. SETS per cent of the requests are SETs of 200 bytes, the others
+/* A load for memcached: `memload PORT CONNECTIONS SECONDS SETS RATE BATCH [stored]`. SETS per cent of the requests are SETs of 200 bytes, the others
  * GETs, over 10,000 keys. RATE requests per second come at random times on an open loop, whatever the answers (latency counts
  * from the planned time). It never sleeps then, but looks at the clock and at its connections all the time, and gives way to whoever else
  * wants the CPU: to sleep and to be woken costs more than a request, above all in a virtual machine. RATE 0: each connection sends BATCH
  * requests (up to 64) in one go, and again when all are answered; they are made beforehand and answers only counted by their bytes, so
  * that the load is cheaper than the server. PORT may be the path of a socket.
- * Prints `ready` once the keys are stored, and waits for a line or the end of its input; then, at the end: requests, seconds, and latencies in ns:
+ * Prints `ready` once the keys are stored (`stored`: they are, by an earlier load), and waits for a line or the end of its input; then, at the end: requests, seconds, and latencies in ns:
  * median, p99, p99.9. */
 #include <errno.h>
 #include <fcntl.h>
@@ -219,8 +219,8 @@ static void give_way(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7) {
-        fputs("memload PORT CONNECTIONS SECONDS SETS RATE BATCH\n", stderr);
+    if (argc != 7 && !(argc == 8 && strcmp(argv[7], "stored") == 0)) {
+        fputs("memload PORT CONNECTIONS SECONDS SETS RATE BATCH [stored]\n", stderr);
         return 2;
     }
     int count = atoi(argv[2]), sets = atoi(argv[4]), batch = atoi(argv[6]);
@@ -232,7 +232,7 @@ int main(int argc, char **argv) {
     room = 20000000;
     latencies = malloc(room * sizeof *latencies);
     open_all(argv[1], count);
-    for (unsigned key = 0; key < KEYS; key++) {
+    for (unsigned key = 0; argc == 7 && key < KEYS; key++) {
         ask(&connections[0], now(), 1, key);
         while (connections[0].tail != connections[0].head)
             wait_for(1, 1000000000);
