@@ -1,6 +1,6 @@
 // The `tick` engine: two loads of a coarse clock and a comparison per call.
 //
-//     start = clock                         // on entry
+//     start = clock                         // on entry, or before the first thing that may last
 //     …
 //     if (start != clock)                   // on each exit: return, musttail call, unwinding
 //         slow(start, clock, this function, its return address)
@@ -8,6 +8,7 @@
 // The clock's line is written once per tick by another thread and otherwise stays in every core's cache.
 #include "Engines.h"
 #include "Options.h"
+#include "Region.h"
 
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Intrinsics.h"
@@ -54,8 +55,32 @@ static LoadInst *readClock(IRBuilder<> &B, Function &F, const char *Name) {
   return Load;
 }
 
-void instrumentTick(Function &F) {
+/// The comparison in front of `Where`, and what follows if the clock moved on.
+static void compareClock(Function &F, Value *Start, Instruction *Where) {
   Module &M = *F.getParent();
+  IRBuilder<> AtExit(Where);
+  Value *Moved = AtExit.CreateICmpNE(Start, readClock(AtExit, F, "leeward.now"));
+  MDNode *Rare = MDBuilder(M.getContext()).createUnlikelyBranchWeights();
+  Instruction *Then = SplitBlockAndInsertIfThen(Moved, Where->getIterator(), /*Unreachable=*/false, Rare);
+  IRBuilder<> Slow(Then);
+  // Once more, so that the comparison needs no register for it.
+  Value *End = readClock(Slow, F, "leeward.end");
+  Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
+  CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});
+  Call->setCallingConv(CallingConv::PreserveMost);
+}
+
+void instrumentTick(Function &F) {
+  // C++ code only: C has no personality routine that would have to be linked.
+  bool Unwinding = MeasureUnwinding && !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
+  if (!Unwinding)
+    if (std::optional<Region> Part = findRegion(F, MinimumInstructions)) {
+      IRBuilder<> AtBegin(Part->Begin);
+      Value *Start = readClock(AtBegin, F, "leeward.start");
+      for (Instruction *Where : Part->Ends)
+        compareClock(F, Start, Where);
+      return;
+    }
   BasicBlock &Entry = F.getEntryBlock();
   BasicBlock::iterator First = Entry.getFirstInsertionPt();
   while (isa<AllocaInst>(*First))
@@ -63,20 +88,9 @@ void instrumentTick(Function &F) {
   IRBuilder<> AtEntry(&Entry, First);
   Value *Start = readClock(AtEntry, F, "leeward.start");
 
-  // C++ code only: C has no personality routine that would have to be linked.
-  bool Unwinding = MeasureUnwinding && !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
   EscapeEnumerator Exits(F, "leeward.unwind", Unwinding);
-  MDNode *Rare = MDBuilder(M.getContext()).createUnlikelyBranchWeights();
-  while (IRBuilder<> *AtExit = Exits.Next()) {
-    Value *Moved = AtExit->CreateICmpNE(Start, readClock(*AtExit, F, "leeward.now"));
-    Instruction *Then = SplitBlockAndInsertIfThen(Moved, AtExit->GetInsertPoint(), /*Unreachable=*/false, Rare);
-    IRBuilder<> Slow(Then);
-    // Once more, so that the comparison needs no register for it.
-    Value *End = readClock(Slow, F, "leeward.end");
-    Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
-    CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});
-    Call->setCallingConv(CallingConv::PreserveMost);
-  }
+  while (IRBuilder<> *AtExit = Exits.Next())
+    compareClock(F, Start, &*AtExit->GetInsertPoint());
 }
 
 } // namespace leeward

@@ -58,6 +58,71 @@ define i32 @tail(i32 %x) {
   ret i32 %y
 }
 
+; Who only looks at something and returns reads no clock; who does more reads it before that, and where the paths come together again
+; it has been compared.
+; FILTER-LABEL: define i32 @early(
+; FILTER: entry:
+; FILTER-NEXT: %empty = icmp eq i32 %x, 0
+; FILTER-NEXT: br i1 %empty, label %out, label %more
+; FILTER: more:
+; FILTER-NEXT: %z = add i32 %x, 1
+; FILTER-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock
+; FILTER-NEXT: %y = call i32 @outside(i32 %z)
+; FILTER: icmp ne i64 %leeward.start
+; FILTER: call preserve_mostcc
+; FILTER: out:
+; FILTER-NOT: __leeward
+; FILTER: ret i32
+define i32 @early(i32 %x) {
+entry:
+  %empty = icmp eq i32 %x, 0
+  br i1 %empty, label %out, label %more
+more:
+  %z = add i32 %x, 1
+  %y = call i32 @outside(i32 %z)
+  br label %out
+out:
+  %r = phi i32 [ 0, %entry ], [ %y, %more ]
+  ret i32 %r
+}
+
+; Two calls on ways of their own: the clock is read before they part, not in a loop, and compared on each way out.
+; FILTER-LABEL: define i32 @parted(
+; FILTER: entry:
+; FILTER-NEXT: icmp
+; FILTER-NEXT: br i1
+; FILTER: more:
+; FILTER-NEXT: %odd = trunc i32 %x to i1
+; FILTER-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock
+; FILTER-NEXT: br i1 %odd, label %one, label %again
+; FILTER: one:
+; FILTER: icmp ne i64 %leeward.start
+; FILTER: again:
+; FILTER-NOT: load volatile
+; FILTER: br i1 %done
+; FILTER: icmp ne i64 %leeward.start
+; FILTER: out:
+; FILTER-NOT: __leeward
+; FILTER: ret i32 0
+define i32 @parted(i32 %x) {
+entry:
+  %empty = icmp eq i32 %x, 0
+  br i1 %empty, label %out, label %more
+more:
+  %odd = trunc i32 %x to i1
+  br i1 %odd, label %one, label %again
+one:
+  %y = call i32 @outside(i32 %x)
+  ret i32 %y
+again:
+  %i = phi i32 [ 0, %more ], [ %next, %again ]
+  %next = add i32 %i, 1
+  %done = icmp eq i32 %next, %x
+  br i1 %done, label %out, label %again
+out:
+  ret i32 0
+}
+
 ; EXCLUDE-LABEL: define void @excluded(
 ; EXCLUDE-NOT: __leeward
 ; EXCLUDE-LABEL: define void @call_1(
