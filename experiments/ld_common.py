@@ -349,7 +349,6 @@ def compilers(options, language="cc"):
         "requests": (f"{ours} --leeward-request-fn=process_command_ascii", "-O2 -g", ""),
         "scan": (f"{ours} --leeward-engine=scan", "-O2 -g", ""),
         "functions": (f"{plain} -finstrument-functions-after-inlining", "-O2 -g", "cyg_log"),
-        "all-functions": (f"{plain} -finstrument-functions", "-O2 -g", "cyg_log"),
         # All functions, as the others, and not only those of 200 instructions.
         "xray": (f"{plain} -fxray-instrument -fxray-instruction-threshold=1", "-O2 -g", ""),
         # Coz of 2020, which is Debian's, stops at later debug information. Its experiments need something to count.
