@@ -1,6 +1,7 @@
 // Which functions are instrumented: not those that can't be (naked, before relocation), that shouldn't be (asked for), or
 // that can't be slow (tiny leaves, and those that only pass on to another, which is).
 #include "Filter.h"
+#include "Compat.h"
 #include "Options.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -19,7 +20,7 @@ namespace leeward {
 
 std::vector<std::string> namesOf(const Function &F) {
   std::vector<std::string> Names{F.getName().str()};
-  std::string Demangled = demangle(F.getName());
+  std::string Demangled = demangle(Names[0]);
   if (Demangled == Names[0])
     return Names;
   Names.push_back(Demangled);
@@ -164,7 +165,7 @@ static bool isTailCall(const CallBase &Call) {
   const auto *Simple = dyn_cast<CallInst>(&Call);
   if (!Simple || !Simple->isTailCall())
     return false;
-  const Instruction *Next = Simple->getNextNonDebugInstruction(/*SkipPseudoOp=*/true);
+  const Instruction *Next = nextReal(*Simple);
   const auto *Return = dyn_cast_or_null<ReturnInst>(Next);
   return Return && (!Return->getReturnValue() || Return->getReturnValue() == Simple);
 }
@@ -172,8 +173,13 @@ static bool isTailCall(const CallBase &Call) {
 /// Waits for these are recorded by the run-time's shim, with the place they were called from.
 static bool isRecordedByShim(const Function &F) {
   return StringSwitch<bool>(F.getName())
-      .Cases("pthread_mutex_lock", "pthread_mutex_unlock", "pthread_spin_lock", "pthread_spin_unlock", true)
-      .Cases("pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_rwlock_unlock", true)
+      .Case("pthread_mutex_lock", true)
+      .Case("pthread_mutex_unlock", true)
+      .Case("pthread_spin_lock", true)
+      .Case("pthread_spin_unlock", true)
+      .Case("pthread_rwlock_rdlock", true)
+      .Case("pthread_rwlock_wrlock", true)
+      .Case("pthread_rwlock_unlock", true)
       .Default(false);
 }
 

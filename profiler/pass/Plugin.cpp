@@ -1,13 +1,12 @@
 // The plugin's places in clang's pipeline: requests at its begin, engines at its end (so that a function that was inlined
 // costs nothing), and both by name for `opt`.
+#include "Compat.h"
 #include "Engines.h"
 #include "Filter.h"
 #include "Options.h"
 
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Passes/PassPlugin.h"
 #include "llvm/Support/WithColor.h"
-#include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
 

@@ -6,11 +6,10 @@
 //     depth = d + 1
 //     …
 //     depth = d                                                     // on each exit
+#include "Compat.h"
 #include "Engines.h"
 
 #include "llvm/IR/IRBuilder.h"
-#include "llvm/IR/MDBuilder.h"
-#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/EscapeEnumerator.h"
 
 using namespace llvm;
@@ -107,7 +106,7 @@ void instrumentScan(Function &F) {
       if (isa<ConstantInt>(Alloca->getArraySize()))
         Late.push_back(Alloca);
   for (AllocaInst *Alloca : Late)
-    Alloca->moveBefore(Entry.getTerminator());
+    moveBefore(*Alloca, *Entry.getTerminator());
 
   IRBuilder<> Push(Then);
   Value *Next = Push.CreateAdd(Words.load(Push, Generation), Push.getInt64(1));

@@ -6,14 +6,13 @@
 //         slow(start, clock, this function, its return address)
 //
 // The clock's line is written once per tick by another thread and otherwise stays in every core's cache.
+#include "Compat.h"
 #include "Engines.h"
 #include "Options.h"
 #include "Region.h"
 
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Intrinsics.h"
-#include "llvm/IR/MDBuilder.h"
-#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/EscapeEnumerator.h"
 
 using namespace llvm;
@@ -60,8 +59,7 @@ static void compareClock(Function &F, Value *Start, Instruction *Where) {
   Module &M = *F.getParent();
   IRBuilder<> AtExit(Where);
   Value *Moved = AtExit.CreateICmpNE(Start, readClock(AtExit, F, "leeward.now"));
-  MDNode *Rare = MDBuilder(M.getContext()).createUnlikelyBranchWeights();
-  Instruction *Then = SplitBlockAndInsertIfThen(Moved, Where->getIterator(), /*Unreachable=*/false, Rare);
+  Instruction *Then = SplitBlockAndInsertIfThen(Moved, Where, /*Unreachable=*/false, unlikely(M.getContext()));
   IRBuilder<> Slow(Then);
   // Once more, so that the comparison needs no register for it.
   Value *End = readClock(Slow, F, "leeward.end");
