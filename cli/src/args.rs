@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Cc(CompilerArgs),
     #[command(name = "c++")]
     Cxx(CompilerArgs),
+    Cargo(CargoArgs),
     Profile(ProfileArgs),
     Top(TopArgs),
 }
@@ -552,6 +553,25 @@ Options of ours, here or in LEEWARD_CC_OPTIONS:
   --leeward-min-instructions=N            functions without calls and loops and with fewer instructions are left alone
   --leeward-unwind=true|false             measure functions left by a C++ exception, too
   --leeward-clang=PATH                    another clang of the plugin's version";
+
+/// Build Rust for the profiler: cargo, with its plugin in rustc and its run-time in programs
+///
+/// Needs the plugin for the LLVM of the installed rustc, and says so where it isn't; rustc's unstable options are unlocked
+/// for it. The programs are in target/TRIPLE/, and record nothing until LEEWARD_PROFILE or `leeward profile` says so.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true, after_help = CARGO)]
+pub(crate) struct CargoArgs {
+    /// cargo's arguments
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+const CARGO: &str = "\
+Examples:
+  leeward cargo build --release
+  leeward cargo --leeward-request-fn='server::handle*' build --release
+
+Options of ours, here or in LEEWARD_CC_OPTIONS: those of `leeward help cc`, except --leeward-clang.";
 
 /// Every JSON reader keeps integers up to here.
 const SEED_MAX: u64 = (1 << 53) - 1;

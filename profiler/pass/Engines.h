@@ -19,4 +19,7 @@ bool instrumentRequests(llvm::Module &M);
 /// Whether this code can only end up in the main program, so that its symbols are reached without the GOT.
 bool isOfMainProgram(const llvm::Module &M);
 
+/// Whether an exception or a panic may pass through. C code has no personality routine that would have to be linked: C++ and Rust only.
+bool mayUnwind(const llvm::Function &F);
+
 } // namespace leeward

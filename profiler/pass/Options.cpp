@@ -1,6 +1,13 @@
 // The plugin's command line.
 #include "Options.h"
 
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/ErrorHandling.h"
+
+#include <cstdlib>
+#include <mutex>
+
 using namespace llvm;
 
 namespace leeward {
@@ -31,5 +38,28 @@ cl::opt<bool> MeasureUnwinding("leeward-unwind", cl::init(true),
 
 cl::list<std::string> RequestFunctions("leeward-request-fn", cl::CommaSeparated,
                                        cl::desc("NAME or NAME:N: each call is a request, its id argument N"));
+
+static void readText(StringRef Text) {
+  SmallVector<StringRef, 8> Lines;
+  Text.split(Lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (StringRef Line : Lines) {
+    auto [Name, Value] = Line.split('=');
+    Name = Name.ltrim('-');
+    auto Found = cl::getRegisteredOptions().find(Name);
+    bool Ours = Name.substr(0, 8) == "leeward-" && Found != cl::getRegisteredOptions().end();
+    // It says itself what is wrong with a value.
+    if (!Ours || Found->second->addOccurrence(0, Name, Value))
+      report_fatal_error(Twine("leeward: LEEWARD_PASS_OPTIONS: `") + Line + "` is no option", false);
+  }
+}
+
+void readEnvironment() {
+  // Compilers load plugins for each module, in several threads.
+  static std::once_flag Once;
+  std::call_once(Once, [] {
+    if (const char *Text = std::getenv("LEEWARD_PASS_OPTIONS"))
+      readText(Text);
+  });
+}
 
 } // namespace leeward

@@ -27,4 +27,7 @@ extern llvm::cl::opt<bool> MeasureUnwinding;
 /// `NAME` or `NAME:N`: each call of it is a request, whose id is argument N (from 0) or a counter.
 extern llvm::cl::list<std::string> RequestFunctions;
 
+/// Takes options from LEEWARD_PASS_OPTIONS, one a line: for compilers that parse theirs before they load plugins. Once is enough.
+void readEnvironment();
+
 } // namespace leeward

@@ -16,6 +16,11 @@ bool isOfMainProgram(const Module &M) {
   return M.getPICLevel() == PICLevel::NotPIC || M.getPIELevel() != PIELevel::Default;
 }
 
+bool mayUnwind(const Function &F) {
+  StringRef Name = F.getName();
+  return !F.doesNotThrow() && (F.hasPersonalityFn() || Name.starts_with("_Z") || Name.starts_with("_R"));
+}
+
 namespace {
 
 class EnginePass : public PassInfoMixin<EnginePass> {
@@ -97,5 +102,6 @@ void registerCallbacks(PassBuilder &Builder) {
 
 // Everything else in here is hidden.
 extern "C" LLVM_ATTRIBUTE_WEAK __attribute__((visibility("default"))) PassPluginLibraryInfo llvmGetPassPluginInfo() {
+  leeward::readEnvironment();
   return {LLVM_PLUGIN_API_VERSION, "leeward", "1", leeward::registerCallbacks};
 }

@@ -58,6 +58,16 @@ static Value *requestId(IRBuilder<> &B, Function &F, const Named &Which) {
   return B.CreateCall(runtime(*F.getParent(), "__leeward_next_request", FunctionType::get(B.getInt64Ty(), false)));
 }
 
+/// The language's own, if others in the module have one: functions with different ones are never inlined into each other.
+static void adoptPersonality(Function &F) {
+  for (const Function &Other : *F.getParent()) {
+    if (F.hasPersonalityFn())
+      return;
+    if (Other.hasPersonalityFn())
+      F.setPersonalityFn(Other.getPersonalityFn());
+  }
+}
+
 static void instrument(Function &F, const Named &Which) {
   Module &M = *F.getParent();
   BasicBlock &Entry = F.getEntryBlock();
@@ -73,7 +83,9 @@ static void instrument(Function &F, const Named &Which) {
   FunctionCallee End = runtime(M, "leeward_req_end", EndType);
   Value *Id = requestId(B, F, Which);
   B.CreateCall(runtime(M, "leeward_req_start", StartType), {Id, ConstantPointerNull::get(B.getPtrTy())});
-  bool Unwinding = !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
+  bool Unwinding = mayUnwind(F);
+  if (Unwinding)
+    adoptPersonality(F);
   EscapeEnumerator Exits(F, "leeward.request", Unwinding);
   while (IRBuilder<> *AtExit = Exits.Next())
     AtExit->CreateCall(End, {Id});

@@ -69,8 +69,7 @@ static void compareClock(Function &F, Value *Start, Instruction *Where) {
 }
 
 void instrumentTick(Function &F) {
-  // C++ code only: C has no personality routine that would have to be linked.
-  bool Unwinding = MeasureUnwinding && !F.doesNotThrow() && (F.hasPersonalityFn() || F.getName().starts_with("_Z"));
+  bool Unwinding = MeasureUnwinding && mayUnwind(F);
   if (!Unwinding)
     if (std::optional<Region> Part = findRegion(F, MinimumInstructions)) {
       IRBuilder<> AtBegin(Part->Begin);

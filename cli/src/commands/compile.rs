@@ -39,7 +39,7 @@ pub(crate) fn compile(language: Language, arguments: Vec<OsString>) -> Result<()
 }
 
 /// Where the profiler's files are: as the environment says, beside the program as installed, or in the build folder.
-fn folder() -> anyhow::Result<PathBuf> {
+pub(super) fn folder() -> anyhow::Result<PathBuf> {
     let is_it = |folder: &Path| Files(folder).plugin().is_file();
     if let Some(folder) = env::var_os(FOLDER) {
         let folder = PathBuf::from(folder);

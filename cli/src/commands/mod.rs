@@ -1,6 +1,7 @@
 //! One file per command. A command reads its input, calls the libraries and says what came out.
 
 mod calibrate;
+mod cargo;
 mod compile;
 mod demo;
 pub(crate) mod kv;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Replay(args) => replay::replay(&args),
         Command::Cc(args) => compile::compile(Language::C, args.arguments),
         Command::Cxx(args) => compile::compile(Language::Cxx, args.arguments),
+        Command::Cargo(args) => cargo::cargo(args.arguments),
         Command::Profile(args) => profile::profile(&args),
         Command::Top(args) => top::top(&args),
     }
