@@ -9,6 +9,8 @@
 #include "llvm/Support/WithColor.h"
 #include "llvm/Transforms/Utils/EscapeEnumerator.h"
 
+#include <optional>
+
 using namespace llvm;
 
 namespace leeward {
