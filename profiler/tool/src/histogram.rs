@@ -1,65 +1,27 @@
-//! A histogram of spans with buckets of at most 3 % width: small while it holds few different values, of fixed size
-//! afterwards.
+//! A histogram of spans with buckets of at most 3 % width. It has room for the buckets between its least and its greatest value:
+//! little for what always takes much the same time, and never more than 8 KB.
 
 /// Buckets per doubling.
-const PER_OCTAVE: u64 = 32;
-/// Buckets in all: up to the largest 64-bit number.
-const BUCKETS: usize = (58 * PER_OCTAVE + 2 * PER_OCTAVE) as usize;
-/// Slots for a few buckets, at first and at most: each bucket has one of them, by its lowest bits. With more buckets, or with two that
-/// want the same slot, it becomes a table.
-const FEW: [usize; 2] = [16, 128];
+const PER_OCTAVE: usize = 32;
+/// Room comes in pieces of so many buckets.
+const PIECE: usize = 16;
 
 /// Counts values, and tells percentiles to within 1.6 %.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
-    counts: Counts,
+    /// Of the buckets from `lowest` on. They stop at the largest 32-bit number: half as large for it.
+    counts: Vec<u32>,
+    lowest: usize,
     count: u64,
     total: u128,
     max: u64,
+    /// The largest number while there is nothing.
     min: u64,
 }
 
-#[derive(Clone, Debug)]
-enum Counts {
-    /// Bucket and count; a count of 0 is an empty slot. Most functions take much the same time whenever they are called: neighbouring
-    /// buckets, which want different slots.
-    Few(Vec<(u16, u64)>),
-    /// Counts stop at the largest 32-bit number: a table is half as large for it.
-    Table(Box<[u32; BUCKETS]>),
-}
-
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts::Few(Vec::new())
-    }
-}
-
-impl Counts {
-    /// Counts in a bucket that has no slot yet.
-    #[cold]
-    fn make_room(&mut self, bucket: usize, times: u64) {
-        let Counts::Few(slots) = self else { return };
-        let mut size = slots.len().max(FEW[0]);
-        while size <= FEW[1] {
-            let mut larger = vec![(0, 0); size];
-            // What had slots of its own has them among more slots, too.
-            for entry in slots.iter().filter(|(_, count)| *count > 0) {
-                larger[usize::from(entry.0) & (size - 1)] = *entry;
-            }
-            let slot = &mut larger[bucket & (size - 1)];
-            if slot.1 == 0 {
-                *slot = (bucket as u16, times);
-                *slots = larger;
-                return;
-            }
-            size *= 2;
-        }
-        let mut table = Box::new([0; BUCKETS]);
-        for (bucket, count) in slots.iter() {
-            table[usize::from(*bucket)] += narrow(*count);
-        }
-        table[bucket] = narrow(times);
-        *self = Counts::Table(table);
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { counts: Vec::new(), lowest: 0, count: 0, total: 0, max: 0, min: u64::MAX }
     }
 }
 
@@ -67,28 +29,26 @@ fn narrow(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+#[inline(always)]
 fn bucket(value: u64) -> usize {
-    if value < 2 * PER_OCTAVE {
-        return value as usize;
-    }
-    let shift = u64::from(value.ilog2()) - 5;
-    (shift * PER_OCTAVE + (value >> shift)) as usize
+    // The first two octaves have a bucket for each value; for those below the second, the bit that is set makes the shift none.
+    let shift = (value | PER_OCTAVE as u64).ilog2() - PER_OCTAVE.ilog2();
+    shift as usize * PER_OCTAVE + (value >> shift) as usize
 }
 
 /// The least value of a bucket.
 fn lowest(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
     let shift = shift(bucket);
-    (bucket - shift * PER_OCTAVE) << shift
+    ((bucket - shift * PER_OCTAVE) as u64) << shift
 }
 
 /// The middle of a bucket.
 fn middle(bucket: usize) -> u64 {
-    lowest(bucket) + ((1 << shift(bucket as u64)) >> 1)
+    lowest(bucket) + ((1 << shift(bucket)) >> 1)
 }
 
 /// How many bits a bucket does not tell apart.
-fn shift(bucket: u64) -> u64 {
+fn shift(bucket: usize) -> usize {
     (bucket / PER_OCTAVE).saturating_sub(1)
 }
 
@@ -105,49 +65,49 @@ impl Histogram {
         if times == 0 {
             return;
         }
-        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.min = self.min.min(value);
         self.max = self.max.max(value);
         self.count += times;
         self.total += u128::from(value) * u128::from(times);
-        let bucket = bucket(value);
-        match &mut self.counts {
-            Counts::Table(table) => table[bucket] = table[bucket].saturating_add(narrow(times)),
-            Counts::Few(slots) => {
-                let at = bucket & slots.len().wrapping_sub(1);
-                match slots.get_mut(at) {
-                    Some((known, count)) if usize::from(*known) == bucket && *count > 0 => *count += times,
-                    _ => self.counts.make_room(bucket, times),
-                }
-            }
+        self.count_in(bucket(value), narrow(times));
+    }
+
+    #[inline(always)]
+    fn count_in(&mut self, bucket: usize, times: u32) {
+        match self.counts.get_mut(bucket.wrapping_sub(self.lowest)) {
+            Some(count) => *count = count.saturating_add(times),
+            None => self.widen(bucket, times),
         }
+    }
+
+    /// Counts in a bucket for which there is no room yet.
+    #[cold]
+    fn widen(&mut self, bucket: usize, times: u32) {
+        let (from, to) = (bucket / PIECE * PIECE, bucket / PIECE * PIECE + PIECE);
+        let (from, to) = match self.counts.len() {
+            0 => (from, to),
+            length => (from.min(self.lowest), to.max(self.lowest + length)),
+        };
+        let mut wider = vec![0; to - from];
+        let before = self.lowest.saturating_sub(from);
+        wider[before..before + self.counts.len()].copy_from_slice(&self.counts);
+        wider[bucket - from] = times;
+        (self.counts, self.lowest) = (wider, from);
     }
 
     /// Adds another's values.
     pub fn add(&mut self, other: &Histogram) {
-        if other.count == 0 {
-            return;
-        }
-        let (min, max) = (other.min, other.max);
-        let (least, most) = if self.count == 0 { (min, max) } else { (self.min.min(min), self.max.max(max)) };
-        let total = self.total + other.total;
-        other.each(|bucket, count| self.record_many(middle(bucket), count));
-        (self.min, self.max, self.total) = (least, most, total);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.total += other.total;
+        other.each(|bucket, count| self.count_in(bucket, narrow(count)));
     }
 
     /// From the least bucket to the greatest.
     fn each(&self, mut visit: impl FnMut(usize, u64)) {
-        match &self.counts {
-            Counts::Few(slots) => {
-                let mut taken: Vec<_> = slots.iter().filter(|(_, count)| *count > 0).collect();
-                taken.sort_unstable();
-                taken.into_iter().for_each(|(bucket, count)| visit(usize::from(*bucket), *count));
-            }
-            Counts::Table(table) => {
-                table.iter().enumerate().filter(|(_, count)| **count > 0).for_each(|(bucket, count)| {
-                    visit(bucket, u64::from(*count));
-                });
-            }
-        }
+        let counted = (self.lowest..).zip(&self.counts).filter(|(_, count)| **count > 0);
+        counted.for_each(|(bucket, count)| visit(bucket, u64::from(*count)));
     }
 
     /// The value below which this share of all lies, from 0 to 100; 0 of nothing.
@@ -213,6 +173,11 @@ mod tests {
             values.iter().enumerate().for_each(|(index, value)| halves[index % 2].record(*value));
             let [mut all, other] = halves;
             all.add(&other);
+            // What was counted apart and added is what would have been counted together, in whatever order.
+            let mut together = Histogram::default();
+            values.iter().rev().for_each(|value| together.record(*value));
+            prop_assert_eq!(&all, &together);
+            prop_assert!(all.counts.capacity() * 4 < 8_000);
             values.sort_unstable();
             for percent in [0.0, 1.0, 50.0, 99.0, 99.99, 100.0] {
                 let rank = (percent / 100.0 * values.len() as f64).ceil().max(1.0) as usize;
