@@ -1,16 +1,16 @@
-//! How fast a trace is read, and in how much memory: each question that `leeward profile` asks, once. Times are of the CPU:
-//! what else a machine does costs less of them than of the clock on the wall.
+//! How fast a trace is read, and in how much memory: each question that `leeward profile` asks, once. Times are of one CPU:
+//! what else a machine does costs less of them than of the clock on the wall. Only the first line is of all CPUs and that clock.
 //! `cargo run --release -p leeward-profile --example speed -- TRACE`; `synthetic` makes one.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leeward_profile::analysis::slowest::slowest;
 use leeward_profile::analysis::timeline::{Which, timeline};
 use leeward_profile::analysis::{Selection, tail};
-use leeward_profile::stats::{Collector, Options};
+use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::{Trace, cpus, ignore};
 
 /// The most memory that this process ever had, in MB.
 fn peak() -> u64 {
@@ -28,8 +28,12 @@ fn now() -> Duration {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("argument: a trace")?;
     let path = Path::new(&path);
+    let options = Options::default();
+    let all = Instant::now();
+    stats::open(path, &options, cpus(), &mut ignore)?;
+    let all = all.elapsed();
     let begin = now();
-    let trace = Trace::open(path, &mut ignore)?;
+    let trace = Trace::open_with(path, &mut ignore, |_| {})?;
     let opened = now() - begin;
     let (events, seconds) = (trace.counts().events, trace.counts().span() as f64 / 1e9);
     let bytes = trace.size().1 as f64 / 1e6;
@@ -42,13 +46,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             peak()
         );
     };
+    say(&format!("statistics, {} CPUs", cpus()), all);
     say("open", opened);
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
 
     let begin = now();
-    let options = Options::default();
-    let mut collector = Collector::new(&options);
-    Trace::open_with(path, &mut ignore, |event| collector.event(event))?;
+    let (_, collector) = stats::open(path, &options, 1, &mut ignore)?;
     let rows = collector.rows(&mut symbols, &options, 0).len();
     say("open, statistics", now() - begin);
 

@@ -1,12 +1,16 @@
 //! Statistics of calls, waits and holds: one histogram per function and caller, of bounded number, in one pass.
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 
 use crate::analysis::Selection;
 use crate::analysis::follow::Follower;
 use crate::analysis::sums::Sums;
+use crate::format::event::Sink;
 use crate::format::{Event, ObjectKind, What};
 use crate::hash::Map;
 use crate::histogram::Histogram;
@@ -83,18 +87,60 @@ impl Default for Options {
     }
 }
 
-/// Pairs of function and caller that are found without asking the map.
+/// Keys that are found without asking the map.
 const RECENT: usize = 1 << 10;
 
-/// Collects statistics from events in any order.
+/// Opens a trace and counts its events on the way, on up to so many threads. The result is the same whatever their number.
+///
+/// # Errors
+/// See [`Trace::open`].
+pub fn open(
+    path: &Path,
+    options: &Options,
+    threads: usize,
+    watch: &mut Watch<'_>,
+) -> Result<(Trace, Collector), TraceError> {
+    let together = Arc::new(AtomicUsize::new(0));
+    let new = |of: usize| Collector { together: (of > 1).then(|| Arc::clone(&together)), ..Collector::new(options) };
+    let (trace, parts) = Trace::open_on(path, threads, watch, new)?;
+    if let Some(collector) = Collector::merged(parts) {
+        return Ok((trace, collector));
+    }
+    // So many keys that some share a histogram. Which ones depends on which came first: that takes one thread.
+    let mut collector = Collector::new(options);
+    trace.overlapping(0, u64::MAX, watch, |event| collector.event(event))?;
+    Ok((trace, collector))
+}
+
+/// Collects statistics from events. The order matters only for which keys share a histogram, should there be too many.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
     /// Where in `counted` each key is.
     places: Map<Key, usize>,
-    counted: Vec<(Key, Histogram, u64)>,
-    /// Places of calls that were looked for lately, by a hash of function and caller.
-    recent: Vec<usize>,
+    counted: Vec<Counted>,
+    /// Keys that were looked for lately and their places, by a hash of function and caller.
+    recent: Vec<(Key, usize)>,
     thread: Option<u32>,
+    /// How many keys this and other collectors of the same trace have; each knows a part of the events.
+    together: Option<Arc<AtomicUsize>>,
+    /// Whether there were so many that this part gave up.
+    gave_up: bool,
+}
+
+/// What was counted of one key.
+#[derive(Clone, Debug)]
+struct Counted {
+    key: Key,
+    spans: Histogram,
+    /// When it was there last: at that time its addresses can be looked up.
+    latest: u64,
+}
+
+impl Sink for Collector {
+    #[inline(always)]
+    fn event(&mut self, event: &Event) {
+        self.event(event);
+    }
 }
 
 impl Collector {
@@ -104,6 +150,7 @@ impl Collector {
     }
 
     /// Counts an event.
+    #[inline(always)]
     pub fn event(&mut self, event: &Event) {
         if self.thread.is_some_and(|thread| thread != event.thread) {
             return;
@@ -112,6 +159,13 @@ impl Collector {
             What::Call { function, caller, duration, .. } => {
                 self.count(Sort::Call, ObjectKind::Other, function, caller, duration, event.time);
             }
+            What::Held { .. } | What::Waited { .. } | What::Acquired { .. } => self.lock(event),
+            _ => {}
+        }
+    }
+
+    fn lock(&mut self, event: &Event) {
+        match event.what {
             What::Held { object, site, wait, hold, .. } => {
                 if wait > 0 {
                     self.count(Sort::Wait, object, site, 0, wait, event.time);
@@ -125,22 +179,37 @@ impl Collector {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, sort: Sort, object: ObjectKind, what: u64, caller: u64, span: u64, time: u64) {
         let key = Key { sort, object, what, caller };
         let slot = ((what ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
-        let recent = self.recent.get(slot).copied().unwrap_or(usize::MAX);
-        let place = match self.counted.get(recent) {
-            Some((other, ..)) if *other == key => recent,
+        let place = match self.recent.get(slot) {
+            Some((known, place)) if *known == key => *place,
             _ => self.find(key, slot),
         };
-        let (_, histogram, seen) = &mut self.counted[place];
-        histogram.record(span);
-        *seen = time;
+        if let Some(counted) = self.counted.get_mut(place) {
+            counted.spans.record(span);
+            counted.latest = counted.latest.max(time);
+        }
     }
 
-    fn find(&mut self, mut key: Key, slot: usize) -> usize {
+    /// Where a key is counted, from now on if it was not known; nowhere if this part gave up.
+    #[cold]
+    fn find(&mut self, wanted: Key, slot: usize) -> usize {
+        if self.gave_up {
+            return usize::MAX;
+        }
+        let mut key = wanted;
         let known = |places: &Map<Key, usize>, key: &Key| places.get(key).copied();
+        if let Some(together) = &self.together
+            && known(&self.places, &key).is_none()
+        {
+            // All parts together take no more memory than one collector that has all keys it may have.
+            if self.counted.len() >= MOST || together.fetch_add(1, Ordering::Relaxed) >= 2 * MOST {
+                *self = Collector { together: self.together.take(), gave_up: true, ..Collector::default() };
+                return usize::MAX;
+            }
+        }
         if self.counted.len() >= MOST && known(&self.places, &key).is_none() {
             key.caller = 0;
             if self.counted.len() >= 2 * MOST && known(&self.places, &key).is_none() {
@@ -148,19 +217,43 @@ impl Collector {
             }
         }
         let place = known(&self.places, &key).unwrap_or_else(|| {
-            self.counted.push((key, Histogram::default(), 0));
+            self.counted.push(Counted { key, spans: Histogram::default(), latest: 0 });
             self.places.insert(key, self.counted.len() - 1);
             self.counted.len() - 1
         });
-        self.recent.resize(RECENT, usize::MAX);
-        self.recent[slot] = place;
+        self.recent.resize(RECENT, (wanted, place));
+        self.recent[slot] = (wanted, place);
         place
+    }
+
+    /// What several have counted of one trace; `None` when there were so many keys that it would depend on who counted what.
+    fn merged(parts: Vec<Collector>) -> Option<Collector> {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next()?;
+        for part in parts {
+            all.gave_up |= part.gave_up;
+            for Counted { key, spans, latest } in part.counted {
+                match all.places.get(&key) {
+                    Some(place) => {
+                        let counted = &mut all.counted[*place];
+                        counted.spans.add(&spans);
+                        counted.latest = counted.latest.max(latest);
+                    }
+                    None => {
+                        all.places.insert(key, all.counted.len());
+                        all.counted.push(Counted { key, spans, latest });
+                    }
+                }
+            }
+        }
+        let too_many = all.together.take().is_some() && all.counted.len() > MOST;
+        (!all.gave_up && !too_many).then_some(all)
     }
 
     /// The lines, ranked by the wanted percentile.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
         let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
-        for (key, histogram, time) in self.counted {
+        for Counted { key, spans, latest: time } in self.counted {
             let name = match key.sort {
                 Sort::Call => symbols.place(key.what, time).function(),
                 Sort::Wait | Sort::Hold => {
@@ -172,7 +265,7 @@ impl Collector {
                 0 => "unknown".into(),
                 caller => symbols.caller(caller, time).words(),
             });
-            merged.entry((key.sort, name, caller)).or_default().add(&histogram);
+            merged.entry((key.sort, name, caller)).or_default().add(&spans);
         }
         ranked(merged, options, resolution)
     }
@@ -203,7 +296,9 @@ fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &
     });
     let mut rows: Vec<Row> = rows.collect();
     rows.sort_by(|a, b| {
-        (b.wanted, b.total).cmp(&(a.wanted, a.total)).then_with(|| (&a.name, &a.caller).cmp(&(&b.name, &b.caller)))
+        (b.wanted, b.total)
+            .cmp(&(a.wanted, a.total))
+            .then_with(|| (&a.name, &a.caller, a.sort).cmp(&(&b.name, &b.caller, b.sort)))
     });
     rows
 }

@@ -1,7 +1,8 @@
 //! Events: what one is, and the decoder of one block of them. Times leave here in nanoseconds.
 
 use super::meta::Clock;
-use super::varint::{Cursor, Malformed};
+use super::usual::Usual;
+use super::varint::{Cursor, Malformed, difference};
 
 /// One event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +198,18 @@ pub enum Extent {
     CutAndEarly,
 }
 
+impl Extent {
+    #[inline(always)]
+    fn of(marks: u8) -> Extent {
+        match marks & (CUT | EARLY) {
+            0 => Extent::Whole,
+            CUT => Extent::Cut,
+            EARLY => Extent::Early,
+            _ => Extent::CutAndEarly,
+        }
+    }
+}
+
 /// Why a thread is not on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OffCpu {
@@ -299,38 +312,115 @@ impl EventsHeader {
     }
 }
 
+/// The kind of calls, and marks.
+const CALL: u8 = 1;
+const KNOWN: u8 = 0x80;
+const CUT: u8 = 0x40;
+const EARLY: u8 = 0x20;
 /// Which marks each kind may have.
 const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
+
+/// Takes events as they are decoded. A trait and not a closure, because its function can be made part of the decoder's loop: handing an
+/// event over in memory costs as much as decoding it.
+pub trait Sink {
+    /// Takes the next event.
+    fn event(&mut self, event: &Event);
+}
+
+/// A function that takes events.
+pub(crate) struct Each<F>(pub(crate) F);
+
+impl<F: FnMut(&Event)> Sink for Each<F> {
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        (self.0)(event);
+    }
+}
 
 /// Decodes blocks of events; keeps its tables between them.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     clock: Clock,
+    /// Whether the clock's times leave as they are.
+    plain: bool,
     pairs: Pairs,
 }
 
 impl Decoder {
     /// A decoder of a trace with this clock.
     pub fn new(clock: Clock) -> Decoder {
-        Decoder { clock, pairs: Pairs::new() }
+        Decoder { clock, plain: clock.is_plain(), pairs: Pairs::new() }
     }
 
     /// Hands each event of a block to `each`, up to the first that is malformed.
     ///
     /// # Errors
     /// What is wrong with that one; those before it were handed out.
-    pub fn decode(&mut self, payload: &[u8], mut each: impl FnMut(&Event)) -> Result<EventsHeader, Malformed> {
+    pub fn decode(&mut self, payload: &[u8], each: impl FnMut(&Event)) -> Result<EventsHeader, Malformed> {
+        self.decode_into(payload, &mut Each(each))
+    }
+
+    /// Like [`Decoder::decode`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn decode_into(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<EventsHeader, Malformed> {
         let mut cursor = Cursor::new(payload);
         let header = EventsHeader::read(&mut cursor)?;
+        let thread = header.thread;
         self.pairs.clear();
         let (mut time, mut id) = (header.base, 0);
         for _ in 0..header.count {
-            let event = self.event(header.thread, &mut cursor, &mut time, &mut id)?;
+            if let Some(word) = cursor.word()
+                && let Some(usual) = Usual::of(word)
+            {
+                let head = word as u8;
+                if head & !(EARLY | CUT) == CALL | KNOWN {
+                    let (function, caller) = self.pairs.known(usual.behind()).ok_or(Malformed::Slot)?;
+                    cursor.pass(usual.length() + 1);
+                    time = usual.first(time);
+                    let (now, duration) = self.span(time, usual.second());
+                    let what = What::Call { function, caller, duration, extent: Extent::of(head) };
+                    sink.event(&Event { time: now, thread, what });
+                    continue;
+                }
+                if let 6..=8 = head {
+                    cursor.pass(usual.length());
+                    time = usual.first(time);
+                    id = difference(usual.second()).wrapping_add(id);
+                    let what = match head {
+                        6 => What::RequestStart { id, queue: None },
+                        7 => What::RequestBlock { id, queue: None },
+                        _ => What::RequestEnd { id },
+                    };
+                    sink.event(&Event { time: self.now(time), thread, what });
+                    continue;
+                }
+            }
+            let event = self.event(thread, &mut cursor, &mut time, &mut id)?;
             if let Some(event) = event {
-                each(&event);
+                sink.event(&event);
             }
         }
         if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
+    }
+
+    /// A time of the clock in nanoseconds.
+    #[inline(always)]
+    fn now(&self, time: u64) -> u64 {
+        if self.plain { time } else { self.clock.nanos(time) }
+    }
+
+    /// A time of the clock, and so many units before it, in nanoseconds.
+    #[inline(always)]
+    fn span(&self, time: u64, units: u64) -> (u64, u64) {
+        let units = units.min(time);
+        if self.plain {
+            return (time, units);
+        }
+        // By its ends, so that what touches in the file still touches.
+        let now = self.clock.nanos(time);
+        (now, now.saturating_sub(self.clock.nanos(time - units)))
     }
 
     #[inline(always)]
@@ -360,13 +450,7 @@ impl Decoder {
             1 => {
                 let duration = span(cursor.varint()?);
                 let (function, caller) = self.pairs.take(known, cursor)?;
-                let extent = match marks & 0x60 {
-                    0 => Extent::Whole,
-                    0x40 => Extent::Cut,
-                    0x20 => Extent::Early,
-                    _ => Extent::CutAndEarly,
-                };
-                What::Call { function, caller, duration, extent }
+                What::Call { function, caller, duration, extent: Extent::of(marks) }
             }
             2 => {
                 let (wait, hold) = (cursor.varint()?, cursor.varint()?);

@@ -33,6 +33,11 @@ impl Clock {
         self.monotonic.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// Whether its times are nanoseconds of `CLOCK_MONOTONIC` as they are.
+    pub fn is_plain(&self) -> bool {
+        self.scale == 1 << 32 && self.anchor == self.monotonic
+    }
+
     #[cold]
     fn before_anchor(&self, time: u64) -> u64 {
         let difference = i128::from(time) - i128::from(self.anchor);

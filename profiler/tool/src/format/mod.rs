@@ -4,6 +4,7 @@
 pub mod block;
 pub mod event;
 pub mod meta;
+mod usual;
 pub mod varint;
 pub mod write;
 

@@ -35,15 +35,21 @@ pub enum Malformed {
 }
 
 /// The top bit of each byte.
-const TOPS: u64 = 0x8080_8080_8080_8080;
+pub(super) const TOPS: u64 = 0x8080_8080_8080_8080;
 
 /// Eight groups of seven bits as one number.
-#[inline]
-fn joined(bytes: u64) -> u64 {
+#[inline(always)]
+pub(super) fn joined(bytes: u64) -> u64 {
     let bits = bytes & !TOPS;
     let pairs = (bits & 0x007F_007F_007F_007F) | ((bits & 0x7F00_7F00_7F00_7F00) >> 1);
     let fours = (pairs & 0x0000_3FFF_0000_3FFF) | ((pairs & 0x3FFF_0000_3FFF_0000) >> 2);
     (fours & 0x0FFF_FFFF) | ((fours & 0x0FFF_FFFF_0000_0000) >> 4)
+}
+
+/// The difference that a signed varint stands for, modulo 2⁶⁴.
+#[inline(always)]
+pub(super) fn difference(coded: u64) -> u64 {
+    (coded >> 1) ^ (coded & 1).wrapping_neg()
 }
 
 /// Reads fields one after another.
@@ -71,6 +77,18 @@ impl<'a> Cursor<'a> {
         let (head, rest) = self.bytes.split_at_checked(count).ok_or(Malformed::Short)?;
         self.bytes = rest;
         Ok(head)
+    }
+
+    /// The next eight bytes as a number, the first one lowest, if there are so many; they stay.
+    #[inline(always)]
+    pub(super) fn word(&self) -> Option<u64> {
+        self.bytes.first_chunk().map(|head| u64::from_le_bytes(*head))
+    }
+
+    /// Passes over bytes that were looked at.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, count: usize) {
+        self.bytes = self.bytes.get(count..).unwrap_or_default();
     }
 
     /// One byte.
@@ -148,8 +166,7 @@ impl<'a> Cursor<'a> {
     /// See [`Cursor::varint`].
     #[inline(always)]
     pub fn signed(&mut self, base: u64) -> Result<u64, Malformed> {
-        let coded = self.varint()?;
-        Ok(base.wrapping_add((coded >> 1) ^ (coded & 1).wrapping_neg()))
+        Ok(base.wrapping_add(difference(self.varint()?)))
     }
 
     /// A varint that is at most `most`.

@@ -1,6 +1,8 @@
 //! A trace on disk: opened once from end to end, then read as often as wanted, in the order of the file or of time.
 
+mod crew;
 mod damage;
+mod decoded;
 mod open;
 mod order;
 mod places;
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::format::block::{BlockReader, Item};
-use crate::format::event::Decoder;
+use crate::format::event::{Decoder, Each, Sink};
 use crate::format::meta::{End, Header, Module, Note, Thread};
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
@@ -38,6 +40,19 @@ pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 /// Nobody watches.
 pub fn ignore(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
+}
+
+/// The CPUs that this process may use, up to as many as one thread that reads can keep busy.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(8)
+}
+
+/// Wants no events.
+struct Nobody;
+
+impl Sink for Nobody {
+    #[inline(always)]
+    fn event(&mut self, _: &Event) {}
 }
 
 /// Why a trace can't be read at all.
@@ -90,7 +105,7 @@ struct Segment {
 }
 
 /// A trace that was read once: what it says about itself, where its events are, and what is wrong with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     path: PathBuf,
     segments: Vec<Segment>,
@@ -106,20 +121,35 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens the trace in a folder, or of one segment, and reads all of it once.
+    /// Opens the trace in a folder, or of one segment, and reads all of it once, with all CPUs.
     ///
     /// # Errors
     /// When nothing can be read. A trace that is damaged in part opens; [`Trace::damage`] tells.
     pub fn open(path: &Path, watch: &mut Watch<'_>) -> Result<Trace, TraceError> {
-        Trace::open_with(path, watch, |_| {})
+        Ok(Trace::open_on(path, cpus(), watch, |_| Nobody)?.0)
     }
 
-    /// Like [`Trace::open`], handing each event to `each` on the way, in the order of the file.
+    /// Like [`Trace::open`], handing each event to `each` on the way, in the order of the file: with one CPU.
     ///
     /// # Errors
     /// See [`Trace::open`].
     pub fn open_with(path: &Path, watch: &mut Watch<'_>, each: impl FnMut(&Event)) -> Result<Trace, TraceError> {
-        open::open(path, watch, each)
+        open::alone(path, watch, &mut Each(each))
+    }
+
+    /// Like [`Trace::open`] on up to so many threads, each with a sink of its own, which `new` makes; it is told how many there will be.
+    /// The events of a block go to the same sink, in their order; which one gets which block is not known beforehand, nor in which order.
+    /// The trace is the same whatever the number of threads, and memory besides the sinks' is bounded.
+    ///
+    /// # Errors
+    /// See [`Trace::open`].
+    pub fn open_on<S: Sink + Send>(
+        path: &Path,
+        threads: usize,
+        watch: &mut Watch<'_>,
+        new: impl Fn(usize) -> S,
+    ) -> Result<(Trace, Vec<S>), TraceError> {
+        open::on_threads(path, threads, watch, new)
     }
 
     /// Where it was opened.

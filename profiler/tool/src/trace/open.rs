@@ -1,17 +1,21 @@
-//! Opening a trace: finds its segments, reads each block once, and remembers where events are.
+//! Opening a trace: finds its segments, reads each block once, and remembers where events are. Who decodes those is decided
+//! here, not how.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread;
 
+use super::crew::Crew;
 use super::damage::Damage;
-use super::places::{self, Counts, Run, start_of};
+use super::decoded::{Decoded, Place};
+use super::places::{self, Counts};
 use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
 use crate::format::block::{BlockReader, Item};
-use crate::format::event::Decoder;
+use crate::format::event::{Decoder, Sink};
 use crate::format::meta::{End, Header, Module, Note, Thread, read_clock};
 use crate::format::varint::Malformed;
-use crate::format::{Event, kind};
+use crate::format::{BLOCK_HEADER, kind};
 
 /// Most threads, modules and notes that are kept.
 const THREADS: usize = 1 << 18;
@@ -20,12 +24,70 @@ const NOTES: usize = 1000;
 /// How often the watcher is told, in bytes.
 const TELL: u64 = 1 << 20;
 
-pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Event)) -> Result<Trace, TraceError> {
+/// Bytes that are worth a thread: starting one takes as long as decoding a small part of them.
+const WORTH_A_THREAD: u64 = 1 << 20;
+
+/// Opens a trace; all events are decoded here and now, in the order of the file.
+pub(super) fn alone(path: &Path, watch: &mut Watch<'_>, sink: &mut impl Sink) -> Result<Trace, TraceError> {
+    let (mut trace, segments) = begin(path)?;
+    let mut here = Here { decoder: Decoder::new(trace.header.clock), sink };
+    read_all(&mut trace, segments, &mut here, watch)?;
+    Ok(trace)
+}
+
+/// Opens a trace; events are decoded on up to so many threads, if there are enough of them. `new` makes a sink for each of the number
+/// that it is told.
+pub(super) fn on_threads<S: Sink + Send>(
+    path: &Path,
+    threads: usize,
+    watch: &mut Watch<'_>,
+    new: impl Fn(usize) -> S,
+) -> Result<(Trace, Vec<S>), TraceError> {
+    let (mut trace, segments) = begin(path)?;
+    let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    let threads = threads.min(usize::try_from(bytes / WORTH_A_THREAD).unwrap_or(usize::MAX));
+    let decoder = Decoder::new(trace.header.clock);
+    if threads <= 1 {
+        let mut sink = new(1);
+        read_all(&mut trace, segments, &mut Here { decoder, sink: &mut sink }, watch)?;
+        return Ok((trace, vec![sink]));
+    }
+    thread::scope(|scope| {
+        let mut crew = Crew::new(scope, &decoder, (0..threads).map(|_| new(threads)).collect());
+        read_all(&mut trace, segments, &mut crew, watch)?;
+        Ok((trace, crew.finish()))
+    })
+}
+
+/// Who decodes blocks of events.
+pub(super) trait Decoding {
+    /// Takes a block, and hands out what was found in it or in earlier ones, in the order of the file.
+    fn take(&mut self, place: Place, payload: &[u8], each: impl FnMut(Decoded));
+
+    /// Hands out what was found in all blocks that were taken.
+    fn settle(&mut self, each: impl FnMut(Decoded));
+}
+
+/// Decodes blocks when they come.
+struct Here<'a, S> {
+    decoder: Decoder,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> Decoding for Here<'_, S> {
+    fn take(&mut self, place: Place, payload: &[u8], mut each: impl FnMut(Decoded)) {
+        each(Decoded::of(place, payload, &mut self.decoder, self.sink));
+    }
+
+    fn settle(&mut self, _: impl FnMut(Decoded)) {}
+}
+
+/// A trace of which no block was read, and its segments.
+fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
     let mut damage = Damage::default();
     let segments = segments(path, &mut damage)?;
     let header = header(path, &segments)?;
-    let total = segments.iter().map(|segment| segment.bytes).sum();
-    let mut trace = Trace {
+    let trace = Trace {
         path: path.to_path_buf(),
         segments: Vec::new(),
         threads: BTreeMap::new(),
@@ -38,13 +100,23 @@ pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Eve
         runs: Vec::new(),
         header,
     };
-    let mut decoder = Decoder::new(trace.header.clock);
+    Ok((trace, segments))
+}
+
+/// Reads all segments.
+fn read_all(
+    trace: &mut Trace,
+    segments: Vec<Segment>,
+    decoding: &mut impl Decoding,
+    watch: &mut Watch<'_>,
+) -> Result<(), TraceError> {
+    let total = segments.iter().map(|segment| segment.bytes).sum();
     let mut done = 0;
     for segment in segments {
         let before = done;
         done += segment.bytes;
         let index = trace.segments.len() as u32;
-        trace.segments.push(segment.clone());
+        trace.segments.push(segment);
         let mut told = 0;
         let mut tell = |offset: u64| {
             if offset < told + TELL {
@@ -53,7 +125,7 @@ pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Eve
             told = offset;
             go_on(watch, before + offset, total)
         };
-        if let Err(why) = read(&mut trace, index, &mut decoder, &mut tell, &mut each) {
+        if let Err(why) = read(trace, index, decoding, &mut tell) {
             match why {
                 // The disk may be bad, or the writer has deleted the segment meanwhile: the others may do.
                 TraceError::Io { path, source } => trace.damage.left_out.push((path, source.to_string())),
@@ -61,6 +133,7 @@ pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Eve
             }
         }
     }
+    decoding.settle(|decoded| note(trace, decoded));
     go_on(watch, total, total)?;
     let continues = |end: &End| end.reason == End::CONTINUES;
     trace.damage.unended = trace.end.as_ref().is_none_or(continues);
@@ -68,7 +141,7 @@ pub(super) fn open(path: &Path, watch: &mut Watch<'_>, mut each: impl FnMut(&Eve
     if trace.counts.first > trace.counts.last {
         trace.counts.first = trace.counts.last;
     }
-    Ok(trace)
+    Ok(())
 }
 
 /// The files of a trace, in order.
@@ -138,9 +211,8 @@ fn header(path: &Path, segments: &[Segment]) -> Result<Header, TraceError> {
 fn read(
     trace: &mut Trace,
     index: u32,
-    decoder: &mut Decoder,
+    decoding: &mut impl Decoding,
     tell: &mut dyn FnMut(u64) -> Result<(), TraceError>,
-    each: &mut impl FnMut(&Event),
 ) -> Result<(), TraceError> {
     let path = trace.segments[index as usize].path.clone();
     let mut file = File::open(&path).map_err(TraceError::io(&path))?;
@@ -151,24 +223,31 @@ fn read(
             Item::Damage(damaged) => {
                 let why =
                     if damaged.cut { "cut off in the middle of a block" } else { "no block with a correct checksum" };
+                // What is wrong before comes before.
+                decoding.settle(|decoded| note(trace, decoded));
                 trace.damage.region(&path, damaged.offset, damaged.bytes, why);
             }
             Item::Block { offset, kind, payload } => {
                 tell(offset)?;
-                let bytes = payload.len() as u64 + crate::format::BLOCK_HEADER as u64;
+                let bytes = (payload.len() + BLOCK_HEADER) as u64;
                 let read = match kind {
-                    kind::EVENTS => Ok(events(trace, index, offset, bytes, decoder, payload, each)),
+                    kind::EVENTS => {
+                        let place = Place { segment: index, offset, bytes };
+                        decoding.take(place, payload, |decoded| note(trace, decoded));
+                        Ok(())
+                    }
                     kind::HEADER => match Header::read(payload) {
                         Ok(header) if header.id != trace.header.id => {
                             let why = "it belongs to another trace";
                             trace.damage.left_out.push((path, why.into()));
                             return Ok(());
                         }
-                        other => other.map(|_| None),
+                        other => other.map(|_| ()),
                     },
-                    _ => about(trace, kind, payload).map(|()| None),
+                    _ => about(trace, kind, payload),
                 };
-                if let Err(error) | Ok(Some(error)) = read {
+                if let Err(error) = read {
+                    decoding.settle(|decoded| note(trace, decoded));
                     trace.damage.malformed(&path, offset, bytes, error);
                 }
             }
@@ -177,34 +256,17 @@ fn read(
     Ok(())
 }
 
-/// Reads a block of events and remembers where it is; what is wrong with it.
-fn events(
-    trace: &mut Trace,
-    segment: u32,
-    offset: u64,
-    bytes: u64,
-    decoder: &mut Decoder,
-    payload: &[u8],
-    each: &mut impl FnMut(&Event),
-) -> Option<Malformed> {
-    let counts = &mut trace.counts;
-    let before = counts.events;
-    let mut run = Run { segment, offset, bytes, events: 0, earliest: u64::MAX, first: u64::MAX, latest: 0 };
-    let decoded = decoder.decode(payload, |event| {
-        counts.count(event);
-        run.first = run.first.min(event.time);
-        run.latest = run.latest.max(event.time);
-        run.earliest = run.earliest.min(start_of(event));
-        each(event);
-    });
-    counts.event_bytes += bytes;
-    run.events = counts.events - before;
-    if run.events > 0 {
-        counts.first = counts.first.min(run.earliest);
-        counts.last = counts.last.max(run.latest);
+/// Remembers where a block's events are, how many, and what is wrong with it.
+fn note(trace: &mut Trace, decoded: Decoded) {
+    trace.counts.add(&decoded.counts);
+    if let Some(run) = decoded.run() {
         places::add(&mut trace.runs, run);
     }
-    decoded.err()
+    if let Some(error) = decoded.error {
+        let Place { segment, offset, bytes } = decoded.place;
+        let Trace { segments, damage, .. } = trace;
+        damage.malformed(&segments[segment as usize].path, offset, bytes, error);
+    }
 }
 
 /// Reads a block that says something about the trace.

@@ -91,7 +91,7 @@ impl Counts {
         Counts { first: u64::MAX, ..Counts::default() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&mut self, event: &Event) {
         self.events += 1;
         match event.what {
@@ -106,6 +106,20 @@ impl Counts {
         }
     }
 
+    /// Adds what another part of the trace holds.
+    pub(super) fn add(&mut self, other: &Counts) {
+        self.events += other.events;
+        self.calls += other.calls;
+        self.locks += other.locks;
+        self.waits += other.waits;
+        self.requests += other.requests;
+        self.scheduler += other.scheduler;
+        self.lost = self.lost.saturating_add(other.lost);
+        self.event_bytes += other.event_bytes;
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+    }
+
     /// Nanoseconds between the first and the last.
     pub fn span(&self) -> u64 {
         self.last.saturating_sub(self.first)
@@ -113,7 +127,7 @@ impl Counts {
 }
 
 /// How far back in time an event reaches.
-#[inline]
+#[inline(always)]
 pub(crate) fn start_of(event: &Event) -> u64 {
     let reach = match event.what {
         What::Call { duration, .. } => duration,

@@ -1,0 +1,150 @@
+//! Decoding on several threads: one reads, the others decode. What they find comes back in the order of the file, and so
+//! much at a time is on its way that memory stays bounded. What a block is, and what is done with findings, is not known here.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Result, Scope, ScopedJoinHandle};
+
+use super::decoded::{Decoded, Place};
+use super::open::Decoding;
+use crate::format::event::{Decoder, Sink};
+
+/// Bytes that are handed over together: enough that handing over costs nothing, and little enough that everybody has something to do.
+const BATCH: usize = 1 << 18;
+/// Batches on their way per thread. With the longest blocks 2.5 MB.
+const ON_THE_WAY: usize = 2;
+
+/// Some blocks that follow each other, and later what is in them.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    /// Where each was, and where it ends in `bytes`.
+    blocks: Vec<(Place, usize)>,
+    found: Vec<Decoded>,
+}
+
+impl Batch {
+    fn decode(&mut self, decoder: &mut Decoder, sink: &mut impl Sink) {
+        let mut begin = 0;
+        for (place, end) in self.blocks.drain(..) {
+            self.found.push(Decoded::of(place, &self.bytes[begin..end], decoder, sink));
+            begin = end;
+        }
+        self.bytes.clear();
+    }
+}
+
+/// Threads that decode blocks.
+pub(super) struct Crew<'scope, S> {
+    work: Sender<(u64, Batch)>,
+    done: Receiver<(u64, Result<Batch>)>,
+    threads: Vec<ScopedJoinHandle<'scope, S>>,
+    /// The next one to be handed over.
+    filling: Batch,
+    /// Those on their way, the oldest first; those that are done wait for the ones before them.
+    on_the_way: VecDeque<Option<Batch>>,
+    /// The number of the oldest.
+    oldest: u64,
+    empty: Vec<Batch>,
+}
+
+impl<'scope, S: Sink + Send + 'scope> Crew<'scope, S> {
+    /// One thread for each sink.
+    pub(super) fn new(scope: &'scope Scope<'scope, '_>, decoder: &Decoder, sinks: Vec<S>) -> Crew<'scope, S> {
+        let (work, wanted) = channel();
+        let (found, done) = channel();
+        let wanted = Arc::new(Mutex::new(wanted));
+        let start = |sink: S| {
+            let (decoder, wanted, found) = (decoder.clone(), Arc::clone(&wanted), found.clone());
+            scope.spawn(move || labour(decoder, sink, &wanted, &found))
+        };
+        let threads = sinks.into_iter().map(start).collect();
+        Crew {
+            work,
+            done,
+            threads,
+            filling: Batch::default(),
+            on_the_way: VecDeque::new(),
+            oldest: 0,
+            empty: Vec::new(),
+        }
+    }
+
+    /// Ends the threads; their sinks.
+    pub(super) fn finish(self) -> Vec<S> {
+        drop(self.work);
+        let join = |thread: ScopedJoinHandle<'_, S>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        self.threads.into_iter().map(join).collect()
+    }
+
+    fn hand_over(&mut self) {
+        let batch = mem::replace(&mut self.filling, self.empty.pop().unwrap_or_default());
+        let number = self.oldest + self.on_the_way.len() as u64;
+        self.on_the_way.push_back(None);
+        // Nobody takes it if all threads have panicked: the first to do so has said so, and is heard next.
+        let _ = self.work.send((number, batch));
+    }
+
+    /// Waits for one batch; hands out what has nothing before it any more.
+    fn wait(&mut self, each: &mut impl FnMut(Decoded)) {
+        let Ok((number, batch)) = self.done.recv() else { unreachable!("a thread lives until it has answered") };
+        let batch = batch.unwrap_or_else(|panic| resume_unwind(panic));
+        if let Some(place) = self.on_the_way.get_mut((number - self.oldest) as usize) {
+            *place = Some(batch);
+        }
+        while let Some(Some(batch)) = self.on_the_way.front_mut() {
+            let mut batch = mem::take(batch);
+            batch.found.drain(..).for_each(&mut *each);
+            self.empty.push(batch);
+            self.on_the_way.pop_front();
+            self.oldest += 1;
+        }
+    }
+}
+
+impl<'scope, S: Sink + Send + 'scope> Decoding for Crew<'scope, S> {
+    fn take(&mut self, place: Place, payload: &[u8], mut each: impl FnMut(Decoded)) {
+        self.filling.bytes.extend_from_slice(payload);
+        self.filling.blocks.push((place, self.filling.bytes.len()));
+        if self.filling.bytes.len() >= BATCH {
+            while self.on_the_way.len() >= ON_THE_WAY * self.threads.len() {
+                self.wait(&mut each);
+            }
+            self.hand_over();
+        }
+    }
+
+    fn settle(&mut self, mut each: impl FnMut(Decoded)) {
+        if !self.filling.blocks.is_empty() {
+            self.hand_over();
+        }
+        while !self.on_the_way.is_empty() {
+            self.wait(&mut each);
+        }
+    }
+}
+
+/// What a thread does until there is no more work; its sink.
+fn labour<S: Sink>(
+    mut decoder: Decoder,
+    mut sink: S,
+    wanted: &Mutex<Receiver<(u64, Batch)>>,
+    found: &Sender<(u64, Result<Batch>)>,
+) -> S {
+    loop {
+        // One waits for work, the others for their turn to wait.
+        let next = wanted.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((number, mut batch)) = next else { return sink };
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            batch.decode(&mut decoder, &mut sink);
+            batch
+        }));
+        // Whoever asked has gone: so does this.
+        if found.send((number, decoded)).is_err() {
+            return sink;
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! One block of events, decoded and counted. Who does that, and when, is not known here.
+
+use super::places::{Counts, Run, start_of};
+use crate::format::Event;
+use crate::format::event::{Decoder, Sink};
+use crate::format::varint::Malformed;
+
+/// Where a block is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Index of the segment.
+    pub(super) segment: u32,
+    pub(super) offset: u64,
+    /// With its header.
+    pub(super) bytes: u64,
+}
+
+/// What was found in a block of events.
+#[derive(Clone, Debug)]
+pub(super) struct Decoded {
+    pub(super) place: Place,
+    pub(super) counts: Counts,
+    /// The earliest and the latest time of an event.
+    first: u64,
+    latest: u64,
+    /// What is wrong with it.
+    pub(super) error: Option<Malformed>,
+}
+
+impl Decoded {
+    /// Decodes a block, and hands its events to `sink` on the way.
+    pub(super) fn of(place: Place, payload: &[u8], decoder: &mut Decoder, sink: &mut impl Sink) -> Decoded {
+        let mut tally = Tally { sink, counts: Counts::new(), first: u64::MAX };
+        let error = decoder.decode_into(payload, &mut tally).err();
+        let Tally { mut counts, first, .. } = tally;
+        counts.event_bytes = place.bytes;
+        // Of an empty block nothing is earliest or latest.
+        let latest = counts.last;
+        Decoded { place, counts, first, latest, error }
+    }
+
+    /// Where its events are; `None` without any.
+    pub(super) fn run(&self) -> Option<Run> {
+        let Place { segment, offset, bytes } = self.place;
+        let (events, earliest) = (self.counts.events, self.counts.first);
+        (events > 0).then_some(Run { segment, offset, bytes, events, earliest, first: self.first, latest: self.latest })
+    }
+}
+
+/// Counts on the way to somebody else.
+struct Tally<'a, S> {
+    sink: &'a mut S,
+    counts: Counts,
+    first: u64,
+}
+
+impl<S: Sink> Sink for Tally<'_, S> {
+    #[inline(always)]
+    fn event(&mut self, event: &Event) {
+        self.counts.count(event);
+        self.counts.first = self.counts.first.min(start_of(event));
+        self.counts.last = self.counts.last.max(event.time);
+        self.first = self.first.min(event.time);
+        self.sink.event(event);
+    }
+}
