@@ -1,6 +1,5 @@
 //! `leeward profile info`: what a trace holds.
 
-use leeward_profile::format::Event;
 use leeward_profile::span::show;
 use leeward_profile::trace::Trace;
 use serde_json::json;
@@ -15,7 +14,7 @@ const LISTED: usize = 20;
 
 /// The command.
 pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
-    let mut reading = Reading::open_with(&args.source.trace, &args.source.symbols, |_: &Event| {})?;
+    let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
     let survey = reading.symbols.survey();
     let trace = &reading.trace;
     if !args.source.json {

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use leeward_profile::analysis::Selection;
-use leeward_profile::format::Event;
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Progress, Trace, TraceError};
+use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
 
 use super::args::What;
 use crate::failure::Failure;
@@ -26,15 +25,19 @@ pub(super) struct Reading {
 impl Reading {
     /// Opens a trace, and says on stderr what is wrong with it.
     pub(super) fn open(path: &Path, folders: &[PathBuf]) -> Result<Reading, Failure> {
-        Reading::open_with(path, folders, |_| {})
+        let opened = Reading::open_by(folders, |watch| Ok((Trace::open(path, watch)?, ())));
+        opened.map(|(reading, ())| reading)
     }
 
-    /// Like [`Reading::open`], with each event on the way.
-    pub(super) fn open_with(path: &Path, folders: &[PathBuf], each: impl FnMut(&Event)) -> Result<Reading, Failure> {
+    /// Like [`Reading::open`] with a function that opens it, and has something to give besides.
+    pub(super) fn open_by<T>(
+        folders: &[PathBuf],
+        open: impl FnOnce(&mut Watch<'_>) -> Result<(Trace, T), TraceError>,
+    ) -> Result<(Reading, T), Failure> {
         let interrupt = Interrupt::listen()?;
-        let trace = {
+        let (trace, besides) = {
             let mut watch = watch(&interrupt, "reading");
-            Trace::open_with(path, &mut watch, each).map_err(failure)?
+            open(&mut watch).map_err(failure)?
         };
         let mut err = std::io::stderr();
         for line in trace.damage().to_string().lines() {
@@ -42,7 +45,7 @@ impl Reading {
         }
         warn_of_missing(&trace);
         let symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
-        Ok(Reading { trace, symbols, interrupt })
+        Ok((Reading { trace, symbols, interrupt }, besides))
     }
 
     /// Somebody to tell how far reading has come.

@@ -2,6 +2,7 @@
 
 use leeward_profile::span::show;
 use leeward_profile::stats::{self, Collector, Options, Row, Sort};
+use leeward_profile::trace::cpus;
 use serde_json::json;
 
 use anyhow::anyhow;
@@ -28,20 +29,19 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         let (rows, requests) = counted.map_err(failure)?;
         (reading, rows, Some(requests))
     } else {
-        // Which number the writer gave a thread is known only after reading; a second pass is cheap.
-        let mut collector = Collector::new(&options);
-        let mut reading = if args.thread.is_some() {
-            Reading::open(&source.trace, &source.symbols)?
-        } else {
-            Reading::open_with(&source.trace, &source.symbols, |event| collector.event(event))?
+        let (mut reading, collector) = match args.thread {
+            // Which number the writer gave a thread is known only after reading; a second pass is cheap.
+            Some(tid) => {
+                let reading = Reading::open(&source.trace, &source.symbols)?;
+                let known = reading.trace.threads().find(|thread| thread.tid == tid).map(|thread| thread.number);
+                options.thread = Some(known.ok_or_else(|| Failure::Input(anyhow!("no thread {tid} in the trace")))?);
+                let mut collector = Collector::new(&options);
+                let mut watch = reading.watch("counting");
+                reading.trace.overlapping(0, u64::MAX, &mut watch, |event| collector.event(event)).map_err(failure)?;
+                (reading, collector)
+            }
+            None => Reading::open_by(&source.symbols, |watch| stats::open(&source.trace, &options, cpus(), watch))?,
         };
-        if let Some(tid) = args.thread {
-            let known = reading.trace.threads().find(|thread| thread.tid == tid).map(|thread| thread.number);
-            options.thread = Some(known.ok_or_else(|| Failure::Input(anyhow!("no thread {tid} in the trace")))?);
-            collector = Collector::new(&options);
-            let mut watch = reading.watch("counting");
-            reading.trace.overlapping(0, u64::MAX, &mut watch, |event| collector.event(event)).map_err(failure)?;
-        }
         let resolution = reading.trace.header().resolution;
         let rows = collector.rows(&mut reading.symbols, &options, resolution);
         (reading, rows, None)
