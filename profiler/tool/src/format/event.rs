@@ -272,7 +272,7 @@ impl Pairs {
         if known {
             return self.known(cursor.u8()?).ok_or(Malformed::Slot);
         }
-        let pair = (cursor.signed(self.last.0)?, cursor.signed(self.last.1)?);
+        let pair = cursor.two_signed(self.last.0, self.last.1)?;
         self.remember(pair);
         Ok(pair)
     }
@@ -375,9 +375,14 @@ impl Decoder {
                 && let Some(usual) = Usual::of(word)
             {
                 let head = word as u8;
-                if head & !(EARLY | CUT) == CALL | KNOWN {
-                    let (function, caller) = self.pairs.known(usual.behind()).ok_or(Malformed::Slot)?;
-                    cursor.pass(usual.length() + 1);
+                if head & !(KNOWN | CUT | EARLY) == CALL {
+                    let (function, caller) = if head & KNOWN != 0 {
+                        cursor.pass(usual.length() + 1);
+                        self.pairs.known(usual.behind()).ok_or(Malformed::Slot)?
+                    } else {
+                        cursor.pass(usual.length());
+                        self.pairs.take(false, &mut cursor)?
+                    };
                     time = usual.first(time);
                     let (now, duration) = self.span(time, usual.second());
                     let what = What::Call { function, caller, duration, extent: Extent::of(head) };

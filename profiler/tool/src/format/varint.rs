@@ -37,13 +37,19 @@ pub enum Malformed {
 /// The top bit of each byte.
 pub(super) const TOPS: u64 = 0x8080_8080_8080_8080;
 
-/// Eight groups of seven bits as one number.
+/// Four groups of seven bits as one number, in each half.
 #[inline(always)]
-pub(super) fn joined(bytes: u64) -> u64 {
+pub(super) fn joined_halves(bytes: u64) -> u64 {
     let bits = bytes & !TOPS;
     let pairs = (bits & 0x007F_007F_007F_007F) | ((bits & 0x7F00_7F00_7F00_7F00) >> 1);
-    let fours = (pairs & 0x0000_3FFF_0000_3FFF) | ((pairs & 0x3FFF_0000_3FFF_0000) >> 2);
-    (fours & 0x0FFF_FFFF) | ((fours & 0x0FFF_FFFF_0000_0000) >> 4)
+    (pairs & 0x0000_3FFF_0000_3FFF) | ((pairs & 0x3FFF_0000_3FFF_0000) >> 2)
+}
+
+/// Eight groups of seven bits as one number.
+#[inline(always)]
+fn joined(bytes: u64) -> u64 {
+    let halves = joined_halves(bytes);
+    (halves & 0x0FFF_FFFF) | ((halves & 0x0FFF_FFFF_0000_0000) >> 4)
 }
 
 /// The difference that a signed varint stands for, modulo 2⁶⁴.
@@ -169,6 +175,28 @@ impl<'a> Cursor<'a> {
         Ok(base.wrapping_add(difference(self.varint()?)))
     }
 
+    /// Two signed differences, added to `first` and `second` modulo 2⁶⁴.
+    ///
+    /// # Errors
+    /// See [`Cursor::varint`].
+    #[inline(always)]
+    pub(super) fn two_signed(&mut self, first: u64, second: u64) -> Result<(u64, u64), Malformed> {
+        if let Some(word) = self.word() {
+            let ends = !word & TOPS;
+            let less = ends.wrapping_sub(1);
+            let behind = ends & less;
+            if behind != 0 {
+                // Both are in the word; each mask reaches up to the lowest bit that is set.
+                let more = behind ^ behind.wrapping_sub(1);
+                self.pass((behind.trailing_zeros() / 8 + 1) as usize);
+                let parts = (word & (ends ^ less), (word & more) >> (ends.trailing_zeros() + 1) % 64);
+                let (one, other) = (difference(joined(parts.0)), difference(joined(parts.1)));
+                return Ok((first.wrapping_add(one), second.wrapping_add(other)));
+            }
+        }
+        Ok((self.signed(first)?, self.signed(second)?))
+    }
+
     /// A varint that is at most `most`.
     ///
     /// # Errors
@@ -228,6 +256,15 @@ mod tests {
             prop_assert_eq!(cursor.signed(base), Ok(value));
             prop_assert_eq!(cursor.text(), Ok(text));
             prop_assert!(cursor.is_empty());
+            // Two at once are the same as one after the other, also near the end.
+            for length in 0..bytes.len() {
+                let (mut one, mut both) = (Cursor::new(&bytes[..length]), Cursor::new(&bytes[..length]));
+                let expected = one.signed(base).and_then(|first| Ok((first, one.signed(value)?)));
+                prop_assert_eq!(both.two_signed(base, value), expected);
+                if expected.is_ok() {
+                    prop_assert_eq!(both.bytes.len(), one.bytes.len());
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use addr2line::Loader;
 use object::{Object, ReadCache};
 
+use super::pages::Pages;
 use super::{Frame, demangle};
 use crate::format::meta::Module;
 
@@ -34,7 +35,7 @@ fn examine(path: &Path) -> Result<Candidate, String> {
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Err("not a file".into());
     }
-    let cache = ReadCache::new(file);
+    let cache = ReadCache::new(Pages::new(file));
     let object = object::File::parse(&cache).map_err(|error| error.to_string())?;
     let build_id = object.build_id().ok().flatten().unwrap_or_default().to_vec();
     let has_lines = [".debug_info", ".zdebug_info"].iter().any(|name| object.section_by_name(name).is_some());

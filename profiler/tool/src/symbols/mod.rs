@@ -3,6 +3,7 @@
 
 mod debug;
 mod demangle;
+mod pages;
 mod table;
 
 use std::collections::HashMap;
@@ -181,7 +182,9 @@ impl Symbols {
             let found = debug::find(module, &self.folders);
             let lines = found.debug.as_ref().and_then(|path| Loader::new(path).ok());
             let mut table = Table::default();
-            for path in found.binary.iter().chain(&found.debug) {
+            // Usually they are the same file.
+            let separate = found.debug.as_ref().filter(|path| found.binary.as_ref() != Some(*path));
+            for path in found.binary.iter().chain(separate) {
                 table.add_file(path);
             }
             table.sort();

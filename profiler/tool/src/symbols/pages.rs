@@ -1,0 +1,79 @@
+//! A file that is read in large pieces, wherever one looks into it: symbols' names are asked for one by one, and a call of the
+//! system for each would take longer than everything else that symbols need.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 16;
+
+/// A file and the piece of it that was looked into last.
+pub(super) struct Pages {
+    file: File,
+    piece: Vec<u8>,
+    /// Where the piece begins, and where reading goes on.
+    begin: u64,
+    at: u64,
+}
+
+impl Pages {
+    pub(super) fn new(file: File) -> Pages {
+        Pages { file, piece: Vec::new(), begin: 0, at: 0 }
+    }
+}
+
+impl Read for Pages {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let inside = |pages: &Pages| pages.at.checked_sub(pages.begin).is_some_and(|at| at < pages.piece.len() as u64);
+        if !inside(self) {
+            self.begin = self.at / PIECE as u64 * PIECE as u64;
+            self.piece.clear();
+            self.file.seek(SeekFrom::Start(self.begin))?;
+            self.file.by_ref().take(PIECE as u64).read_to_end(&mut self.piece)?;
+        }
+        let rest =
+            usize::try_from(self.at - self.begin).ok().and_then(|from| self.piece.get(from..)).unwrap_or_default();
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Pages {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.file.seek(SeekFrom::End(0))?.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn it_reads_what_is_in_the_file(looks in prop::collection::vec((0_usize..200_000, 0_usize..100_000), 1..20)) {
+            let bytes: Vec<u8> = (0..150_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            let mut pages = Pages::new(file);
+            prop_assert_eq!(pages.seek(SeekFrom::End(0)).unwrap(), 150_000);
+            for (from, count) in looks {
+                pages.seek(SeekFrom::Start(from as u64)).unwrap();
+                let mut seen = Vec::new();
+                pages.by_ref().take(count as u64).read_to_end(&mut seen).unwrap();
+                let from = from.min(bytes.len());
+                prop_assert_eq!(&seen[..], &bytes[from..(from + count).min(bytes.len())]);
+            }
+        }
+    }
+}
