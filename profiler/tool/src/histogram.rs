@@ -10,10 +10,11 @@ const PIECE: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// Of the buckets from `lowest` on. They stop at the largest 32-bit number: half as large for it.
-    counts: Vec<u32>,
-    lowest: usize,
+    counts: Box<[u32]>,
+    lowest: u32,
     count: u64,
-    total: u128,
+    /// Stops at the largest number.
+    total: u64,
     max: u64,
     /// The largest number while there is nothing.
     min: u64,
@@ -21,7 +22,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: Vec::new(), lowest: 0, count: 0, total: 0, max: 0, min: u64::MAX }
+        Histogram { counts: Box::default(), lowest: 0, count: 0, total: 0, max: 0, min: u64::MAX }
     }
 }
 
@@ -68,13 +69,13 @@ impl Histogram {
         self.min = self.min.min(value);
         self.max = self.max.max(value);
         self.count += times;
-        self.total += u128::from(value) * u128::from(times);
+        self.total = self.total.saturating_add(value.saturating_mul(times));
         self.count_in(bucket(value), narrow(times));
     }
 
     #[inline(always)]
     fn count_in(&mut self, bucket: usize, times: u32) {
-        match self.counts.get_mut(bucket.wrapping_sub(self.lowest)) {
+        match self.counts.get_mut(bucket.wrapping_sub(self.lowest as usize)) {
             Some(count) => *count = count.saturating_add(times),
             None => self.widen(bucket, times),
         }
@@ -84,15 +85,16 @@ impl Histogram {
     #[cold]
     fn widen(&mut self, bucket: usize, times: u32) {
         let (from, to) = (bucket / PIECE * PIECE, bucket / PIECE * PIECE + PIECE);
+        let lowest = self.lowest as usize;
         let (from, to) = match self.counts.len() {
             0 => (from, to),
-            length => (from.min(self.lowest), to.max(self.lowest + length)),
+            length => (from.min(lowest), to.max(lowest + length)),
         };
         let mut wider = vec![0; to - from];
-        let before = self.lowest.saturating_sub(from);
+        let before = lowest.saturating_sub(from);
         wider[before..before + self.counts.len()].copy_from_slice(&self.counts);
         wider[bucket - from] = times;
-        (self.counts, self.lowest) = (wider, from);
+        (self.counts, self.lowest) = (wider.into(), from as u32);
     }
 
     /// Adds another's values.
@@ -100,13 +102,13 @@ impl Histogram {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         self.count += other.count;
-        self.total += other.total;
+        self.total = self.total.saturating_add(other.total);
         other.each(|bucket, count| self.count_in(bucket, narrow(count)));
     }
 
     /// From the least bucket to the greatest.
     fn each(&self, mut visit: impl FnMut(usize, u64)) {
-        let counted = (self.lowest..).zip(&self.counts).filter(|(_, count)| **count > 0);
+        let counted = (self.lowest as usize..).zip(&self.counts).filter(|(_, count)| **count > 0);
         counted.for_each(|(bucket, count)| visit(bucket, u64::from(*count)));
     }
 
@@ -147,7 +149,7 @@ impl Histogram {
 
     /// Their sum.
     pub fn total(&self) -> u64 {
-        u64::try_from(self.total).unwrap_or(u64::MAX)
+        self.total
     }
 
     /// The largest; 0 of nothing.
@@ -157,7 +159,7 @@ impl Histogram {
 
     /// Their mean; 0 of nothing.
     pub fn mean(&self) -> u64 {
-        u64::try_from(self.total / u128::from(self.count.max(1))).unwrap_or(u64::MAX)
+        self.total / self.count.max(1)
     }
 }
 
@@ -177,7 +179,7 @@ mod tests {
             let mut together = Histogram::default();
             values.iter().rev().for_each(|value| together.record(*value));
             prop_assert_eq!(&all, &together);
-            prop_assert!(all.counts.capacity() * 4 < 8_000);
+            prop_assert!(all.counts.len() * 4 < 8_000);
             values.sort_unstable();
             for percent in [0.0, 1.0, 50.0, 99.0, 99.99, 100.0] {
                 let rank = (percent / 100.0 * values.len() as f64).ceil().max(1.0) as usize;

@@ -115,11 +115,12 @@ pub fn open(
 /// Collects statistics from events. The order matters only for which keys share a histogram, should there be too many.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    /// Where in `counted` each key is.
+    /// Where in `keys` and `counted` each key is.
     places: Map<Key, usize>,
+    keys: Vec<Key>,
     counted: Vec<Counted>,
     /// Keys that were looked for lately and their places, by a hash of function and caller.
-    recent: Vec<(Key, usize)>,
+    recent: Vec<Recent>,
     thread: Option<u32>,
     /// How many keys this and other collectors of the same trace have; each knows a part of the events.
     together: Option<Arc<AtomicUsize>>,
@@ -127,10 +128,15 @@ pub struct Collector {
     gave_up: bool,
 }
 
-/// What was counted of one key.
+/// A key and its place, within one line of the cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Recent(Key, usize);
+
+/// What was counted of one key, within one line of the cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Counted {
-    key: Key,
     spans: Histogram,
     /// When it was there last: at that time its addresses can be looked up.
     latest: u64,
@@ -184,7 +190,7 @@ impl Collector {
         let key = Key { sort, object, what, caller };
         let slot = ((what ^ caller.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize;
         let place = match self.recent.get(slot) {
-            Some((known, place)) if *known == key => *place,
+            Some(Recent(known, place)) if *known == key => *place,
             _ => self.find(key, slot),
         };
         if let Some(counted) = self.counted.get_mut(place) {
@@ -217,12 +223,13 @@ impl Collector {
             }
         }
         let place = known(&self.places, &key).unwrap_or_else(|| {
-            self.counted.push(Counted { key, spans: Histogram::default(), latest: 0 });
+            self.keys.push(key);
+            self.counted.push(Counted { spans: Histogram::default(), latest: 0 });
             self.places.insert(key, self.counted.len() - 1);
             self.counted.len() - 1
         });
-        self.recent.resize(RECENT, (wanted, place));
-        self.recent[slot] = (wanted, place);
+        self.recent.resize(RECENT, Recent(wanted, place));
+        self.recent[slot] = Recent(wanted, place);
         place
     }
 
@@ -232,7 +239,7 @@ impl Collector {
         let mut all = parts.next()?;
         for part in parts {
             all.gave_up |= part.gave_up;
-            for Counted { key, spans, latest } in part.counted {
+            for (key, Counted { spans, latest }) in part.keys.into_iter().zip(part.counted) {
                 match all.places.get(&key) {
                     Some(place) => {
                         let counted = &mut all.counted[*place];
@@ -241,7 +248,8 @@ impl Collector {
                     }
                     None => {
                         all.places.insert(key, all.counted.len());
-                        all.counted.push(Counted { key, spans, latest });
+                        all.keys.push(key);
+                        all.counted.push(Counted { spans, latest });
                     }
                 }
             }
@@ -253,7 +261,7 @@ impl Collector {
     /// The lines, ranked by the wanted percentile.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
         let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
-        for Counted { key, spans, latest: time } in self.counted {
+        for (key, Counted { spans, latest: time }) in self.keys.into_iter().zip(self.counted) {
             let name = match key.sort {
                 Sort::Call => symbols.place(key.what, time).function(),
                 Sort::Wait | Sort::Hold => {

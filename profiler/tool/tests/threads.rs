@@ -79,6 +79,23 @@ fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn small_and_empty_blocks_are_the_same_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+    writer.event(0, 5, What::RequestEnd { id: 1 }).unwrap();
+    writer.finish(9).unwrap();
+    let path = segment_path(folder.path(), 0);
+    let mut bytes = fs::read(&path).unwrap();
+    // An empty payload is malformed, one without events is not.
+    for number in 0..150_000 {
+        put_block(&mut bytes, kind::EVENTS, if number % 3 == 0 { &[] } else { &[0; 32] });
+    }
+    fs::write(&path, &bytes).unwrap();
+    let trace = check(folder.path());
+    assert_eq!((trace.counts().events, trace.damage().count), (1, 50_000));
+}
+
+#[test]
 fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
     // A part of them fits; all of them fit once, but not once per thread; they don't fit.
     for callers in [9_000, 15_000, 40_000_u64] {

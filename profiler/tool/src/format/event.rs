@@ -517,3 +517,66 @@ impl Decoder {
 fn narrow(cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
     u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::varint::put_varint;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As [`Decoder::decode`], each event the long way.
+    fn decode_slowly(decoder: &mut Decoder, payload: &[u8]) -> (Vec<Event>, Result<EventsHeader, Malformed>) {
+        let mut events = Vec::new();
+        let mut cursor = Cursor::new(payload);
+        let mut decode = || {
+            let header = EventsHeader::read(&mut cursor)?;
+            decoder.pairs.clear();
+            let (mut time, mut id) = (header.base, 0);
+            for _ in 0..header.count {
+                events.extend(decoder.event(header.thread, &mut cursor, &mut time, &mut id)?);
+            }
+            if cursor.is_empty() { Ok(header) } else { Err(Malformed::Rest) }
+        };
+        let result = decode();
+        (events, result)
+    }
+
+    fn events() -> impl Strategy<Value = Vec<u8>> {
+        let number = (any::<u64>(), 0_u32..64).prop_map(|(number, bits)| number >> bits);
+        // Mostly calls and requests, with marks that they may have and others; small numbers and large ones.
+        let head = prop_oneof![4 => Just(0x81_u8), 2 => Just(1), 2 => 6_u8..9, 1 => any::<u8>()];
+        let event = (head, prop::collection::vec(prop_oneof![3 => 0_u64..40_000, 1 => number], 4), 0_u8..8);
+        prop::collection::vec(event, 0..60).prop_map(|events| {
+            let mut bytes = Vec::new();
+            for (head, numbers, slot) in events {
+                bytes.push(head);
+                let fields = if head & 15 == 1 { if head & KNOWN != 0 { 2 } else { 4 } } else { 2 };
+                numbers[..fields].iter().for_each(|number| put_varint(&mut bytes, *number));
+                if head & 0x8F == CALL | KNOWN {
+                    bytes.push(slot);
+                }
+            }
+            bytes
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_usual_way_and_the_long_one_are_the_same(
+            bytes in events(), cut: prop::sample::Index, base: u64, scale in prop_oneof![Just(1_u64 << 32), any::<u64>()], anchor in 0_u64..1000,
+        ) {
+            let mut payload = Vec::new();
+            payload.extend([7_u32, 60].iter().flat_map(|word| word.to_le_bytes()));
+            payload.extend([base, 0, 0].iter().flat_map(|word| word.to_le_bytes()));
+            payload.extend(bytes);
+            // Whole, and ending anywhere.
+            for length in [payload.len(), 32 + cut.index(payload.len() - 31)] {
+                let mut decoder = Decoder::new(Clock { scale, anchor, monotonic: 0, wall: 0 });
+                let (expected, end) = decode_slowly(&mut decoder, &payload[..length]);
+                let mut seen = Vec::new();
+                let decoded = decoder.decode(&payload[..length], |event| seen.push(*event));
+                prop_assert_eq!((seen, decoded), (expected, end));
+            }
+        }
+    }
+}

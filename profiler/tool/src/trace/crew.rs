@@ -6,7 +6,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Result, Scope, ScopedJoinHandle};
+use std::thread::{Builder, Result, Scope, ScopedJoinHandle};
 
 use super::decoded::{Decoded, Place};
 use super::open::Decoding;
@@ -14,6 +14,8 @@ use crate::format::event::{Decoder, Sink};
 
 /// Bytes that are handed over together: enough that handing over costs nothing, and little enough that everybody has something to do.
 const BATCH: usize = 1 << 18;
+/// Blocks that are handed over together, should they be small or empty.
+const BLOCKS: usize = 1 << 10;
 /// Batches on their way per thread. With the longest blocks 2.5 MB.
 const ON_THE_WAY: usize = 2;
 
@@ -52,17 +54,25 @@ pub(super) struct Crew<'scope, S> {
 }
 
 impl<'scope, S: Sink + Send + 'scope> Crew<'scope, S> {
-    /// One thread for each sink.
-    pub(super) fn new(scope: &'scope Scope<'scope, '_>, decoder: &Decoder, sinks: Vec<S>) -> Crew<'scope, S> {
+    /// Starts so many threads, or as many as the system allows, each with a sink that `new` makes; `None` if it allows none.
+    pub(super) fn start(
+        scope: &'scope Scope<'scope, '_>,
+        threads: usize,
+        decoder: &Decoder,
+        new: impl Fn() -> S,
+    ) -> Option<Crew<'scope, S>> {
         let (work, wanted) = channel();
         let (found, done) = channel();
         let wanted = Arc::new(Mutex::new(wanted));
-        let start = |sink: S| {
-            let (decoder, wanted, found) = (decoder.clone(), Arc::clone(&wanted), found.clone());
-            scope.spawn(move || labour(decoder, sink, &wanted, &found))
+        let start = |_| {
+            let (decoder, sink, wanted, found) = (decoder.clone(), new(), Arc::clone(&wanted), found.clone());
+            Builder::new().spawn_scoped(scope, move || labour(decoder, sink, &wanted, &found)).ok()
         };
-        let threads = sinks.into_iter().map(start).collect();
-        Crew {
+        let threads: Vec<_> = (0..threads).map_while(start).collect();
+        if threads.is_empty() {
+            return None;
+        }
+        Some(Crew {
             work,
             done,
             threads,
@@ -70,7 +80,7 @@ impl<'scope, S: Sink + Send + 'scope> Crew<'scope, S> {
             on_the_way: VecDeque::new(),
             oldest: 0,
             empty: Vec::new(),
-        }
+        })
     }
 
     /// Ends the threads; their sinks.
@@ -109,7 +119,7 @@ impl<'scope, S: Sink + Send + 'scope> Decoding for Crew<'scope, S> {
     fn take(&mut self, place: Place, payload: &[u8], mut each: impl FnMut(Decoded)) {
         self.filling.bytes.extend_from_slice(payload);
         self.filling.blocks.push((place, self.filling.bytes.len()));
-        if self.filling.bytes.len() >= BATCH {
+        if self.filling.bytes.len() >= BATCH || self.filling.blocks.len() >= BLOCKS {
             while self.on_the_way.len() >= ON_THE_WAY * self.threads.len() {
                 self.wait(&mut each);
             }

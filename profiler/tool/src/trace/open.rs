@@ -47,15 +47,15 @@ pub(super) fn on_threads<S: Sink + Send>(
     let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
     let threads = threads.min(usize::try_from(bytes / WORTH_A_THREAD).unwrap_or(usize::MAX));
     let decoder = Decoder::new(trace.header.clock);
-    if threads <= 1 {
+    thread::scope(|scope| {
+        let several = threads > 1;
+        if let Some(mut crew) = several.then(|| Crew::start(scope, threads, &decoder, || new(threads))).flatten() {
+            read_all(&mut trace, segments, &mut crew, watch)?;
+            return Ok((trace, crew.finish()));
+        }
         let mut sink = new(1);
         read_all(&mut trace, segments, &mut Here { decoder, sink: &mut sink }, watch)?;
-        return Ok((trace, vec![sink]));
-    }
-    thread::scope(|scope| {
-        let mut crew = Crew::new(scope, &decoder, (0..threads).map(|_| new(threads)).collect());
-        read_all(&mut trace, segments, &mut crew, watch)?;
-        Ok((trace, crew.finish()))
+        Ok((trace, vec![sink]))
     })
 }
 
