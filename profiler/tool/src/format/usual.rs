@@ -23,7 +23,7 @@ impl Usual {
         let behind = ends & less;
         // Each mask reaches up to the lowest bit that is set.
         let first = (word & (ends ^ less)) >> 8;
-        let second = (word & (behind ^ behind.wrapping_sub(1))) >> (ends.trailing_zeros() + 1) % 64;
+        let second = (word & (behind ^ behind.wrapping_sub(1))) >> ((ends.trailing_zeros() + 1) % 64);
         if behind & (u64::MAX >> 8) == 0 || (first | second) >> 32 != 0 {
             return None;
         }

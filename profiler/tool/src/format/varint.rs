@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
                 // Both are in the word; each mask reaches up to the lowest bit that is set.
                 let more = behind ^ behind.wrapping_sub(1);
                 self.pass((behind.trailing_zeros() / 8 + 1) as usize);
-                let parts = (word & (ends ^ less), (word & more) >> (ends.trailing_zeros() + 1) % 64);
+                let parts = (word & (ends ^ less), (word & more) >> ((ends.trailing_zeros() + 1) % 64));
                 let (one, other) = (difference(joined(parts.0)), difference(joined(parts.1)));
                 return Ok((first.wrapping_add(one), second.wrapping_add(other)));
             }
