@@ -8,9 +8,9 @@ use leeward_profile::analysis::slowest::slowest;
 use leeward_profile::analysis::timeline::{Which, timeline};
 use leeward_profile::analysis::{Selection, tail};
 use leeward_profile::export::{self, Format, export};
-use leeward_profile::stats::{Collector, Options};
+use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
-use leeward_profile::trace::{Trace, ignore};
+use leeward_profile::trace::ignore;
 
 #[path = "../examples/support/store.rs"]
 mod store;
@@ -58,8 +58,7 @@ fn most(folder: &Path, events: u64) -> usize {
     store::write(&path, events).unwrap();
     MOST.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
     let options = Options::default();
-    let mut collector = Collector::new(&options);
-    let trace = Trace::open_with(&path, &mut ignore, |event| collector.event(event)).unwrap();
+    let (trace, collector) = stats::open(&path, &options, 4, &mut ignore).unwrap();
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
     assert!(!collector.rows(&mut symbols, &options, 0).is_empty());
     let marked = Selection::Marked;
