@@ -1,5 +1,7 @@
 //! A timeline as one self-contained page, in the style of the reports.
 
+use std::iter::successors;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::analysis::timeline::{Bar, Look, Row, Story, Timeline};
@@ -178,7 +180,7 @@ fn thread(row: &Row, latency: u64) -> Markup {
 
 fn axis(latency: u64, scale: f64, height: f64) -> Markup {
     let step = step(latency);
-    let ticks = (0..).map(|index| index * step).take_while(|time| *time <= latency);
+    let ticks = successors(Some(0_u64), |time| time.checked_add(step)).take_while(|time| *time <= latency);
     html! {
         @for time in ticks {
             @let x = time as f64 * scale;

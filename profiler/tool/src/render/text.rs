@@ -35,10 +35,14 @@ pub fn timeline(timeline: &Timeline) -> String {
     if timeline.same_id > 1 {
         line(&mut out, &format!("The slowest of {} requests with this id.", timeline.same_id));
     }
-    for (cause, nanos) in timeline.causes.iter().take(6).filter(|(_, nanos)| nanos * NOTHING >= timeline.latency) {
+    for (cause, nanos) in
+        timeline.causes.iter().take(6).filter(|(_, nanos)| nanos.saturating_mul(NOTHING) >= timeline.latency)
+    {
         line(&mut out, &format!("  {:>6}  {:>8}  {}", percent(*nanos, timeline.latency), show(*nanos), short(cause)));
     }
-    for story in timeline.waits.iter().filter(|story| (story.end - story.start) * 50 >= timeline.latency).take(8) {
+    for story in
+        timeline.waits.iter().filter(|story| (story.end - story.start).saturating_mul(50) >= timeline.latency).take(8)
+    {
         line(&mut out, "");
         line(
             &mut out,
