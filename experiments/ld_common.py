@@ -21,7 +21,7 @@ def parser(description, rounds=None, seconds=None):
     if rounds:
         options.add_argument("--rounds", type=int, default=rounds, help=f"kinds take turns so often (default: {rounds})")
     if seconds:
-        options.add_argument("--seconds", type=float, default=seconds, help=f"of each measurement (default: {seconds})")
+        options.add_argument("--seconds", type=float, default=seconds, help=f"of each measurement, cut into slices where there are any (default: {seconds})")
     return options
 
 
