@@ -37,10 +37,12 @@ public:
     Filter Wanted(M);
     SmallVector<Function *, 64> Chosen;
     for (Function &F : M)
-      if (Wanted.wants(F))
+      if (!F.hasFnAttribute(Done) && Wanted.wants(F))
         Chosen.push_back(&F);
-    for (Function *F : Chosen)
+    for (Function *F : Chosen) {
       Which == Engine::Tick ? instrumentTick(*F) : instrumentScan(*F);
+      F->addFnAttr(Done);
+    }
     bool Unmarked = OnlyMarked && takeMarksAway(M);
     return Chosen.empty() && !Unmarked ? PreservedAnalyses::all() : PreservedAnalyses::none();
   }
@@ -49,6 +51,9 @@ public:
   static bool isRequired() { return true; }
 
 private:
+  /// Functions with this attribute are instrumented. rustc optimises a module twice, before and after it knows the others.
+  static constexpr const char *Done = "leeward-instrumented";
+
   /// Or code generation would turn them into calls of __cyg_profile_func_enter.
   static bool takeMarksAway(Module &M) {
     bool Any = false;

@@ -1,4 +1,5 @@
 ; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -passes=leeward-tick,leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
 ; RUN: %opt -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
 ; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
 ; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
