@@ -170,19 +170,25 @@ class Server:
         line = ["taskset", "-c", str(options.mine), *within, os.path.join(folder, "memcached"), "-s", self.path, "-t", "1", "-m", "256", "-R", "64"]
         if os.geteuid() == 0:
             line += ["-u", "root"]
-        complaints = os.path.join(options.work, "stderr")
+        complaints = self.path + ".stderr"
         with open(complaints, "w") as file:
             self.running = subprocess.Popen(line, env=running(environment), stdout=subprocess.DEVNULL, stderr=file, cwd=options.work)
+        self.pid = self.running.pid
+        try:
+            self.wait_until_it_listens(f"{folder}/memcached", complaints)
+        except BaseException:
+            self.stop(signal.SIGKILL)
+            raise
+
+    def wait_until_it_listens(self, name, complaints):
         for _ in range(500):
             time.sleep(0.02)
+            self.pid = innermost(self.running.pid)
             if os.path.exists(self.path):
-                self.pid = innermost(self.running.pid)
                 return
             if self.running.poll() is not None:
                 break
-        self.pid = innermost(self.running.pid)
-        self.stop(signal.SIGKILL)
-        raise Stop(f"{folder}/memcached doesn't start: {last_words(complaints)}")
+        raise Stop(f"{name} doesn't start: {last_words(complaints)}")
 
     def worker(self):
         """Nanoseconds on the CPU and switches of the worker: memcached's housekeeping and the profiler's threads run whatever is asked."""
@@ -215,8 +221,9 @@ class Server:
 
     def stop(self, how=signal.SIGTERM):
         end(self.running, self.pid, how)
-        if os.path.exists(self.path):
-            os.remove(self.path)
+        for left in (self.path, self.path + ".stderr"):
+            if os.path.exists(left):
+                os.remove(left)
 
 
 # ---- running ----------------------------------------------------------------------------------------------------------------------
@@ -404,6 +411,8 @@ def run(options, kind, start, load):
             beside = subprocess.Popen(["taskset", "-c", str(options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(0.5)
         found = load(program)
+        if beside and beside.poll() is not None:
+            raise Stop(f"{kind.name.strip()}: {kind.beside[0]} ended too early")
     finally:
         if beside:
             beside.send_signal(signal.SIGINT)
@@ -429,12 +438,16 @@ class Waiting:
         self.files = os.path.join(options.work, f"waiting-{Server.serial}")
         self.trace = self.files + ".trace"
         self.remove_files()
-        environment = {key: value.replace("FILE", self.files) for key, value in kind.environment.items()}
+        environment = {key: value.replace("FILE", self.files + ".log") for key, value in kind.environment.items()}
         if kind.profile:
             environment["LEEWARD_PROFILE"] = f"wait,cpu={options.other},dir={self.trace},{kind.profile}"
-        within = [word.replace("FILE", self.files) for word in kind.within]
+        within = [word.replace("FILE", self.files + ".log") for word in kind.within]
         self.server = Server(options, os.path.join(options.work, f"load-{kind.build}"), environment, within)
-        self.server.load(sets, 0.05, 0)
+        try:
+            self.server.load(sets, 0.05, 0)
+        except BaseException:
+            self.end()
+            raise
 
     def ask(self, what):
         """What `leeward profile attach` and `stop` do, without starting a program for it."""
@@ -452,10 +465,12 @@ class Waiting:
             if self.kind.profile:
                 self.ask("start")
             if self.kind.beside:
-                line = [word.replace("PID", str(self.server.pid)).replace("FILE", self.files) for word in self.kind.beside]
+                line = [word.replace("PID", str(self.server.pid)).replace("FILE", self.files + ".log") for word in self.kind.beside]
                 beside = subprocess.Popen(["taskset", "-c", str(self.options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 time.sleep(0.3)
             found = self.server.load(self.sets, seconds, self.rate, stored=True)
+            if beside and beside.poll() is not None:
+                raise Stop(f"{self.kind.name.strip()}: {self.kind.beside[0]} ended too early")
         finally:
             if beside:
                 beside.send_signal(signal.SIGINT)
@@ -467,7 +482,7 @@ class Waiting:
         return found
 
     def remove_files(self):
-        for old in glob.glob(self.files + "*"):
+        for old in glob.glob(self.files + ".*"):
             shutil.rmtree(old) if os.path.isdir(old) else os.remove(old)
 
     def end(self):
@@ -488,8 +503,13 @@ def in_turns(options, kinds, sets, rate):
                 for one in waiting[::-1] if turn % 2 else waiting:
                     results[one.kind.name].append(one.take_turn(options.seconds / options.slices))
         finally:
-            for one in waiting:
-                one.end()
+            while waiting:
+                # One that can't be ended leaves the others to be.
+                one = waiting.pop()
+                try:
+                    one.end()
+                except OSError as reason:
+                    print(f"{one.kind.name.strip()}: {reason}", file=sys.stderr)
     return results
 
 

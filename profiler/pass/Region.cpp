@@ -7,6 +7,7 @@
 #include "llvm/Analysis/CFG.h"
 #include "llvm/Analysis/LoopInfo.h"
 #include "llvm/IR/Dominators.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/Transforms/Utils/BasicBlockUtils.h"
@@ -16,9 +17,24 @@ using namespace llvm;
 namespace leeward {
 
 bool mayLast(const Instruction &I) {
-  // The other intrinsics are an instruction or two.
   const auto *Call = dyn_cast<CallBase>(&I);
-  return I.isAtomic() || (Call && (!isa<IntrinsicInst>(Call) || isa<MemIntrinsic>(Call)));
+  if (!Call)
+    return I.isAtomic() || I.getOpcode() == Instruction::FRem;
+  const auto *Own = dyn_cast<IntrinsicInst>(Call);
+  if (!Own)
+    return true;
+  if (Own->isAssumeLikeIntrinsic())
+    return false;
+  // Most of LLVM's own are an instruction or two, if that. What only one kind of machine has may be a pause or a wait, and what
+  // touches memory may touch much of it.
+  const Function *Which = Call->getCalledFunction();
+  return Which->isTargetIntrinsic() || isa<AnyMemIntrinsic>(Call) || I.mayReadOrWriteMemory();
+}
+
+/// `__builtin_setjmp` is an intrinsic, of which `callsFunctionThatReturnsTwice` knows nothing.
+static bool isJumpTarget(const Instruction &I) {
+  const auto *Call = dyn_cast<IntrinsicInst>(&I);
+  return Call && Call->getIntrinsicID() == Intrinsic::eh_sjlj_setjmp;
 }
 
 /// What only ends or only goes on to one of some blocks. Everything else (exceptions, computed jumps, coroutines' ends) is left alone.
@@ -58,7 +74,8 @@ static unsigned instructionsOutside(Function &F, const DominatorTree &Tree, cons
 }
 
 std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
-  if (!all_of(F, isPlain))
+  // Who comes back a second time does so from inside of the region, and may leave beside it.
+  if (F.callsFunctionThatReturnsTwice() || !all_of(F, isPlain) || any_of(instructions(F), isJumpTarget))
     return std::nullopt;
   DominatorTree Tree(F);
   LoopInfo Loops(Tree);
@@ -79,7 +96,7 @@ std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
     if (exitOf(BB))
       Exits.push_back(&BB);
     for (BasicBlock *Next : successors(&BB))
-      if (!Tree.dominates(Way, Next))
+      if (!Tree.dominates(Way, Next) && !isa<UnreachableInst>(Next->getTerminator()))
         Behind.insert(Next);
   }
 

@@ -284,13 +284,10 @@ static uint64_t pauses_length(void) {
     return least > 0 ? least : 1;
 }
 
-/* Most of the time until the next tick, and nothing but pauses: looking at the clock again and again takes the core's units from whoever
- * has its other half. */
-static void pause_until(uint64_t next, uint64_t now, uint64_t tick, uint64_t length) {
-    uint64_t rest = next - now, last = tick / 4;
-    if (rest <= last)
-        return;
-    for (uint64_t n = (rest - last) * PAUSES / length; n > 0; n--)
+/* Half of the time until the next tick, and nothing but pauses: looking at the clock again and again takes the core's units from whoever
+ * has its other half. Half, for a pause may take longer than it did. */
+static void pause_before(uint64_t next, uint64_t now, uint64_t length) {
+    for (uint64_t n = (next - now) / 2 * PAUSES / length; n > 0; n--)
         lw_relax();
 }
 
@@ -328,7 +325,7 @@ static void *ticker(void *unused) {
                 sweep_step(&sweep, now);
             }
         } else if (!sweep_step(&sweep, now)) {
-            pause_until(next, now, tick, pauses);
+            pause_before(next, now, pauses);
             lw_relax();
         }
     }

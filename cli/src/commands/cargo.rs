@@ -43,11 +43,16 @@ pub(crate) fn cargo(arguments: Vec<OsString>) -> Result<(), Failure> {
     // Stable rustc takes plugins only so.
     cargo.env("RUSTC_BOOTSTRAP", "1").env(PLUGIN_OPTIONS, &plugin_options);
     // With a target the flags are for it alone; without, they'd be for build scripts and procedural macros, too.
-    let is_named = |word: &OsString| word == "--target" || word.to_string_lossy().starts_with("--target=");
-    if env::var_os("CARGO_BUILD_TARGET").is_none() && !arguments.iter().any(is_named) {
+    if env::var_os("CARGO_BUILD_TARGET").is_none() && !names_target(&arguments) {
         cargo.env("CARGO_BUILD_TARGET", &rustc.host);
     }
     Err(Failure::Input(anyhow!(cargo.exec()).context("cargo could not be run")))
+}
+
+/// Whether cargo is told for which target; what follows `--` is the program's.
+fn names_target(arguments: &[OsString]) -> bool {
+    let is_named = |word: &OsString| word == "--target" || word.to_string_lossy().starts_with("--target=");
+    arguments.iter().take_while(|word| *word != "--").any(is_named)
 }
 
 /// What `rustc -vV` says of itself.
@@ -131,6 +136,13 @@ fn our_flags(folder: &Path, plugin: &Path, options: &str) -> anyhow::Result<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_is_named_before_the_programs_own_words() {
+        let named = |words: &str| names_target(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(named("build --target x") && named("run --target=x -- y"));
+        assert!(!named("build --release") && !named("run -- --target x") && !named("test -- --target=x"));
+    }
 
     #[test]
     fn rustc_says_which_llvm_it_has() {
