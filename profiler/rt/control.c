@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,15 +51,6 @@ struct birth {
     void *(*run)(void *);
     _Atomic bool taken;
 };
-
-bool lw_helper_move(void) {
-    if (lw_config.cpu < 0)
-        return true;
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET((unsigned)lw_config.cpu, &cpus);
-    return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
-}
 
 static void *helper(void *argument) {
     struct birth *birth = argument;

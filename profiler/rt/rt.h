@@ -372,8 +372,6 @@ void lw_control_abandon(void);
 clockid_t lw_control_clock(void);
 /* A thread of ours: nothing of it is recorded, and signals are for the others. */
 bool lw_helper_create(const char *name, void *(*run)(void *));
-/* Puts this thread on the CPU that was asked for, if any was; false if it may not run there. */
-bool lw_helper_move(void);
 /* Set while this thread makes one, for the shim. */
 extern __thread bool lw_making_helper LW_INITIAL_EXEC;
 /* One line on stderr. */

@@ -25,9 +25,6 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     }
     if (!lw_writer_begin(lw_engine, child, error, room))
         return error;
-    /* This thread writes to the disk and reads the scheduler's events: as the clock's, it is not to take the program's CPUs. */
-    if (!lw_helper_move())
-        lw_writer_note(1, 0, "the profiler's threads could not be put on the CPU that was asked for");
     atomic_fetch_add(&lw_session, 1);
     atomic_store(&lw_scans_same, 0);
     atomic_store(&lw_scans_full, 0);

@@ -60,7 +60,7 @@ pub(crate) struct Recording {
     /// Record no scheduler events
     #[arg(long)]
     pub(crate) no_sched: bool,
-    /// CPU for the profiler's own threads
+    /// CPU for the profiler's clock, best one that nothing else runs on
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: Option<u32>,
 }
