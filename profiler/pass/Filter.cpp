@@ -1,5 +1,5 @@
 // Which functions are instrumented: not those that can't be (naked, before relocation), that shouldn't be (asked for), or
-// that can't be slow (tiny leaves, and those that only pass on to another, which is).
+// that can't be slow (tiny leaves, and those that only pass on to a lock, whose waits the shim records).
 #include "Filter.h"
 #include "Compat.h"
 #include "Options.h"
@@ -184,24 +184,14 @@ static bool isRecordedByShim(const Function &F) {
 }
 
 bool Filter::isUnremarkable(const Function &F) const {
-  if (MinimumInstructions == 0)
+  Shape Found = shapeOf(F);
+  if (MinimumInstructions == 0 || !isShort(Found))
     return false;
-  SmallPtrSet<const Function *, 4> Seen;
-  for (const Function *At = &F; Seen.insert(At).second;) {
-    Shape Found = shapeOf(*At);
-    if (isShort(Found) && Found.Calls.empty())
-      return At == &F || F.hasLocalLinkage();
-    const Function *Next = isShort(Found) && Found.Calls.size() == 1 && isTailCall(*Found.Calls[0]) ? Found.Calls[0]->getCalledFunction() : nullptr;
-    if (Next && isRecordedByShim(*Next))
-      return true;
-    // `At` passes nothing on, or to where nobody looks: it is instrumented itself. A function that other files know may be
-    // what somebody calls a request, by its name.
-    if (!Next || Next->isInterposable() || !isAllowed(*Next))
-      return At != &F && F.hasLocalLinkage();
-    At = Next;
-  }
-  // They call each other in a circle, which may last.
-  return false;
+  if (Found.Calls.empty())
+    return true;
+  // One that passes on to a function is not: it may be slow for what it passes on, and be the name that tells why.
+  const Function *Next = Found.Calls.size() == 1 && isTailCall(*Found.Calls[0]) ? Found.Calls[0]->getCalledFunction() : nullptr;
+  return Next && isRecordedByShim(*Next);
 }
 
 bool Filter::isAllowed(const Function &F) const {

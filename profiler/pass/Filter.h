@@ -36,8 +36,7 @@ private:
   bool excluded(const llvm::Function &F) const;
   /// Whether it can be instrumented, and nobody said that it shouldn't.
   bool isAllowed(const llvm::Function &F) const;
-  /// Too short to be slow: it calls nothing, or, and no other file knows it, only one function in the end, whose calls will be
-  /// recorded.
+  /// Too short to be slow: it calls nothing, or in the end only a lock, waits for which are recorded.
   bool isUnremarkable(const llvm::Function &F) const;
 
   Patterns Functions;
