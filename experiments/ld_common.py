@@ -1,6 +1,6 @@
 """What the ld-* scripts share: sources of Debian's packages, memcached in several builds, running it under load, and tables as
 Markdown and JSON. Not a program."""
-import argparse, glob, json, os, platform, re, shutil, signal, socket, statistics, subprocess, sys, time
+import argparse, contextlib, glob, json, os, platform, re, shutil, signal, socket, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -395,6 +395,24 @@ def build_kinds(options, kinds, language="cc", build=None, trial=None):
     return left, reasons
 
 
+@contextlib.contextmanager
+def beside(options, kind, pid, log, begins):
+    """The kind's command beside the program, if it has one, on the profiler's CPU; it has so many seconds to begin."""
+    if not kind.beside:
+        yield
+        return
+    line = [word.replace("PID", str(pid)).replace("FILE", log) for word in kind.beside]
+    command = subprocess.Popen(["taskset", "-c", str(options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(begins)
+        yield
+        if command.poll() is not None:
+            raise Stop(f"{kind.name.strip()}: {kind.beside[0]} ended too early")
+    finally:
+        command.send_signal(signal.SIGINT)
+        command.wait()
+
+
 def run(options, kind, start, load):
     """One run of one kind: `start` (environment, command around it) gives a program with `pid` and `stop`, `load` measures it."""
     trace, log = os.path.join(options.work, "trace"), os.path.join(options.work, "log")
@@ -404,19 +422,10 @@ def run(options, kind, start, load):
     if kind.profile:
         environment["LEEWARD_PROFILE"] = f"on,cpu={options.other},dir={trace},{kind.profile}"
     program = start(environment, [word.replace("FILE", log) for word in kind.within])
-    beside = None
     try:
-        if kind.beside:
-            line = [word.replace("PID", str(program.pid)).replace("FILE", log) for word in kind.beside]
-            beside = subprocess.Popen(["taskset", "-c", str(options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(0.5)
-        found = load(program)
-        if beside and beside.poll() is not None:
-            raise Stop(f"{kind.name.strip()}: {kind.beside[0]} ended too early")
+        with beside(options, kind, program.pid, log, 0.5):
+            found = load(program)
     finally:
-        if beside:
-            beside.send_signal(signal.SIGINT)
-            beside.wait()
         program.stop(signal.SIGKILL if kind.build == "xray" else signal.SIGTERM)
     found["bytes"] = size_of(trace) / found["seconds"] if os.path.isdir(trace) else 0
     for old in glob.glob(log + "*"):
@@ -460,21 +469,10 @@ class Waiting:
             raise Stop(f"{self.kind.name.strip()}: {what}: {answer.strip()}")
 
     def take_turn(self, seconds):
-        beside = None
-        try:
-            if self.kind.profile:
-                self.ask("start")
-            if self.kind.beside:
-                line = [word.replace("PID", str(self.server.pid)).replace("FILE", self.files + ".log") for word in self.kind.beside]
-                beside = subprocess.Popen(["taskset", "-c", str(self.options.other), *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                time.sleep(0.3)
+        if self.kind.profile:
+            self.ask("start")
+        with beside(self.options, self.kind, self.server.pid, self.files + ".log", 0.3):
             found = self.server.load(self.sets, seconds, self.rate, stored=True)
-            if beside and beside.poll() is not None:
-                raise Stop(f"{self.kind.name.strip()}: {self.kind.beside[0]} ended too early")
-        finally:
-            if beside:
-                beside.send_signal(signal.SIGINT)
-                beside.wait()
         if self.kind.profile:
             self.ask("stop")
         found["bytes"] = size_of(self.trace) / found["seconds"] if os.path.isdir(self.trace) else 0

@@ -3,6 +3,7 @@
 #include "Filter.h"
 #include "Compat.h"
 #include "Options.h"
+#include "Region.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/CFG.h"
@@ -126,7 +127,7 @@ static bool isPossible(const Function &F) {
 /// What a look at all of a function's code finds.
 struct Shape {
   bool Loops = false;
-  /// More than an instruction or two, and no call: an atomic operation.
+  /// Something that may last, and no call: an atomic operation.
   bool Atomic = false;
   unsigned Instructions = 0;
   SmallVector<const CallBase *, 4> Calls;
@@ -142,11 +143,12 @@ static Shape shapeOf(const Function &F) {
       if (I.isDebugOrPseudoInst() || I.isLifetimeStartOrEnd())
         continue;
       ++Found.Instructions;
-      Found.Atomic |= I.isAtomic();
-      // Copying a block of memory may take long; the other intrinsics are an instruction or two.
+      if (!mayLast(I))
+        continue;
       if (const auto *Call = dyn_cast<CallBase>(&I))
-        if (!isa<IntrinsicInst>(Call) || isa<MemIntrinsic>(Call))
-          Found.Calls.push_back(Call);
+        Found.Calls.push_back(Call);
+      else
+        Found.Atomic = true;
     }
   }
   SmallVector<std::pair<const BasicBlock *, const BasicBlock *>, 4> BackEdges;
@@ -183,7 +185,8 @@ static bool isRecordedByShim(const Function &F) {
       .Default(false);
 }
 
-bool Filter::isUnremarkable(const Function &F) const {
+/// Too short to be slow: it calls nothing, or in the end only a lock, waits for which are recorded.
+static bool isUnremarkable(const Function &F) {
   Shape Found = shapeOf(F);
   if (MinimumInstructions == 0 || !isShort(Found))
     return false;
@@ -194,10 +197,9 @@ bool Filter::isUnremarkable(const Function &F) const {
   return Next && isRecordedByShim(*Next);
 }
 
-bool Filter::isAllowed(const Function &F) const {
-  return isPossible(F) && !Forbidden.contains(&F) && (!OnlyMarked || F.hasFnAttribute("instrument-function-entry-inlined")) && !excluded(F);
+bool Filter::wants(const Function &F) const {
+  return isPossible(F) && !Forbidden.contains(&F) && (!OnlyMarked || F.hasFnAttribute("instrument-function-entry-inlined")) && !excluded(F) &&
+         !isUnremarkable(F);
 }
-
-bool Filter::wants(const Function &F) const { return isAllowed(F) && !isUnremarkable(F); }
 
 } // namespace leeward

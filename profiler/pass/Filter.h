@@ -34,10 +34,6 @@ public:
 
 private:
   bool excluded(const llvm::Function &F) const;
-  /// Whether it can be instrumented, and nobody said that it shouldn't.
-  bool isAllowed(const llvm::Function &F) const;
-  /// Too short to be slow: it calls nothing, or in the end only a lock, waits for which are recorded.
-  bool isUnremarkable(const llvm::Function &F) const;
 
   Patterns Functions;
   Patterns Files;

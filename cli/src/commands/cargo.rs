@@ -9,12 +9,10 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow};
 
-use super::compile::folder;
-use crate::compiler::{Files, take_options};
+use super::compile::{folder, with_environment};
+use crate::compiler::Files;
 use crate::failure::Failure;
 
-/// More of our options, as for `leeward cc`.
-const OPTIONS: &str = "LEEWARD_CC_OPTIONS";
 /// What the plugin reads its options from: rustc parses its own before it loads plugins.
 const PLUGIN_OPTIONS: &str = "LEEWARD_PASS_OPTIONS";
 /// Between flags in CARGO_ENCODED_RUSTFLAGS.
@@ -22,9 +20,7 @@ const SEPARATOR: &str = "\x1f";
 
 /// The command: only comes back if cargo can't be run.
 pub(crate) fn cargo(arguments: Vec<OsString>) -> Result<(), Failure> {
-    let more = env::var(OPTIONS).unwrap_or_default();
-    let words = more.split_whitespace().map(OsString::from).chain(arguments);
-    let (options, arguments) = take_options(words).map_err(|wrong| Failure::Input(anyhow!(wrong)))?;
+    let (options, arguments) = with_environment(arguments)?;
     if options.clang.is_some() {
         return Err(Failure::Input(anyhow!("--leeward-clang: there is no clang in cargo's work")));
     }

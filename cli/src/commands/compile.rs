@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, anyhow};
 
-use crate::compiler::{Files, Language, clang_arguments, take_options};
+use crate::compiler::{Files, Language, Options, clang_arguments, take_options};
 use crate::failure::Failure;
 
 /// Names the folder of the profiler's files.
@@ -19,9 +19,7 @@ const OPTIONS: &str = "LEEWARD_CC_OPTIONS";
 
 /// The command: only comes back if clang can't be run.
 pub(crate) fn compile(language: Language, arguments: Vec<OsString>) -> Result<(), Failure> {
-    let more = env::var(OPTIONS).unwrap_or_default();
-    let words = more.split_whitespace().map(OsString::from).chain(arguments);
-    let (options, arguments) = take_options(words).map_err(|wrong| Failure::Input(anyhow!(wrong)))?;
+    let (options, arguments) = with_environment(arguments)?;
     let folder = folder().map_err(Failure::Input)?;
     let files = Files(&folder);
     let clang = match options.clang {
@@ -36,6 +34,13 @@ pub(crate) fn compile(language: Language, arguments: Vec<OsString>) -> Result<()
         ),
         _ => anyhow!(error).context(format!("{clang} could not be run")),
     }))
+}
+
+/// Our options, from the environment and among the arguments, and the other arguments.
+pub(super) fn with_environment(arguments: Vec<OsString>) -> Result<(Options, Vec<OsString>), Failure> {
+    let more = env::var(OPTIONS).unwrap_or_default();
+    let words = more.split_whitespace().map(OsString::from).chain(arguments);
+    take_options(words).map_err(|wrong| Failure::Input(anyhow!(wrong)))
 }
 
 /// Where the profiler's files are: as the environment says, beside the program as installed, or in the build folder.
