@@ -1,5 +1,5 @@
 /* Nanoseconds per call of a tiny leaf, of fib and of a chain of 20 calls, in the very same file for every kind of
- * instrumentation: `experiments/ld-granularity` compiles it several times. Prints the median of some rounds for each. */
+ * instrumentation: `profiler/experiments/ld-granularity` compiles it several times. Prints the median of some rounds for each. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* For Coz, which compares how fast something goes on: memcached's answers. memcached isn't edited; linked with this, its sendmsg() is the one
- * here. `experiments/ld_common.py` links it. */
+ * here. `profiler/experiments/ld_common.py` links it. */
 #include <coz.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>

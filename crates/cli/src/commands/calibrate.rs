@@ -1,0 +1,75 @@
+//! `leeward calibrate`: measures this machine and writes it down for the simulator.
+
+use anyhow::anyhow;
+use leeward_control::units::Nanos;
+use leeward_lab::real;
+use leeward_lab::run::RunError;
+use leeward_lab::scenario::machine;
+use leeward_plant::{Machine, Placement, Served};
+use leeward_workload::Service;
+
+use super::target;
+use crate::args::CalibrateArgs;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::progress::Steps;
+use crate::stdout;
+
+/// The command.
+pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
+    let service = Service::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    if let Some(path) = &args.out {
+        // Better now than after the measurement.
+        target::check_file("--out", path)?;
+    }
+    let failed = |source| match source {
+        leeward_plant::RealError::Cancelled => Failure::Interrupted,
+        source => Failure::from(RunError::Real { run: "measuring this machine".into(), source }),
+    };
+    let interrupt = Interrupt::listen()?;
+    let placement = Placement::choose(args.cores.into()).map_err(failed)?;
+    let measured = {
+        let steps = Steps::new("calibrate");
+        let step = |step: &str| steps.show(step);
+        Machine::measure(&placement, &Served::Synthetic, &service, args.clients, interrupt.flag(), step)
+            .map_err(failed)?
+    };
+    let (server, network) = real::models(&measured, &placement);
+    let words = words(args, &measured, &placement);
+    let text = machine::text(&words, &server, &network);
+    match &args.out {
+        None => stdout::print(text.trim_end()),
+        Some(path) => {
+            target::write(path, &text)?;
+            stdout::print(&format!("{words}\n\nWritten to {}", path.display()))
+        }
+    }
+}
+
+/// What was measured, for people.
+fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
+    let cores = placement.server.len();
+    let stalls = match measured.stalls {
+        Some(stalls) => {
+            let (every, lasts) = (stalls.every, stalls.lasts);
+            let lost = (1.0 - stalls.available()) * 100.0;
+            format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
+        }
+        None => "A busy CPU was never taken away.".into(),
+    };
+    let mut text = format!(
+        "Measured with {} connections, service {}, over loopback.\n\
+         {cores} core{} serve{} {:.1} k/s without control; an empty round trip takes {}.\n\
+         {stalls}",
+        args.clients,
+        args.service,
+        if cores == 1 { "" } else { "s" },
+        if cores == 1 { "s" } else { "" },
+        measured.capacity.0 / 1e3,
+        Nanos(measured.rtt.0),
+    );
+    if placement.shared {
+        text += "\nServer and clients had to share the only CPU: these numbers mean little.";
+    }
+    text
+}

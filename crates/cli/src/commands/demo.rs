@@ -1,0 +1,121 @@
+//! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
+
+use std::path::Path;
+
+use leeward_control::registry::Registry;
+use leeward_lab::results::Plot;
+use leeward_lab::run::Options;
+use leeward_lab::{Results, Scenario, real, store};
+
+use super::target;
+use crate::admission;
+use crate::args::DemoArgs;
+use crate::demo::news::{News, Row};
+use crate::demo::plain;
+use crate::demo::screen::{self, Screen};
+use crate::demo::state::{self, State};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::stdout;
+
+/// The command.
+pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    let scenarios = scenarios(args)?;
+    target::check_folder(&args.out)?;
+    let interrupt = Interrupt::listen()?;
+    let options = Options { seed: args.seed, plant: "real".into(), ..Options::default() };
+    let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
+    let parts = {
+        let live = !args.plain && screen::wanted();
+        let screen = live.then(|| Screen::start(State::new(runs, seconds), interrupt.clone()).ok()).flatten();
+        if screen.is_none() {
+            plain::intro(seconds);
+        }
+        let watch = |stage: &real::Stage<'_>| match &screen {
+            Some(screen) => screen.tell(News::of(stage)),
+            None => plain::tell(&News::of(stage)),
+        };
+        real::run_all(&scenarios, &Registry::builtin(), &options, &|_| {}, &watch, interrupt.flag())?
+    };
+    let (results, rows) = merged(parts, args);
+    let page = leeward_report::render(&results);
+    interrupt.finish()?;
+    store::write(&args.out, &results)?;
+    let report = args.out.join("report.html");
+    target::write(&report, &page)?;
+    stdout::print(&format!("\n{}\n{}", plain::outro(&rows, &results.machines), place(&report)))
+}
+
+/// Steady demands, then a spike, each with and without control.
+fn scenarios(args: &DemoArgs) -> Result<[Scenario; 2], Failure> {
+    let duration = admission::span("--duration", &args.duration)?;
+    let at = |share: f64| format!("{}ns", duration.scale(share).0);
+    let common =
+        [format!("workload.clients={}", args.clients), format!("run.warmup={}", at(0.25)), "run.seeds=1".to_string()];
+    let steady = ["workload.demand=[0.5x, 1x, 2x]".to_string(), format!("run.duration={}", at(1.0))];
+    let spike = [
+        format!("workload.shift.1.at={}", at(0.5)),
+        format!("workload.shift.2.at={}", at(1.0)),
+        format!("run.duration={}", at(1.5)),
+    ];
+    let built = |id: &str, own: &[String]| Scenario::builtin(id, &[&common[..], own].concat(), false);
+    let mut spike = built("real-spike", &spike)?;
+    // They speak of another length.
+    spike.claims.clear();
+    Ok([built("real-overall", &steady)?, spike])
+}
+
+/// How long it will take, about.
+fn seconds(scenarios: &[Scenario]) -> f64 {
+    let each = scenarios
+        .iter()
+        .map(|scenario| runs(scenario) as f64 * (scenario.run.duration.as_secs_f64() + state::OVERHEAD_S));
+    state::MEASURING_S + each.sum::<f64>()
+}
+
+fn runs(scenario: &Scenario) -> usize {
+    let demands = if scenario.workload.demand.is_shifting() { 1 } else { scenario.workload.demand.levels().len() };
+    demands * scenario.controllers.len()
+}
+
+/// One result of both, and a row per run, by demand.
+fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut merged = Results::default();
+    for (index, part) in parts.into_iter().enumerate() {
+        let shifts_of =
+            |label: &str| part.shifts.iter().filter(|shift| shift.label == label).cloned().collect::<Vec<_>>();
+        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.label))).collect();
+        own.sort_by(|a, b| a.point.demand_ratio.total_cmp(&b.point.demand_ratio));
+        rows.append(&mut own);
+        if index == 0 {
+            merged = part;
+        } else {
+            // Its points are means over a quiet and a loud time: among those of steady demand they would mislead.
+            let over_time =
+                part.plots.into_iter().map(|plot| Plot { title: format!("{}, during a spike", plot.title), ..plot });
+            merged.plots.extend(over_time);
+            merged.windows.extend(part.windows);
+            merged.shifts.extend(part.shifts);
+        }
+    }
+    merged.scenario = "demo".into();
+    merged.title = "One core of this machine under overload, with and without control".into();
+    merged.source = String::new();
+    merged.overrides = Vec::new();
+    merged.description = format!(
+        "{} clients over loopback TCP ask one core for 10 µs of work on average: half of what it can do, all of it, twice as much, \
+         and a spike in between. Capacity, round trip and objective were measured just before. Each run is short: this is for \
+         looking around; the scenarios real-overall and real-spike repeat them.",
+        args.clients
+    );
+    (merged, rows)
+}
+
+/// Where the report is, as a link that terminals and browsers open.
+fn place(report: &Path) -> String {
+    match report.canonicalize() {
+        Ok(path) => format!("Report, to open in a browser: file://{}", path.display()),
+        Err(_) => format!("Report: {}", report.display()),
+    }
+}

@@ -1,0 +1,71 @@
+//! `leeward list`: the scenarios and the controllers there are.
+
+use leeward_control::params::{Kind, ParamSpec};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_lab::{Scenario, builtin_scenarios};
+
+use crate::args::ListArgs;
+use crate::failure::Failure;
+use crate::stdout;
+use crate::table::{WIDTH, folded};
+
+/// The command.
+pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
+    let registry = Registry::builtin();
+    if args.controllers {
+        let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
+        return stdout::print(&parts.join("\n"));
+    }
+    let mut scenarios = Vec::new();
+    for known in builtin_scenarios() {
+        let scenario = Scenario::builtin(known.id, &[], false)?;
+        scenarios.push((scenario.id, format!("{} ({})", scenario.title, scenario.source)));
+    }
+    let of_algorithm = |known: &Algorithm| (known.name.to_string(), format!("{} ({})", known.summary, known.source));
+    let (scenarios, controllers) =
+        (listed(&scenarios), listed(&registry.algorithms().map(of_algorithm).collect::<Vec<_>>()));
+    stdout::print(&format!(
+        "Scenarios (leeward run <id>)\n{scenarios}\nControllers (leeward list --controllers shows their parameters)\n{controllers}"
+    ))
+}
+
+/// Names, and beside them what they are, folded.
+fn listed(entries: &[(String, String)]) -> String {
+    let widest = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let entry = |(name, text): &(String, String)| {
+        format!("  {name:widest$}  {}", folded(text, widest + 4, WIDTH).trim_start_matches(' '))
+    };
+    entries.iter().map(entry).collect()
+}
+
+fn in_detail(algorithm: &Algorithm) -> String {
+    let mut text = format!("{}: {}\n", algorithm.name, algorithm.summary);
+    text += &folded(algorithm.source, 2, WIDTH);
+    if algorithm.params.is_empty() {
+        return text + "  no parameters\n";
+    }
+    for param in algorithm.params {
+        text += &format!("  {} = {}  ({})\n", param.name, param.default, accepted(&param.kind));
+        text += &folded(&doc(param), 6, WIDTH);
+    }
+    text
+}
+
+fn doc(param: &ParamSpec) -> String {
+    if param.tune.is_empty() {
+        return param.doc.into();
+    }
+    format!("{}; `leeward tune` tries {}", param.doc.trim_end_matches('.'), param.tune.join(", "))
+}
+
+fn accepted(kind: &Kind) -> String {
+    match kind {
+        kind if *kind == Kind::SPAN => "duration".into(),
+        kind if *kind == Kind::POSITIVE => "number, at least 0".into(),
+        Kind::Duration { min, max } => format!("duration, {min} to {max}"),
+        Kind::Number { min, max } => format!("number, {min} to {max}"),
+        Kind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
+        Kind::Count { min, max } => format!("whole number, {min} to {max}"),
+        Kind::Choice(words) => words.join(" or "),
+    }
+}

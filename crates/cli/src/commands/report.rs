@@ -1,0 +1,41 @@
+//! `leeward report`: the page of earlier results, drawn again.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use leeward_lab::store;
+
+use super::target;
+use crate::args::ReportArgs;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// The command.
+pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    let results = store::read(&args.folder)?;
+    let file = args.out.clone().unwrap_or_else(|| beside(&args.folder));
+    if file.is_dir() {
+        return Err(Failure::Input(anyhow!("--out {}: is a folder, not a file", file.display())));
+    }
+    if is_results(&file, &args.folder) {
+        return Err(Failure::Input(anyhow!(
+            "--out {}: would replace the results themselves; accepted: another file, such as report.html",
+            file.display()
+        )));
+    }
+    target::write(&file, &leeward_report::render(&results))?;
+    stdout::print(&format!("Report in {}", file.display()))
+}
+
+/// Whether `file` is one of the results in `folder`, by whatever path.
+fn is_results(file: &Path, folder: &Path) -> bool {
+    let home = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new("")) };
+    let results = [folder.to_path_buf(), home.join("result.json"), home.join("results.jsonl")];
+    file.canonicalize()
+        .is_ok_and(|file| results.iter().any(|known| known.canonicalize().is_ok_and(|known| known == file)))
+}
+
+/// The report's place for results in `folder`, which may be the `result.json` itself.
+fn beside(folder: &Path) -> PathBuf {
+    if folder.is_dir() { folder.join("report.html") } else { folder.with_file_name("report.html") }
+}

@@ -1,0 +1,242 @@
+//! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
+
+use leeward_lab::results::{Claim, Lock, Machine, Point, Verdict};
+
+use crate::stdout::plain;
+use crate::table::{Align, Table, WIDTH, folded};
+
+/// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
+pub(crate) fn points(points: &[Point]) -> String {
+    let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
+    let services = varies(|a, b| a.service == b.service);
+    let clients = varies(|a, b| a.clients == b.clients);
+    let ps = varies(|a, b| a.p == b.p);
+    let rs = varies(|a, b| a.r == b.r);
+    let mut columns = vec![("variant", Align::Left)];
+    columns.extend(services.then_some(("service", Align::Left)));
+    columns.extend(ps.then_some(("p %", Align::Right)));
+    columns.extend(rs.then_some(("r %", Align::Right)));
+    columns.extend(clients.then_some(("clients", Align::Right)));
+    let numbers = ["demand k/s", "x capacity", "goodput k/s", "p99 us", "drops %"];
+    columns.extend(numbers.map(|name| (name, Align::Right)));
+    let mut table = Table::new(&columns);
+    for group in groups(points) {
+        let first = group[0];
+        let mut row = vec![first.label.clone()];
+        row.extend(services.then(|| first.service.clone()));
+        let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
+        row.extend(ps.then(|| percent(first.p)));
+        row.extend(rs.then(|| percent(first.r)));
+        row.extend(clients.then(|| first.clients.to_string()));
+        // A service of milliseconds does a few thousand.
+        let slow = first.capacity_rps < 20e3;
+        row.push(format!("{:.*}", if slow { 2 } else { 0 }, first.demand_rps / 1e3));
+        row.push(format!("{:.2}", first.demand_ratio));
+        row.push(format!("{:.*}", if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps) / 1e3));
+        row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
+        row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
+        table.row(row);
+    }
+    table.to_string()
+}
+
+/// The machine of a real run, one line per service and number of clients; nothing for simulated ones.
+pub(crate) fn machines(machines: &[Machine]) -> String {
+    let line = |machine: &Machine| {
+        let apart = if machine.clients_apart { "" } else { "; clients on the SAME CPU: numbers mean little" };
+        let text = format!(
+            "This machine ({}, {} clients): {} core(s) serve {:.1} k/s, {:.1} us per request besides the service, round trip \
+             {:.1} us, {:.1} % of a busy CPU taken by others{apart}",
+            machine.service,
+            machine.clients,
+            machine.cores,
+            machine.capacity_rps / 1e3,
+            machine.cost_us,
+            machine.rtt_us,
+            machine.stalled * 100.0,
+        );
+        folded(&text, 0, WIDTH)
+    };
+    machines.iter().map(line).collect()
+}
+
+/// How well the simulator predicted goodput; nothing where it was not asked, or where there was next to none.
+pub(crate) fn predictions(points: &[Point]) -> String {
+    let mut errors: Vec<(f64, String)> = Vec::new();
+    for group in groups(points) {
+        if group.iter().any(|point| point.predicted_goodput_rps.is_none()) {
+            continue;
+        }
+        let measured = median(&group, |point| point.goodput_rps);
+        let predicted = median(&group, |point| point.predicted_goodput_rps.unwrap_or(0.0));
+        let first = group[0];
+        if measured.max(predicted) > 0.02 * first.capacity_rps {
+            let name = format!("{} at {:.2} x capacity", first.label, first.demand_ratio);
+            errors.push((predicted / measured.max(1.0) - 1.0, name));
+        }
+    }
+    let Some((worst, name)) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) else {
+        return String::new();
+    };
+    let close = errors.iter().filter(|(error, _)| error.abs() <= 0.1).count();
+    let text = format!(
+        "The simulator predicted goodput within 10 % in {close} of {} cases; furthest off by {:+.1} % ({name})",
+        errors.len(),
+        worst * 100.0
+    );
+    folded(&text, 0, WIDTH)
+}
+
+/// Locks of one variant that are shown.
+const LOCKS_SHOWN: usize = 3;
+
+/// The locks of each variant at its highest demand, those first that its requests waited for most; medians over seeds.
+/// Nothing for applications without locks.
+pub(crate) fn locks(locks: &[Lock]) -> String {
+    let mut labels: Vec<&str> = Vec::new();
+    for lock in locks {
+        if !labels.contains(&lock.label.as_str()) {
+            labels.push(&lock.label);
+        }
+    }
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new(&[
+        ("variant", Align::Left),
+        ("lock", Align::Left),
+        right("demand k/s"),
+        right("taken k/s"),
+        right("waited %"),
+        right("refused k/s"),
+        right("of drops %"),
+        right("p50 us"),
+        right("p99 us"),
+    ]);
+    for label in &labels {
+        let of_label = || locks.iter().filter(|lock| lock.label == *label);
+        let highest = of_label().map(|lock| lock.demand_rps).fold(0.0, f64::max);
+        let mut groups: Vec<Vec<&Lock>> = Vec::new();
+        for lock in of_label().filter(|lock| lock.demand_rps == highest) {
+            match groups.iter_mut().find(|group| (&group[0].lock, &group[0].kind) == (&lock.lock, &lock.kind)) {
+                Some(group) => group.push(lock),
+                None => groups.push(vec![lock]),
+            }
+        }
+        // What all waited together, per second.
+        let waited = |group: &Vec<&Lock>| median(group, |lock| lock.acquired_rps * lock.wait_mean_us);
+        groups.sort_by(|a, b| waited(b).total_cmp(&waited(a)));
+        for group in groups.iter().take(LOCKS_SHOWN) {
+            let number = |decimals: usize, value: fn(&Lock) -> f64| format!("{:.*}", decimals, median(group, value));
+            table.row(vec![
+                (*label).into(),
+                plain(&group[0].lock).chars().take(32).collect(),
+                number(1, |lock| lock.demand_rps / 1e3),
+                number(1, |lock| lock.acquired_rps / 1e3),
+                number(1, |lock| lock.waited_rate * 100.0),
+                number(1, |lock| lock.refused_rps / 1e3),
+                number(1, |lock| lock.drop_share * 100.0),
+                number(1, |lock| lock.wait_p50_us),
+                number(1, |lock| lock.wait_p99_us),
+            ]);
+        }
+    }
+    if labels.is_empty() { String::new() } else { table.to_string() }
+}
+
+/// Points that differ by their seed only.
+fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
+    let mut groups: Vec<Vec<&Point>> = Vec::new();
+    let same = |a: &Point, b: &Point| {
+        let bits = |share: Option<f64>| share.map(f64::to_bits);
+        let workload = |point: &Point| (point.clients, point.demand_rps.to_bits(), bits(point.p), bits(point.r));
+        a.label == b.label && a.service == b.service && workload(a) == workload(b)
+    };
+    for point in points {
+        match groups.iter_mut().find(|group| same(group[0], point)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    groups
+}
+
+fn median<T>(group: &[&T], value: fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = group.iter().map(|row| value(row)).collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// Each claim: its verdict and words, then the paper's number beside ours.
+pub(crate) fn claims(claims: &[Claim]) -> String {
+    let mut text = String::new();
+    for claim in claims {
+        let verdict = match claim.verdict {
+            Verdict::Reproduced => "reproduced",
+            Verdict::NotReproduced => "NOT REPRODUCED",
+            Verdict::NotApplicable => "not measured",
+        };
+        text += &folded(&format!("{verdict}: {}", claim.text), 2, WIDTH);
+        let numbers = format!("paper: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
+        text += &folded(&numbers, 6, WIDTH);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_are_held_against_what_was_measured() {
+        let point = |ratio: f64, goodput: f64, predicted: f64| Point {
+            label: "breakwater".into(),
+            demand_rps: ratio * 60e3,
+            demand_ratio: ratio,
+            capacity_rps: 60e3,
+            goodput_rps: goodput,
+            predicted_goodput_rps: Some(predicted),
+            ..Point::default()
+        };
+        let text =
+            predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
+        assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
+        assert_eq!(predictions(&[Point::default()]), "");
+    }
+
+    #[test]
+    fn the_locks_that_are_waited_for_most_come_first() {
+        let lock = |label: &str, name: &str, demand: f64, wait: f64| Lock {
+            label: label.into(),
+            lock: name.into(),
+            demand_rps: demand,
+            acquired_rps: 1_000.0,
+            wait_mean_us: wait,
+            wait_p99_us: 7.0 * wait,
+            ..Lock::default()
+        };
+        let mut rows = vec![lock("auto", "calm", 2e3, 1.0), lock("auto", "hot\u{7}", 2e3, 9.0)];
+        rows.extend(["a", "b", "c"].map(|name| lock("auto", name, 2e3, 2.0)));
+        rows.extend([lock("auto", "hot\u{7}", 1e3, 99.0), lock("none", "calm", 1e3, 3.0)]);
+        let text = locks(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + LOCKS_SHOWN + 1, "{text}");
+        assert!(lines[1].contains("hot") && lines[1].contains("63.0") && !text.contains('\u{7}'), "{text}");
+        assert!(!text.contains("693") && lines[4].starts_with("none"), "{text}");
+        assert_eq!(locks(&[]), "");
+    }
+
+    #[test]
+    fn seeds_become_one_row_of_medians() {
+        let point = |seed: u64, goodput: f64| Point {
+            label: "seda".into(),
+            demand_rps: 850e3,
+            demand_ratio: 1.0,
+            goodput_rps: goodput,
+            seed,
+            ..Point::default()
+        };
+        let text = points(&[point(1, 700e3), point(2, 720e3), point(3, 710e3)]);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.contains("710.0") && !text.contains("clients"), "{text}");
+    }
+}

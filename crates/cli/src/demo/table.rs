@@ -1,0 +1,139 @@
+//! The table at the end, and while results come in: one row per run, in words and signs that need no colour.
+
+use super::news::{Load, Row};
+use super::words::{controller_short, percent, span, thousands, times};
+use crate::table::{Align, Table};
+
+/// Headings of [`steady`].
+pub(crate) const STEADY: [&str; 8] =
+    ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "drops", "expired"];
+/// Headings of [`spike`].
+pub(crate) const SPIKE: [&str; 6] =
+    ["spike", "control", "k/s in time", "goodput back after", "after its end", "highest p99"];
+
+/// A run of steady demand.
+pub(crate) fn steady(row: &Row) -> Option<[String; 8]> {
+    let Load::Steady(ratio) = row.load else { return None };
+    let point = &row.point;
+    Some([
+        times(ratio),
+        controller_short(&point.label).into(),
+        thousands(point.goodput_rps),
+        percent(row.of_capacity()),
+        if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() },
+        if row.in_time() { "✓ yes".into() } else { "✗ NO".into() },
+        percent(point.drop_rate),
+        percent(point.expiry_rate),
+    ])
+}
+
+/// A run with a spike: goodput is what it settles at while the spike lasts.
+pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
+    let Load::Spike { peak, .. } = row.load else { return None };
+    let back = |index| row.back_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
+    let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
+    Some([
+        times(peak),
+        controller_short(&row.point.label).into(),
+        row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
+        back(0),
+        back(1),
+        span(highest),
+    ])
+}
+
+/// Both tables, for a terminal of 80 columns.
+pub(crate) fn text(rows: &[Row]) -> String {
+    let of_steady: Vec<Vec<String>> = rows.iter().filter_map(steady).map(Vec::from).collect();
+    let of_spike: Vec<Vec<String>> = rows.iter().filter_map(spike).map(Vec::from).collect();
+    let parts = [drawn(&STEADY, of_steady), drawn(&SPIKE, of_spike)];
+    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+fn drawn(headings: &[&str], rows: Vec<Vec<String>>) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let align = |index: usize| if index == 1 { Align::Left } else { Align::Right };
+    let columns: Vec<(&str, Align)> =
+        headings.iter().enumerate().map(|(index, heading)| (*heading, align(index))).collect();
+    let mut table = Table::new(&columns);
+    rows.into_iter().for_each(|row| table.row(row));
+    table.to_string()
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Rows as a demo has them.
+
+    use super::*;
+    use leeward_lab::results::{Point, Shift};
+
+    /// A run of steady demand.
+    pub(crate) fn steady_row(label: &str, ratio: f64, goodput: f64, p99_us: f64) -> Row {
+        let point = Point {
+            label: label.into(),
+            demand_ratio: ratio,
+            capacity_rps: 60e3,
+            slo_us: 300.0,
+            goodput_rps: goodput,
+            predicted_goodput_rps: Some(goodput * 1.05),
+            p99_us,
+            drop_rate: 0.012,
+            ..Point::default()
+        };
+        Row::of(&point, &[])
+    }
+
+    /// A run with a spike.
+    pub(crate) fn spike_row(label: &str, recovered: bool) -> Row {
+        let point = Point { label: label.into(), capacity_rps: 60e3, slo_us: 300.0, ..Point::default() };
+        let shift = Shift {
+            from_rps: 30e3,
+            to_rps: 84e3,
+            settled_goodput_rps: if recovered { 55e3 } else { 0.0 },
+            recovery_ms: if recovered { 7.0 } else { 2000.0 },
+            reached_ms: if recovered { 7.0 } else { 2000.0 },
+            recovered,
+            p99_peak_us: if recovered { 280.0 } else { 780e3 },
+            ..Shift::default()
+        };
+        let after = Shift { from_rps: 84e3, to_rps: 30e3, ..shift.clone() };
+        Row::of(&point, &[shift, after])
+    }
+
+    /// All of a demo's.
+    pub(crate) fn rows() -> Vec<Row> {
+        vec![
+            steady_row("none", 0.5, 30e3, 85.0),
+            steady_row("breakwater", 0.5, 30e3, 86.0),
+            steady_row("none", 1.0, 20e3, 30e3),
+            steady_row("breakwater", 1.0, 54e3, 250.0),
+            steady_row("none", 2.0, 0.0, 1.9e6),
+            steady_row("breakwater", 2.0, 56e3, 290.0),
+            spike_row("none", false),
+            spike_row("breakwater", true),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_has_a_row_that_says_whether_it_kept_the_objective() {
+        let text = text(&samples::rows());
+        assert_eq!(text.matches("✓ yes").count(), 4, "{text}");
+        assert_eq!(text.matches("✗ NO").count(), 2, "{text}");
+        for part in ["no control", "Breakwater", "never", "7 ms", "1.90 s", "93 %"] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn nothing_makes_no_table() {
+        assert_eq!(text(&[]), "");
+    }
+}

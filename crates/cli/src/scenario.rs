@@ -1,0 +1,70 @@
+//! From what was written on the command line to a checked scenario.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use leeward_lab::run::Options;
+use leeward_lab::scenario::machine;
+use leeward_lab::{Scenario, builtin_scenarios};
+
+use crate::args::What;
+use crate::failure::Failure;
+
+/// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
+pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
+    let name = &what.scenario;
+    let overrides = overrides(what)?;
+    if builtin_scenarios().iter().any(|known| known.id == name) {
+        return Ok(Scenario::builtin(name, &overrides, what.quick)?);
+    }
+    let path = Path::new(name);
+    if name.ends_with(".toml") || name.contains(['/', '\\']) || path.is_file() {
+        return Ok(Scenario::load(path, &overrides, what.quick)?);
+    }
+    let ids: Vec<&str> = builtin_scenarios().iter().map(|known| known.id).collect();
+    let guess = nearest(name, &ids).map(|id| format!("; did you mean `{id}`?")).unwrap_or_default();
+    let name: String = name.chars().take(60).collect();
+    let known = ids.join(", ");
+    Err(Failure::Input(anyhow!(
+        "there is no scenario `{name}`{guess} (there are: {known}; or give the path of a .toml file)"
+    )))
+}
+
+/// The machine's values, then what was written by hand, which wins.
+fn overrides(what: &What) -> Result<Vec<String>, Failure> {
+    let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
+    all.extend(what.overrides.iter().cloned());
+    Ok(all)
+}
+
+/// How to run it.
+pub(crate) fn options(what: &What, plant: &str) -> Options {
+    Options {
+        seed: what.seed,
+        threads: what.threads.map(usize::from),
+        quick: what.quick,
+        plant: plant.into(),
+        // The scenario knows them all, a machine's included.
+        overrides: Vec::new(),
+    }
+}
+
+/// The name most like `name`, if any is much like it.
+fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
+    let best = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.8).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn near_names_are_suggested() {
+        let names = ["bw-overall", "bw-shift"];
+        assert_eq!(nearest("bw-ovrall", &names), Some("bw-overall"));
+        assert_eq!(nearest("bwshift", &names), Some("bw-shift"));
+        assert_eq!(nearest("zebra", &names), None);
+    }
+}

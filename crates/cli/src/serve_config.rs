@@ -1,0 +1,229 @@
+//! `leeward serve --config FILE`: the flags of `serve` in a TOML file, read strictly, and printed as one.
+
+use anyhow::anyhow;
+use leeward_control::params::{ParamError, Raw};
+use leeward_control::registry::{Environment, Registry};
+use leeward_control::units::Nanos;
+use leeward_lab::ScenarioError;
+use leeward_lab::scenario::settings::{Pair, Settings};
+
+use crate::admission::{self, raw};
+use crate::allocator::{self, Allocator, CoreRange};
+use crate::args::{ServeArgs, Service, WhenPossible};
+use crate::commands::kv::memory;
+use crate::commands::serve::idle;
+use crate::failure::Failure;
+
+/// Every flag of `serve` that a file may set, by its name.
+const KEYS: &[&str] = &[
+    "service",
+    "admission",
+    "slo",
+    "rtt",
+    "listen",
+    "cores",
+    "allocator",
+    "cpus",
+    "idle",
+    "io-uring",
+    "connections",
+    "corpus",
+    "segments",
+    "budget",
+    "memory",
+    "memcached",
+    "record",
+    "set",
+];
+
+const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
+const SERVICES: [Service; 4] = [Service::Synthetic, Service::Echo, Service::Kv, Service::Search];
+const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
+
+/// Fills in from the file, if there is one, what the command line does not say.
+pub(crate) fn apply(args: &mut ServeArgs) -> Result<(), Failure> {
+    let Some(path) = args.config.clone() else { return Ok(()) };
+    let settings = Settings::load(&path, KEYS)?;
+    fill(args, &settings)?;
+    let pairs = settings.pairs("set")?;
+    merge(args, &pairs);
+    check(args, &settings, &pairs)
+}
+
+/// Every value is checked, also where the command line wins.
+fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> {
+    let written = std::mem::take(&mut args.written);
+    let free = |id: &str| !written.iter().any(|known| known == id);
+    fn put<T>(place: &mut T, free: bool, value: Option<T>) {
+        if let (true, Some(value)) = (free, value) {
+            *place = value;
+        }
+    }
+    let names = SERVICES.map(|service| service.to_string());
+    let service = settings.choice("service", &names.each_ref().map(String::as_str))?;
+    put(&mut args.service, free("service"), service.map(|index| SERVICES[index]));
+    put(&mut args.corpus, free("corpus"), settings.line("corpus")?.map(|path| Some(path.into())));
+    put(&mut args.segments, free("segments"), settings.count("segments", 1..=1_000)?);
+    put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
+    let name = settings.line("admission")?;
+    if let Some(name) = &name {
+        Registry::builtin().find(name).map_err(|error| settings.error("admission", &error.to_string()))?;
+    }
+    put(&mut args.admission.name, free("name"), name);
+    put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
+    put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
+    put(&mut args.listen, free("listen"), settings.line("listen")?);
+    put(&mut args.cores, free("cores"), cores(settings)?);
+    let policy = settings.line("allocator")?;
+    if let Some(policy) = &policy {
+        allocator::read(policy).map_err(|problem| settings.error("allocator", &problem))?;
+    }
+    put(&mut args.allocator, free("allocator"), policy.map(Some));
+    let cpus = settings.counts("cpus", 128, 0..=4_095)?;
+    put(&mut args.cpus, free("cpus"), cpus.map(|cpus| cpus.into_iter().map(|cpu| cpu as usize).collect()));
+    let policy = settings.line("idle")?;
+    if let Some(policy) = &policy {
+        idle(policy).map_err(|error| settings.error("idle", error.to_string().trim_start_matches("--idle ")))?;
+    }
+    put(&mut args.idle, free("idle"), policy.map(Some));
+    let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
+    put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
+    put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
+    let size = settings.line("memory")?;
+    if let Some(size) = &size {
+        memory(size).map_err(|error| settings.error("memory", error.to_string().trim_start_matches("--memory ")))?;
+    }
+    put(&mut args.memory, free("memory"), size);
+    put(&mut args.memcached, free("memcached"), settings.line("memcached")?.map(Some));
+    put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
+    args.written = written;
+    Ok(())
+}
+
+/// A number, or a range as a text.
+fn cores(settings: &Settings) -> Result<Option<CoreRange>, ScenarioError> {
+    match settings.line("cores") {
+        Ok(Some(text)) if text.contains("..") => {
+            let range =
+                text.parse().map_err(|problem: String| settings.error("cores", &format!("`{text}`; {problem}")));
+            range.map(Some)
+        }
+        _ => Ok(settings.count("cores", 1..=128)?.map(|cores| CoreRange::up_to(cores as u16))),
+    }
+}
+
+/// The file's parameters before those of `--set`, without what these set.
+fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
+    let said = std::mem::take(&mut args.admission.overrides);
+    let is_said = |name: &str| said.iter().any(|pair| pair.split('=').next().is_some_and(|said| said.trim() == name));
+    let free = pairs.iter().filter(|pair| !is_said(&pair.name));
+    let written = |pair: &Pair| match &pair.value {
+        Raw::Text(text) => format!("{}={text}", pair.name),
+        Raw::Switch(on) => format!("{}={}", pair.name, if *on { "on" } else { "off" }),
+        Raw::Integer(number) => format!("{}={number}", pair.name),
+        Raw::Number(number) => format!("{}={number}", pair.name),
+    };
+    args.admission.overrides = free.map(written).chain(said.iter().cloned()).collect();
+}
+
+/// What the parameters say of each other and of the controller that results. Their lines are known only here.
+fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
+    let registry = Registry::builtin();
+    let algorithm =
+        registry.find(&args.admission.name).map_err(|error| Failure::Input(anyhow!("--admission: {error}")))?;
+    let wrong = |name: &str, error: ParamError| {
+        settings.error_in("set", name, &format!("{error} (the controller is `{}`)", algorithm.name))
+    };
+    for Pair { name, value } in pairs {
+        algorithm.params(&[(name, value.clone())]).map_err(|error| wrong(name, error))?;
+    }
+    match build(args)? {
+        Err(error) if settings.has("set") => Err(settings.error("set", &error.to_string()).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the parameters can stand together, which shows when the controller is made.
+fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
+    let (algorithm, params) = admission::controller(&args.admission)?;
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    if let Some(allocator) = Allocator::of(args)? {
+        allocator.check()?;
+    }
+    let environment = allocator::environment(args, Environment::new(args.cores.most.into(), rtt, slo));
+    Ok(algorithm.server(&params, &environment).map(drop))
+}
+
+/// What would be served, as a file for `--config`.
+pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
+    build(args)?.map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
+    let mut text = format!(
+        "service = {}\nadmission = {}\nslo = {}\nrtt = {}\nlisten = {}\ncores = {}\n",
+        quoted(&args.service.to_string()),
+        quoted(&args.admission.name),
+        quoted(&args.admission.slo),
+        quoted(&args.admission.rtt),
+        quoted(&args.listen),
+        if args.cores.to_string().contains('.') { quoted(&args.cores.to_string()) } else { args.cores.to_string() },
+    );
+    if let Some(allocator) = &args.allocator {
+        text += &format!("allocator = {}\n", quoted(allocator));
+    }
+    if !args.cpus.is_empty() {
+        text += &format!("cpus = {:?}\n", args.cpus);
+    }
+    text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
+    text += &format!("connections = {}\n", args.connections);
+    if let Service::Kv = args.service {
+        text += &format!("memory = {}\n", quoted(&args.memory));
+    }
+    if let Some(address) = &args.memcached {
+        text += &format!("memcached = {}\n", quoted(address));
+    }
+    if let Some(path) = &args.corpus {
+        text += &format!("corpus = {}\n", quoted(&path.display().to_string()));
+    }
+    if args.segments != 1 {
+        text += &format!("segments = {}\n", args.segments);
+    }
+    if let Some(budget) = &args.budget {
+        text += &format!("budget = {}\n", quoted(budget));
+    }
+    if let Some(path) = &args.record {
+        text += &format!("record = {}\n", quoted(&path.display().to_string()));
+    }
+    let pairs = args.admission.overrides.iter().filter_map(|pair| pair.split_once('='));
+    let lines: Vec<String> = pairs
+        .map(|(name, value)| match raw(value.trim()) {
+            Raw::Text(text) => format!("{} = {}\n", name.trim(), quoted(&text)),
+            number => format!("{} = {number}\n", name.trim()),
+        })
+        .collect();
+    if !lines.is_empty() {
+        text += &format!("\n[set]\n{}", lines.concat());
+    }
+    Ok(text)
+}
+
+/// A TOML string: its escapes are those of JSON, but for one character that JSON lets through.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_survive_toml() {
+        for text in ["127.0.0.1:7117", "a \"b\" \\ c", "tab\tnew\nline\u{7f}", "größer"] {
+            let written = format!("listen = {}\n", quoted(text));
+            let parsed = Settings::parse("x", &written, KEYS);
+            assert!(parsed.is_ok(), "{written}");
+            if !text.contains(char::is_control) {
+                assert_eq!(parsed.unwrap().line("listen").unwrap().as_deref(), Some(text));
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Scenarios on the real plant: the machine is measured first, then each run goes over real sockets, and the simulator,
+//! told of that machine, predicts the same run.
+//!
+//! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
+//! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
+
+use crate::claims::judge;
+use crate::measure;
+use crate::plan::{PlannedRun, plan};
+use crate::results::{Lock, Machine, Point, Results, Shift};
+use crate::run::{Options, Progress, RunError, blank, simulate_one};
+use crate::scenario::{Scenario, ServiceSpec};
+use crate::shifts::shifts;
+use leeward_control::budget::Budget;
+use leeward_control::params::Raw;
+use leeward_control::registry::Registry;
+use leeward_control::units::{Nanos, Time};
+use leeward_load::report as load;
+use leeward_plant::machine::STEPS;
+use leeward_plant::run::Sample;
+use leeward_plant::search::Corpus;
+use leeward_plant::served::{Layout, UnservedError};
+use leeward_plant::{Placement, RealError, RunReport, RunSpec, Served, Snapshot};
+use leeward_sim::SimReport;
+use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
+use leeward_sim::report as sim;
+use leeward_sim::service::Service;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is being done, for whoever watches. Told on the clients' CPU during runs: must be quick.
+#[derive(Clone, Debug)]
+pub enum Stage<'a> {
+    /// A step of the measurement of the machine.
+    Measuring {
+        /// Which, in words.
+        step: &'a str,
+    },
+    /// The machine has been measured.
+    Measured(&'a Machine),
+    /// A run begins.
+    Begins(&'a PlannedRun<'a>),
+    /// A run is under way.
+    Runs(&'a PlannedRun<'a>, &'a Snapshot),
+    /// A run has ended, with these rows.
+    Ended(&'a Point, &'a [Shift]),
+}
+
+/// Steps of the measurement of the machine.
+pub const MEASURING_STEPS: usize = STEPS;
+
+/// What the load generator calls a drop for a lock's sake.
+const LOCK: &str = "Lock";
+
+/// Windows of a run whose scenario asks for none: the live view has to show something.
+pub const WINDOW: Nanos = Nanos::from_millis(100);
+
+/// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
+/// that what the machine does meanwhile is the same for all.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run(
+    scenario: &Scenario,
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Results, RunError> {
+    let all = run_all(std::slice::from_ref(scenario), registry, options, progress, watch, cancel)?;
+    Ok(all.into_iter().next().unwrap_or_default())
+}
+
+/// [`run`] for several scenarios, one after another: what they have in common, the machine under a service and a number
+/// of clients, is measured once. One result per scenario.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_all(
+    scenarios: &[Scenario],
+    registry: &Registry,
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Vec<Results>, RunError> {
+    let mut runs = 0;
+    let mut machines = Vec::new();
+    for scenario in scenarios {
+        check(scenario)?;
+        runs += plan(scenario, registry, options.seed)?.len();
+        machines.extend(subjects(scenario).map(|(service, clients)| (scenario.server.cores, &service.text, clients)));
+    }
+    machines.sort_unstable();
+    machines.dedup();
+    let total = runs + machines.len() * STEPS;
+    let done = Cell::new(0);
+    let advance = || {
+        done.set(done.get() + 1);
+        progress(Progress { done: done.get(), total });
+    };
+    let mut known = Vec::new();
+    let mut ready: Vec<(String, Served)> = Vec::new();
+    let each = scenarios.iter().map(|scenario| {
+        let mut results = blank(scenario, options);
+        for (service, clients) in subjects(scenario) {
+            let served = match ready.iter().find(|(text, _)| *text == service.text) {
+                Some((_, served)) => Served::clone(served),
+                None => {
+                    let served = serve(service, &|step| watch(&Stage::Measuring { step }))?;
+                    ready.push((service.text.clone(), served.clone()));
+                    served
+                }
+            };
+            if let Some(words) = served.words() {
+                results.description = format!("{}\n{words}", results.description).trim().into();
+            }
+            let cores = scenario.server.cores;
+            let place = if served.takes_locks() { Placement::together } else { Placement::choose };
+            let placement = place(cores).map_err(while_measuring)?;
+            let key = (scenario.server.cores, service.text.clone(), clients);
+            let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
+            let measured = match before {
+                Some(measured) => measured,
+                None => {
+                    let step = |step: &str| watch(&Stage::Measuring { step });
+                    let measured =
+                        leeward_plant::Machine::measure(&placement, &served, &service.service, clients, cancel, step)
+                            .map_err(while_measuring)?;
+                    known.push((key, measured));
+                    (0..STEPS).for_each(|_| advance());
+                    measured
+                }
+            };
+            let calibrated = calibrated(scenario, service, clients, &placement, &measured);
+            let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
+            watch(&Stage::Measured(&machine));
+            results.machines.push(machine);
+            let planned = plan(&calibrated, registry, options.seed)?;
+            let mut outcomes: Vec<Option<Outcome>> = planned.iter().map(|_| None).collect();
+            for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
+                if cancel.load(Ordering::Relaxed) {
+                    return Err(RunError::Cancelled);
+                }
+                let plant = Plant { placement: &placement, served: &served, measured: &measured };
+                let outcome = one(&planned[index], &plant, watch, cancel)?;
+                watch(&Stage::Ended(&outcome.point, &outcome.shifts));
+                outcomes[index] = Some(outcome);
+                advance();
+            }
+            for Outcome { point, windows, shifts, locks } in outcomes.into_iter().flatten() {
+                results.points.push(point);
+                results.windows.extend(windows);
+                results.shifts.extend(shifts);
+                results.locks.extend(locks);
+            }
+        }
+        results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
+        Ok(results)
+    });
+    each.collect()
+}
+
+/// Makes a service ready, which may mean indexing a corpus.
+fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
+    if let Some(mix) = service.pairs {
+        return Ok(Served::pairs(mix));
+    }
+    let Some(queries) = service.queries else { return Ok(Served::Synthetic) };
+    step("reading and indexing documents");
+    let corpus = Corpus::load(None).map_err(|error| while_measuring(UnservedError::from(error).into()))?;
+    Served::search(corpus, Layout::default(), queries).map_err(|error| while_measuring(error.into()))
+}
+
+/// What the machine is measured with: each service with each number of clients.
+fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
+    let workload = &scenario.workload;
+    workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
+}
+
+fn while_measuring(error: RealError) -> RunError {
+    match error {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: "measuring this machine".into(), source },
+    }
+}
+
+/// Refuses what the real server and loopback can't do as the scenario says. Costs, round trip and stalls are measured
+/// instead, and cores are as many as there are CPUs for.
+fn check(scenario: &Scenario) -> Result<(), RunError> {
+    let usual = ServerModel::default();
+    let refuse = |when, key, why| if when { Err(RunError::NotReal { key, why }) } else { Ok(()) };
+    let order = "the real server takes tasks first";
+    refuse(scenario.server.order != usual.order, "server.order", order)?;
+    let batch = "how much the real server reads at once can't be set";
+    refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
+    let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
+    refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
+    let clients = "the load generator's clients send what they may at once, and wait for every answer";
+    let client = &scenario.workload.client;
+    refuse(client.pacing > Nanos::ZERO, "workload.pacing", clients)?;
+    refuse(client.timeout.is_some(), "workload.timeout", clients)?;
+    let how = "the real locks wait, or refuse whom they know to wait too long";
+    let ways = scenario.controllers.iter().map(|variant| variant.locks.acquire);
+    let unlike =
+        |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
+    refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
+    let one = "this machine has one server";
+    refuse(scenario.replicas.is_some(), "replicas", one)?;
+    let jitter = "the real network has the jitter that it has";
+    let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
+    let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
+    refuse(managed, "server.allocator", cores)?;
+    refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
+    refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
+}
+
+struct Outcome {
+    point: Point,
+    windows: Vec<crate::results::Window>,
+    shifts: Vec<Shift>,
+    locks: Vec<Lock>,
+}
+
+/// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
+/// outermost, controllers innermost.
+fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<Item = usize> {
+    let per_controller = runs / controllers.max(1);
+    let demands = per_controller / seeds.max(1);
+    (0..seeds).flat_map(move |seed| {
+        (0..demands).flat_map(move |demand| {
+            (0..controllers).map(move |controller| controller * per_controller + demand * seeds + seed)
+        })
+    })
+}
+
+/// The scenario on this machine, with one service and one number of clients.
+fn calibrated(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    placement: &Placement,
+    measured: &leeward_plant::Machine,
+) -> Scenario {
+    let mut calibrated = scenario.clone();
+    let known = measured.alone.map_or_else(|| service.service.clone(), |alone| Service::Constant(alone.mean));
+    calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
+    calibrated.workload.clients = vec![clients];
+    (calibrated.server, calibrated.network) = models(measured, placement);
+    calibrated
+}
+
+/// A measured machine as the simulator's.
+pub fn models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
+    let leeward_plant::machine::MessageCosts { receive, send, spawn } = measured.costs;
+    let server = ServerModel {
+        cores: placement.server.len() as u32,
+        costs: Costs { receive, send, spawn, ..Costs::default() },
+        stalls: measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts }),
+        ..ServerModel::default()
+    };
+    (server, NetworkModel { rtt: measured.rtt, jitter: Nanos::ZERO })
+}
+
+fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &Placement) -> Machine {
+    let server = &calibrated.server;
+    Machine {
+        service: service.text.clone(),
+        clients,
+        cores: server.cores,
+        clients_apart: !placement.shared,
+        capacity_rps: measure::round(server.capacity(service.service.mean()).0, 1),
+        rtt_us: measure::micros(calibrated.network.rtt),
+        cost_us: measure::micros(server.costs.per_request()),
+        stalled: measure::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
+    }
+}
+
+/// What runs have in common.
+struct Plant<'a> {
+    placement: &'a Placement,
+    served: &'a Served,
+    measured: &'a leeward_plant::Machine,
+}
+
+impl Plant<'_> {
+    /// What a request of this run may spend on queues.
+    fn budget(&self, run: &PlannedRun<'_>) -> Budget {
+        match (run.variant.locks.acquire, run.variant.derived_budget) {
+            // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
+            (_, true) => {
+                let service = self.measured.alone.map_or(Nanos::ZERO, |alone| alone.p99);
+                Budget::of_target(run.config.slo, self.measured.rtt_p99, service)
+            }
+            (Acquire::UnlessCongested { budget, .. }, false) => Budget::of(budget),
+            _ => Budget::UNLIMITED,
+        }
+    }
+}
+
+/// One run, and its prediction if the simulator knows the service.
+fn one(
+    run: &PlannedRun<'_>,
+    plant: &Plant<'_>,
+    watch: &dyn Fn(&Stage<'_>),
+    cancel: &AtomicBool,
+) -> Result<Outcome, RunError> {
+    watch(&Stage::Begins(run));
+    let failed = |source| match source {
+        RealError::Cancelled => RunError::Cancelled,
+        source => RunError::Real { run: run.name(), source },
+    };
+    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+    let params = run.algorithm.params(&pairs).map_err(|error| failed(error.into()))?;
+    let config = &run.config;
+    let spec = RunSpec {
+        placement: plant.placement,
+        served: plant.served,
+        budget: plant.budget(run),
+        algorithm: run.algorithm,
+        params: &params,
+        rtt: config.network.rtt,
+        slo: config.slo,
+        workload: &config.workload,
+        seed: config.seed,
+        warmup: config.warmup,
+        duration: config.duration,
+        window: config.window.unwrap_or(WINDOW),
+        fine_window: config.fine_window,
+    };
+    let report =
+        leeward_plant::run::run(&spec, cancel, |snapshot| watch(&Stage::Runs(run, snapshot))).map_err(failed)?;
+    if let Some(violation) = report.violations.first() {
+        return Err(RunError::Violation { run: run.name(), violation: violation.clone() });
+    }
+    let told = in_the_simulators_terms(run, &report);
+    let mut point = measure::point(run, &told);
+    if plant.served.takes_locks() {
+        let refused: u64 =
+            report.load.drop_reasons.iter().filter(|(why, _)| **why == LOCK).map(|(_, count)| count).sum();
+        let received = report.server.received.max(1);
+        point.lock_drop_rate = Some(measure::round(refused as f64 / received as f64, 6));
+    } else {
+        let predicted = measure::point(run, &simulate_one(run)?);
+        point.predicted_goodput_rps = Some(predicted.goodput_rps);
+        point.predicted_p99_us = Some(predicted.p99_us);
+    }
+    let windows = if config.window.is_some() { measure::windows(run, &told) } else { Vec::new() };
+    let locks = measure::real_locks(run, &report.locks, told.counts.rejected);
+    Ok(Outcome { point, windows, shifts: shifts(run, &told), locks })
+}
+
+/// A real run as the simulator would tell of it, so that both become the same rows.
+fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimReport {
+    let load = &report.load;
+    let (measured, totals) = (&load.measured, &load.totals);
+    let (from, to) = (run.config.warmup, run.config.duration);
+    let server = report.server_in(from, to);
+    let ended_at_client = totals.expired + totals.overflowed + totals.throttled + totals.too_long + totals.unsent;
+    let fine_length = run.config.fine_window.unwrap_or(Nanos(1));
+    SimReport {
+        measured: to.saturating_sub(from),
+        counts: sim::Counts {
+            received: server.received,
+            rejected: server.dropped,
+            rx_messages: server.received + server.demands,
+            tx_messages: server.completed + server.dropped + server.credits,
+            ..counts(measured)
+        },
+        totals: sim::Totals {
+            offered: totals.offered,
+            completed: totals.completed + totals.failed,
+            dropped: totals.dropped,
+            timed_out: totals.timed_out,
+            sent_again: 0,
+            ended_at_client,
+            unfinished: totals.unfinished + totals.disconnected,
+        },
+        latency: percentiles(&load.latency),
+        reject_delay: percentiles(&load.reject_delay),
+        waiting: sim::Percentiles::default(),
+        cpu_utilization: report.busy_share(from, to),
+        mean_in_server: 0.0,
+        mean_sojourn_ns: load.server_sojourn.mean_ns,
+        violations: Vec::new(),
+        locks: Vec::new(),
+        windows: windows(load, &report.samples, run.config.window.unwrap_or(WINDOW), to),
+        fine: load
+            .fine
+            .iter()
+            .enumerate()
+            .map(|(index, window)| sim::FineWindow {
+                start: Time(index as u64 * fine_length.0),
+                completed: window.completed,
+                good: window.good,
+            })
+            .take_while(|window| window.start.0 < to.0)
+            .collect(),
+        gauges: report.after,
+        events: 0,
+        cores: None,
+        failure_delay: sim::Percentiles::default(),
+        replicas: Vec::new(),
+    }
+}
+
+fn counts(counts: &load::Counts) -> sim::Counts {
+    sim::Counts {
+        offered: counts.offered,
+        completed: counts.completed,
+        good: counts.good,
+        dropped: counts.dropped,
+        expired: counts.expired,
+        overflowed: counts.overflowed,
+        throttled: counts.throttled,
+        ..sim::Counts::default()
+    }
+}
+
+fn percentiles(of: &load::Percentiles) -> sim::Percentiles {
+    sim::Percentiles {
+        count: of.count,
+        mean_ns: of.mean_ns,
+        p50: Nanos(of.p50_ns),
+        p99: Nanos(of.p99_ns),
+        p999: Nanos(of.p999_ns),
+        max: Nanos(of.max_ns),
+    }
+}
+
+fn windows(load: &load::LoadReport, samples: &[Sample], length: Nanos, end: Nanos) -> Vec<sim::WindowReport> {
+    let inside = load.windows.iter().filter(|window| window.start_ns < end.0);
+    inside
+        .map(|window| {
+            // The sample that was taken when the window was just over.
+            let over = window.start_ns + length.0;
+            let after = samples.partition_point(|sample| sample.at.0 < over).min(samples.len().saturating_sub(1));
+            let sample = samples.get(after);
+            sim::WindowReport {
+                start: Time(window.start_ns),
+                length,
+                counts: counts(&window.counts),
+                latency: percentiles(&window.latency),
+                reject_delay: sim::Percentiles { mean_ns: window.reject_delay_mean_ns, ..sim::Percentiles::default() },
+                gauges: sample.map(|sample| sample.gauges).unwrap_or_default(),
+                delay: sample.map_or(Nanos::ZERO, |sample| sample.delay),
+                cores: None,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_alternate_and_every_run_has_its_turn() {
+        // Two controllers, three demands, two seeds; a plan has the controllers outermost.
+        let order: Vec<usize> = alternating(12, 2, 2).collect();
+        assert_eq!(order, [0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11]);
+    }
+}

@@ -1,0 +1,62 @@
+//! The scenarios that come with this crate: the files of `experiments/`, embedded.
+
+use super::ScenarioError;
+
+/// A scenario file within the binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Builtin {
+    /// Its id: the file's name without `.toml`.
+    pub id: &'static str,
+    /// The file's text.
+    pub text: &'static str,
+}
+
+macro_rules! builtin {
+    ($($id:literal),* $(,)?) => {
+        &[$(Builtin { id: $id, text: include_str!(concat!("../../../../experiments/", $id, ".toml")) }),*]
+    };
+}
+
+/// All of them, in the order of the papers' figures.
+pub fn builtin_scenarios() -> &'static [Builtin] {
+    builtin![
+        "bw-motivation",
+        "bw-overall",
+        "bw-distribution",
+        "bw-service-time",
+        "bw-clients",
+        "bw-shift",
+        "bw-speculation",
+        "bw-breakdown",
+        "bw-aggressiveness",
+        "bw-sensitivity",
+        "bw-today",
+        "bw-today-shift",
+        "ca-ramp",
+        "ca-collapse",
+        "ca-policies",
+        "lk-memcached-usr",
+        "lk-memcached-var",
+        "lk-one-mutex",
+        "lk-hoover",
+        "lk-lock-ratio",
+        "lk-two-mutex",
+        "lk-phases",
+        "lk-trylock",
+        "lk-breakdown",
+        "lk-te",
+        "lk-mismatch",
+        "lk-search",
+        "lk-replicas",
+        "real-mismatch",
+        "real-overall",
+        "real-spike",
+    ]
+}
+
+pub(super) fn find(id: &str) -> Result<&'static Builtin, ScenarioError> {
+    builtin_scenarios().iter().find(|known| known.id == id).ok_or_else(|| ScenarioError::UnknownId {
+        id: id.chars().take(60).collect(),
+        accepted: builtin_scenarios().iter().map(|known| known.id).collect::<Vec<_>>().join(", "),
+    })
+}

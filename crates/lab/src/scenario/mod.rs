@@ -1,0 +1,340 @@
+//! What a checked scenario file says, as plain data. Reading and checking one is the business of the modules below:
+//!
+//! - `document`: the TOML text as a tree that knows where each value was written.
+//! - `overrides`: `--set` and `[quick]`, applied to that tree.
+//! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
+//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `controllers`, `output`: the sections of the format.
+//! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
+//! - [`builtin`]: the scenarios that come with this crate.
+
+mod application;
+pub mod builtin;
+mod controllers;
+mod document;
+mod error;
+pub mod machine;
+mod output;
+mod overrides;
+mod read;
+mod reader;
+mod replicas;
+mod scheduling;
+pub mod settings;
+mod workload;
+
+pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
+pub use error::ScenarioError;
+
+use crate::claims::Expression;
+use crate::results::Plot;
+use leeward_control::params::{Params, Raw};
+use leeward_control::registry::Registry;
+use leeward_control::units::{Nanos, Rate};
+use leeward_plant::pairs::PairService;
+use leeward_plant::search::QueryMix;
+use leeward_sim::config::{
+    Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
+};
+use leeward_sim::service::Service;
+use std::path::Path;
+
+/// An experiment: what is run, what is drawn, what is claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Short name, such as `bw-overall`.
+    pub id: String,
+    /// One line for people.
+    pub title: String,
+    /// The paper and figure.
+    pub source: String,
+    /// What it shows and how to read it.
+    pub description: String,
+    /// The simulated machine.
+    pub server: ServerModel,
+    /// Several such servers behind one service, if the scenario has them.
+    pub replicas: Option<Replicas>,
+    /// The simulated network; its round trip is the first of `rtts`.
+    pub network: NetworkModel,
+    /// Round trips; one point per entry.
+    pub rtts: Vec<Nanos>,
+    /// What the clients ask for.
+    pub workload: Workload,
+    /// How long, how often, how finely.
+    pub run: Run,
+    /// Whether the `[quick]` section was applied.
+    pub quick: bool,
+    /// The controllers, one per variant (a `vary` grid is expanded already).
+    pub controllers: Vec<Variant>,
+    /// What the report draws.
+    pub plots: Vec<Plot>,
+    /// What the paper claims.
+    pub claims: Vec<ClaimSpec>,
+    /// The `--set` overrides that were applied, as given.
+    pub overrides: Vec<String>,
+}
+
+/// What the clients ask for; the lists make one point per combination.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Service times.
+    pub services: Vec<ServiceSpec>,
+    /// Numbers of clients.
+    pub clients: Vec<u32>,
+    /// Spacing of requests.
+    pub arrivals: Arrivals,
+    /// How the demand divides among clients.
+    pub shares: Shares,
+    /// Their pacing, and when they give up; the simulated ones'.
+    pub client: ClientModel,
+    /// Total demand.
+    pub demand: DemandPlan,
+    /// The application, if its requests take locks.
+    pub application: Option<ApplicationSpec>,
+    /// The objective; `None` for 10 × (mean service + round trip).
+    pub slo: Option<Nanos>,
+}
+
+impl Workload {
+    /// Every application that the scenario runs: one without locks, or one per value of `p` and `r`.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.application.as_ref().map_or_else(|| vec![Instance::default()], ApplicationSpec::instances)
+    }
+}
+
+/// A distribution of service times and how it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceSpec {
+    /// As written, such as `exp:10us`.
+    pub text: String,
+    /// What it means; for a service that is not synthetic, a stand-in until it is measured.
+    pub service: Service,
+    /// What is searched for, if it is the search service: on the real plant only.
+    pub queries: Option<QueryMix>,
+    /// Which pairs are asked for, if it is the key-value service: on the real plant only.
+    pub pairs: Option<PairService>,
+}
+
+impl ServiceSpec {
+    /// Whether the simulator knows how long it takes.
+    pub fn is_simulated(&self) -> bool {
+        self.queries.is_none() && self.pairs.is_none()
+    }
+}
+
+/// Demand, over time or as a list of steady points.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DemandPlan {
+    /// One point per entry, steady over the run.
+    Steady(Vec<Demand>),
+    /// One run through all of these, the first at 0.
+    Shifting(Vec<(Nanos, Demand)>),
+}
+
+impl DemandPlan {
+    /// Whether one run goes through all demands.
+    pub fn is_shifting(&self) -> bool {
+        matches!(self, DemandPlan::Shifting(_))
+    }
+
+    /// Every demand there is.
+    pub fn levels(&self) -> Vec<Demand> {
+        match self {
+            DemandPlan::Steady(points) => points.clone(),
+            DemandPlan::Shifting(shifts) => shifts.iter().map(|(_, demand)| *demand).collect(),
+        }
+    }
+}
+
+/// How many requests all clients issue together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Demand {
+    /// Per second.
+    Absolute(f64),
+    /// Multiples of the plant's capacity without control.
+    OfCapacity(f64),
+}
+
+impl Demand {
+    /// Requests per second on a plant of this capacity.
+    pub fn rate(self, capacity: Rate) -> Rate {
+        match self {
+            Demand::Absolute(rate) => Rate(rate),
+            Demand::OfCapacity(ratio) => Rate(ratio * capacity.0),
+        }
+    }
+}
+
+/// How long, how often, how finely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Nothing is measured before this.
+    pub warmup: Nanos,
+    /// Simulated time in all.
+    pub duration: Nanos,
+    /// Width of the time series' windows, if there is one.
+    pub window: Option<Nanos>,
+    /// Runs per point, each with a seed of its own.
+    pub seeds: u32,
+}
+
+/// A controller with parameters, under one label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// The algorithm's name in the registry.
+    pub controller: String,
+    /// Unique in the scenario.
+    pub label: String,
+    /// The label of the `[[controller]]` entry this came from: differs from `label` for the variants of a `vary` grid.
+    pub base_label: String,
+    /// How the application's locks are made and taken, if it has any.
+    pub locks: LockModel,
+    /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
+    pub derived_budget: bool,
+    /// Parameters, before any retuning per workload.
+    pub params: Vec<(String, Raw)>,
+    /// Retuning per workload; of those that match, later ones win.
+    pub tuned: Vec<Tuned>,
+    /// Parameters that win over retuning: from a `vary` grid or an override.
+    pub pinned: Vec<(String, Raw)>,
+    /// How the server's cores come and go, where this variant has its own say in that.
+    pub scheduling: VariantScheduling,
+}
+
+/// What one variant says about the server's cores; the rest is the server's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VariantScheduling {
+    /// The policy of core allocation.
+    pub allocator: Option<String>,
+    /// The policy of balancing, as written.
+    pub balancing: Option<String>,
+}
+
+/// Parameters that apply to some workloads only, as the papers retuned their systems.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// Applies to this service only, as written in the workload.
+    pub service: Option<String>,
+    /// Applies to this number of clients only.
+    pub clients: Option<u32>,
+    /// The parameters.
+    pub params: Vec<(String, Raw)>,
+    /// How they were found.
+    pub found: String,
+}
+
+impl Variant {
+    /// The parameters for one workload: the entry's own, then what was retuned for it, then what is pinned.
+    pub fn params_for(&self, service: &str, clients: u32) -> Vec<(String, Raw)> {
+        let mut all = self.params.clone();
+        let matching = self.tuned.iter().filter(|tuned| {
+            tuned.service.as_deref().is_none_or(|wanted| wanted == service)
+                && tuned.clients.is_none_or(|wanted| wanted == clients)
+        });
+        for (name, value) in matching.flat_map(|tuned| &tuned.params).chain(&self.pinned) {
+            match all.iter_mut().find(|(known, _)| known == name) {
+                Some(entry) => entry.1 = value.clone(),
+                None => all.push((name.clone(), value.clone())),
+            }
+        }
+        all
+    }
+}
+
+/// A claim of a paper and how it is measured here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimSpec {
+    /// Unique in the scenario.
+    pub id: String,
+    /// In words.
+    pub text: String,
+    /// The paper's own number or words.
+    pub paper: String,
+    /// What is computed from the results of each seed.
+    pub measure: Expression,
+    /// Unit of the measured number; empty for none.
+    pub unit: String,
+    /// Smallest accepted.
+    pub min: Option<f64>,
+    /// Largest accepted.
+    pub max: Option<f64>,
+    /// What differs and why.
+    pub note: String,
+}
+
+impl Scenario {
+    /// Reads and checks a scenario file against the built-in controllers.
+    ///
+    /// # Errors
+    /// A file that can't be read, or the first thing in it or in `overrides` that is not accepted: one line that names
+    /// the file, the line, the key and what is accepted.
+    pub fn load(path: &Path, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
+        let name = path.display().to_string();
+        let text = document::read(path).map_err(|source| ScenarioError::Read { file: name.clone(), source })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Scenario::parse(&name, &text, folder, overrides, quick, &Registry::builtin())
+    }
+
+    /// A scenario that comes with this crate, by its id.
+    ///
+    /// # Errors
+    /// An id that there is not, or an override that is not accepted.
+    pub fn builtin(id: &str, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
+        let found = builtin::find(id)?;
+        let name = format!("{id}.toml");
+        Scenario::parse(&name, found.text, Path::new(""), overrides, quick, &Registry::builtin())
+    }
+
+    /// Checks the text of a scenario. `name` stands for the file in messages; files that it names are looked up in
+    /// `folder`; its controllers must be in `registry`.
+    ///
+    /// # Errors
+    /// As for [`Scenario::load`].
+    pub fn parse(
+        name: &str,
+        text: &str,
+        folder: &Path,
+        overrides: &[String],
+        quick: bool,
+        registry: &Registry,
+    ) -> Result<Scenario, ScenarioError> {
+        read::scenario(name, text, folder, overrides, quick, registry)
+    }
+
+    /// The objective for one service: the scenario's, or 10 × (mean service + round trip) as in Breakwater §5.1.
+    pub fn slo(&self, service: &Service) -> Nanos {
+        self.slo_at(service, self.network.rtt)
+    }
+
+    /// The same at one of several round trips.
+    pub fn slo_at(&self, service: &Service, rtt: Nanos) -> Nanos {
+        self.workload.slo.unwrap_or_else(|| (service.mean() + rtt) * 10)
+    }
+
+    /// Requests per second that all servers together can serve when they do nothing else.
+    pub fn capacity(&self, service_mean: Nanos) -> Rate {
+        let servers = self.replicas.map_or(1, |replicas| replicas.servers);
+        Rate(self.server.capacity(service_mean).0 * f64::from(servers))
+    }
+
+    /// What one server's controller is told of the objective: its own part where there are several.
+    pub fn server_slo(&self, slo: Nanos) -> Nanos {
+        self.replicas.map_or(slo, |replicas| replicas.objective(slo))
+    }
+
+    /// The server as `variant` has it.
+    pub fn server_for(&self, variant: &Variant) -> ServerModel {
+        let VariantScheduling { allocator, balancing } = &variant.scheduling;
+        let mut server = self.server.clone();
+        if let Some(allocator) = allocator {
+            let model = server.scheduling.get_or_insert_with(|| Scheduling::new(allocator));
+            if model.allocator != *allocator {
+                // The parameters of another policy mean nothing to this one.
+                (model.allocator, model.params) = (allocator.clone(), Params::default());
+            }
+        }
+        if let (Some(model), Some(read)) = (&mut server.scheduling, balancing.as_deref().and_then(Balancing::parse)) {
+            model.balancing = read;
+        }
+        server
+    }
+}

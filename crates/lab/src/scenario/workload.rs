@@ -1,0 +1,231 @@
+//! The sections that say what is simulated: `[server]`, `[network]`, `[workload]`, `[run]`.
+
+use super::application::application;
+use super::document::read_text;
+use super::reader::{Item, Reader};
+use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
+use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_plant::pairs::PairService;
+use leeward_plant::search::QueryMix;
+use leeward_sim::config::{Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::service::Service;
+use std::path::Path;
+
+const SECOND: Nanos = Nanos::from_secs(1);
+/// The longest run: an hour of simulated time.
+const LONGEST_RUN: Nanos = Nanos::from_secs(3600);
+/// The most entries of a list.
+const MOST_ENTRIES: usize = 1_000;
+/// The largest empirical distribution that is read.
+const LARGEST_FILE: u64 = 64 << 20;
+
+pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
+    let default = ServerModel::default();
+    let Some(item) = item else { return Ok(default) };
+    let table = item.table(&["cores", "batch", "costs", "order", "stalls", "allocator", "balancing"])?;
+    let costs = match table.find("costs") {
+        None => default.costs,
+        Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
+    };
+    let cores = table.count_or("cores", 1..=128, default.cores)?;
+    Ok(ServerModel {
+        cores,
+        batch: table.count_or("batch", 1..=65_536, default.batch)?,
+        costs,
+        order: match table.find("order").map(|item| item.choice(&["tasks-first", "packets-first"])).transpose()? {
+            None => default.order,
+            Some(0) => Order::TasksFirst,
+            Some(_) => Order::PacketsFirst,
+        },
+        stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
+        scheduling: scheduling::scheduling(&table, cores)?,
+    })
+}
+
+fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
+    let default = Costs::default();
+    let cost = |key, default| table.duration_or(key, Nanos::ZERO..=SECOND, default);
+    Ok(Costs {
+        receive: cost("receive", default.receive)?,
+        spawn: cost("spawn", default.spawn)?,
+        send: cost("send", default.send)?,
+        reject: cost("reject", default.reject)?,
+        steal: cost("steal", default.steal)?,
+    })
+}
+
+fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
+    let table = item.table(&["every", "lasts"])?;
+    let span = |key, least| table.require(key, "a duration such as \"10ms\"")?.duration(least..=SECOND);
+    Ok(Stalls { every: span("every", Nanos::from_micros(1))?, lasts: span("lasts", Nanos::ZERO)? })
+}
+
+/// The network, and all its round trips where there are several.
+pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos>), ScenarioError> {
+    let default = NetworkModel::default();
+    let Some(item) = item else { return Ok((default, vec![default.rtt])) };
+    let table = item.table(&["rtt", "jitter"])?;
+    let rtts = match table.find("rtt") {
+        None => vec![default.rtt],
+        Some(item) => each_once(&item, |item| item.duration(Nanos::ZERO..=SECOND))?,
+    };
+    let jitter = table.duration_or("jitter", Nanos::ZERO..=SECOND, default.jitter)?;
+    Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
+}
+
+pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
+    let table = item.table(&[
+        "service", "clients", "arrivals", "shares", "demand", "shift", "slo", "pacing", "timeout", "locks", "path",
+        "p", "r",
+    ])?;
+    let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
+    let services = each_once(&services, |item| service(item, folder))?;
+    let clients = table.require("clients", "a number of clients, or a list")?;
+    let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
+    let arrivals = match table.find("arrivals").map(|item| item.choice(&["poisson", "constant"])).transpose()? {
+        Some(1) => Arrivals::Constant,
+        _ => Arrivals::Poisson,
+    };
+    Ok(Workload {
+        services,
+        clients,
+        arrivals,
+        shares: table.find("shares").map_or(Ok(Shares::Equal), |item| shares(&item))?,
+        demand: demand_plan(&table, duration)?,
+        client: ClientModel {
+            pacing: table.duration_or("pacing", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?,
+            timeout: table.find("timeout").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+        },
+        application: application(&table)?,
+        slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
+    })
+}
+
+/// The entries of a list, which must differ: one written twice would count twice in every mean.
+pub(super) fn each_once<T: PartialEq>(
+    list: &Item<'_>,
+    read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
+) -> Result<Vec<T>, ScenarioError> {
+    let mut values = Vec::new();
+    for item in list.list(MOST_ENTRIES)? {
+        let value = read(&item)?;
+        if values.contains(&value) {
+            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Stands for a service whose time is to be measured.
+const UNKNOWN: Service = Service::Constant(Nanos::from_millis(1));
+
+fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
+    let text = item.text()?;
+    if text.starts_with("search") {
+        let queries = QueryMix::parse(text).map_err(|error| item.error(error.to_string()))?;
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries), pairs: None });
+    }
+    if text.starts_with("kv") {
+        let pairs = PairService::parse(text).map_err(|error| item.error(error.to_string()))?;
+        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: None, pairs: Some(pairs) });
+    }
+    let service = match text.strip_prefix("file:") {
+        None => Service::parse(text).map_err(|error| item.error(format!("{error}, or `file:times.txt`")))?,
+        Some(path) => {
+            let path = folder.join(path);
+            let error = |problem: String| item.error(format!("{}: {problem}", path.display()));
+            let samples = read_text(&path, LARGEST_FILE, "larger than 64 MB");
+            let samples = samples.map_err(|problem| error(problem.to_string()))?;
+            let service = Service::from_samples(&samples).map_err(|problem| error(problem.to_string()))?;
+            if service.mean() == Nanos::ZERO {
+                return Err(error("its mean is zero".into()));
+            }
+            service
+        }
+    };
+    Ok(ServiceSpec { text: text.into(), service, queries: None, pairs: None })
+}
+
+fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {
+    const EXPECTED: &str = "\"equal\" or \"zipf:0.9\" (an exponent from 0 to 5)";
+    let text = item.text()?;
+    if text == "equal" {
+        return Ok(Shares::Equal);
+    }
+    let exponent = text.strip_prefix("zipf:").and_then(|rest| parse_number(rest).ok());
+    exponent.filter(|s| *s <= 5.0).map(Shares::Zipf).ok_or_else(|| item.unexpected(EXPECTED))
+}
+
+fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, ScenarioError> {
+    match (table.find("demand"), table.find("shift")) {
+        (Some(item), None) => each_once(&item, demand).map(DemandPlan::Steady),
+        (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
+        (Some(_), Some(item)) => Err(item.error("stands beside `demand`; accepted: one of the two")),
+        (None, None) => {
+            Err(table.error("demand", "missing; expected demands such as [\"1x\", \"400k\"], or [[shift]]"))
+        }
+    }
+}
+
+fn shifts(item: &Item<'_>, duration: Nanos) -> Result<Vec<(Nanos, Demand)>, ScenarioError> {
+    let mut all: Vec<(Nanos, Demand)> = Vec::new();
+    for table in item.tables(MOST_ENTRIES, &["at", "demand"])? {
+        let at_item = table.require("at", "a time such as \"2s\"")?;
+        let at = at_item.duration(Nanos::ZERO..=LONGEST_RUN)?;
+        match all.last() {
+            None if at != Nanos::ZERO => return Err(at_item.error("the first shift must be at \"0s\"")),
+            Some((last, _)) if at <= *last => {
+                return Err(at_item.error(format!("{at} is not after the shift before it, at {last}")));
+            }
+            _ if at >= duration => {
+                return Err(at_item.error(format!("{at} is not before the run's end, run.duration = {duration}")));
+            }
+            _ => {}
+        }
+        all.push((at, demand(&table.require("demand", "a demand such as \"400k\" or \"1.4x\"")?)?));
+    }
+    Ok(all)
+}
+
+/// A demand: `"1.4x"` of capacity, `"400k"` per second, or a bare number of requests per second.
+fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
+    const EXPECTED: &str = "a demand above zero: multiples of capacity up to 1000 such as \"1.4x\", or requests per second such as \"400k\"";
+    let read = match &item.node.value {
+        super::document::Value::Text(text) => {
+            parse_ratio(text).map(Demand::OfCapacity).or_else(|_| parse_scaled(text).map(Demand::Absolute)).ok()
+        }
+        super::document::Value::Integer(rate) => Some(Demand::Absolute(*rate as f64)),
+        super::document::Value::Number(rate) => Some(Demand::Absolute(*rate)),
+        _ => None,
+    };
+    let possible = |demand: &Demand| match *demand {
+        Demand::Absolute(rate) => rate > 0.0 && rate <= 1e9,
+        Demand::OfCapacity(ratio) => ratio > 0.0 && ratio <= 1e3,
+    };
+    read.filter(possible).ok_or_else(|| item.unexpected(EXPECTED))
+}
+
+pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
+    let table = item.table(&["warmup", "duration", "window", "seeds"])?;
+    let duration_item = table.require("duration", "the simulated time in all, such as \"4s\"")?;
+    let duration = duration_item.duration(Nanos(1_000)..=LONGEST_RUN)?;
+    let warmup = table.duration_or("warmup", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?;
+    if warmup >= duration {
+        let problem =
+            format!("{duration} leaves nothing to measure after run.warmup = {warmup}; accepted: more than that");
+        return Err(duration_item.error(problem));
+    }
+    let window = match table.find("window") {
+        None => None,
+        Some(item) => {
+            let window = item.duration(Nanos(1_000)..=LONGEST_RUN)?;
+            if duration.0 / window.0 > 100_000 {
+                let problem = format!("{window} makes {} windows; accepted: up to 100000", duration.0 / window.0);
+                return Err(item.error(problem));
+            }
+            Some(window)
+        }
+    };
+    Ok(Run { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)? })
+}

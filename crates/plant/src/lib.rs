@@ -1,0 +1,27 @@
+//! The real plant: a synthetic server on some CPUs of this machine and its clients on another, over loopback TCP, measured
+//! in the terms of the simulator.
+//!
+//! - [`placement`]: which CPUs the two ends get.
+//! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
+//! - [`served`]: which services there are; [`search`], [`pairs`]: two of them and their clients.
+//! - [`run`]: one controller under one workload.
+//!
+//! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod locks;
+pub mod machine;
+pub mod pairs;
+pub mod placement;
+pub mod run;
+pub mod search;
+pub mod served;
+mod stalls;
+
+pub use error::RealError;
+pub use machine::Machine;
+pub use placement::Placement;
+pub use run::{RunReport, RunSpec, Snapshot};
+pub use served::Served;

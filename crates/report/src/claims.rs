@@ -1,0 +1,77 @@
+//! The paper's claims held against what was measured: the page's first section.
+
+use leeward_lab::results::{Claim, Verdict};
+use maud::{Markup, html};
+
+/// The summary and the table; nothing where a scenario claims nothing.
+pub(crate) fn section(claims: &[Claim]) -> Markup {
+    html! {
+        @if !claims.is_empty() {
+            section {
+                h2 { "What the paper says, what we measured" }
+                p.tally { (tally(claims)) }
+                div.scroll {
+                    table.claims {
+                        thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "Measured" } th { "Accepted" } } }
+                        tbody { @for claim in claims { (row(claim)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(claim: &Claim) -> Markup {
+    html! {
+        tr id=(format!("claim-{}", claim.id)) {
+            td.verdict { (badge(claim.verdict)) }
+            th scope="row" {
+                (unbroken(&claim.text))
+                @if !claim.note.is_empty() { p.note { (claim.note) } }
+            }
+            td data-name="Paper" { (unbroken(&claim.paper)) }
+            td.measured[claim.verdict != Verdict::NotApplicable] data-name="Measured" { (unbroken(&claim.measured)) }
+            td data-name="Accepted" { (unbroken(&claim.accepted)) }
+        }
+    }
+}
+
+/// Keeps a unit on the line of its number.
+fn unbroken(text: &str) -> String {
+    let units = ["%", "×", "x", "µs", "us", "ms", "s", "k/s", "M/s"];
+    let mut out = String::new();
+    for (index, word) in text.split(' ').enumerate() {
+        let is_unit = units.contains(&word.trim_end_matches([',', ';', '.', ')']));
+        let after_number = out.ends_with(|letter: char| letter.is_ascii_digit());
+        if index > 0 {
+            out.push(if is_unit && after_number { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    out
+}
+
+/// A verdict as an icon and a word; the colour only repeats them.
+fn badge(verdict: Verdict) -> Markup {
+    let (class, path, word) = match verdict {
+        Verdict::Reproduced => ("yes", "M3.5 8.5l3 3 6-7", "Reproduced"),
+        Verdict::NotReproduced => ("no", "M4 4l8 8M12 4l-8 8", "Not reproduced"),
+        Verdict::NotApplicable => ("unmeasured", "M4 8h8", "Not measured"),
+    };
+    html! {
+        span.badge.(class) {
+            svg viewBox="0 0 16 16" width="13" height="13" aria-hidden="true" { path d=(path) {} }
+            (word)
+        }
+    }
+}
+
+fn tally(claims: &[Claim]) -> Markup {
+    let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::NotReproduced), count(Verdict::NotApplicable));
+    html! {
+        strong { (yes) " of " (yes + no) } " measured " (if yes + no == 1 { "claim" } else { "claims" }) " reproduced"
+        @if open > 0 { "; " (open) " not measured by this run" }
+        "."
+    }
+}

@@ -1,0 +1,193 @@
+//! The machine of real runs, and how well the simulator, told of it, predicted them. Nothing for simulated results.
+
+use leeward_lab::results::{Machine, Point, Results};
+use maud::{Markup, html};
+
+use crate::fields::{grouped, number};
+use crate::palette::Palette;
+
+/// A prediction this close counts as right.
+const CLOSE: f64 = 0.1;
+/// Below this share of the capacity goodput is next to nothing, and errors in per cent of it say nothing.
+const NOTHING: f64 = 0.02;
+
+/// What was measured of the machine before the runs.
+pub(crate) fn machines(results: &Results) -> Markup {
+    html! {
+        @if !results.machines.is_empty() {
+            section {
+                h2 { "This machine" }
+                p.explain {
+                    "Measured just before the runs: demands in multiples of the capacity, the objective and the predictions follow from "
+                    "it. Server and clients share the machine, over loopback. Where something else takes more than a few per cent of a busy "
+                    "CPU's time, the numbers tell of that as much as of the controllers."
+                }
+                div.scroll {
+                    table.numbers {
+                        thead {
+                            tr {
+                                th scope="col" { "Service" }
+                                th scope="col" { "Clients" }
+                                th scope="col" { "Server's cores" }
+                                th scope="col" { "Capacity" small { "k/s" } }
+                                th scope="col" { "Round trip" small { "µs" } }
+                                th scope="col" { "Besides the service" small { "µs per request" } }
+                                th scope="col" { "Taken by others" small { "% of a busy CPU" } }
+                                th scope="col" { "Clients' CPU" }
+                            }
+                        }
+                        tbody { @for machine in &results.machines { (row(machine)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(machine: &Machine) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (machine.service) }
+            td { (grouped(f64::from(machine.clients), 0)) }
+            td { (machine.cores) }
+            td { (number(machine.capacity_rps / 1e3)) }
+            td { (number(machine.rtt_us)) }
+            td { (number(machine.cost_us)) }
+            td { (number(machine.stalled * 100.0)) }
+            td { @if machine.clients_apart { "their own" } @else { "shared with the server: these numbers mean little" } }
+        }
+    }
+}
+
+/// Predicted and measured goodput, by variant and workload: medians over seeds.
+pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
+    let compared = compared(&results.points);
+    let errors = || compared.iter().filter_map(|one| one.error);
+    let close = errors().filter(|error| error.abs() <= CLOSE).count();
+    html! {
+        @if !compared.is_empty() {
+            section {
+                h2 { "How well the simulator predicted it" }
+                p.explain {
+                    "The same runs, simulated on a machine with the capacity, round trip and stalls that were measured. Within 10 % in "
+                    strong { (close) " of " (errors().count()) }
+                    " cases; where next to nothing is in time, only that it was predicted counts."
+                }
+                div.scroll {
+                    table.numbers {
+                        thead {
+                            tr {
+                                th scope="col" { "Variant" }
+                                th scope="col" { "Service" }
+                                th scope="col" { "Clients" }
+                                th scope="col" { "Demand" small { "× capacity" } }
+                                th scope="col" { "Goodput" small { "k/s" } }
+                                th scope="col" { "Predicted" small { "k/s" } }
+                                th scope="col" { "Error" small { "%" } }
+                                th scope="col" { "Within 10 %" }
+                            }
+                        }
+                        tbody {
+                            @for (index, one) in compared.iter().enumerate() {
+                                @let point = one.point;
+                                @let starts = index > 0 && point.label != compared[index - 1].point.label;
+                                tr.starts[starts] {
+                                    th scope="row" { i.dot.(palette.look("label", &point.label, 0).class()) {} (point.label) }
+                                    td { (point.service) }
+                                    td { (grouped(f64::from(point.clients), 0)) }
+                                    td { (number(point.demand_ratio)) }
+                                    td { (number(one.measured / 1e3)) }
+                                    td { (number(one.predicted / 1e3)) }
+                                    td { (one.error.map_or("–".into(), |error| format!("{:+.1}", error * 100.0))) }
+                                    td { (one.verdict()) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One variant under one workload.
+struct Compared<'a> {
+    point: &'a Point,
+    measured: f64,
+    predicted: f64,
+    /// Over what was measured; nothing where both are next to nothing.
+    error: Option<f64>,
+}
+
+impl Compared<'_> {
+    fn verdict(&self) -> &'static str {
+        match self.error {
+            None => "next to nothing, as predicted",
+            Some(error) if error.abs() <= CLOSE => "yes",
+            Some(_) => "no",
+        }
+    }
+}
+
+fn compared(points: &[Point]) -> Vec<Compared<'_>> {
+    let mut groups: Vec<Vec<&Point>> = Vec::new();
+    let same = |a: &Point, b: &Point| {
+        let of = |point: &Point| (point.clients, point.demand_rps.to_bits());
+        a.label == b.label && a.service == b.service && of(a) == of(b)
+    };
+    for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
+        match groups.iter_mut().find(|group| same(group[0], point)) {
+            Some(group) => group.push(point),
+            None => groups.push(vec![point]),
+        }
+    }
+    let each = groups.into_iter().map(|group| {
+        let measured = median(group.iter().map(|point| point.goodput_rps).collect());
+        let predicted = median(group.iter().filter_map(|point| point.predicted_goodput_rps).collect());
+        let little = NOTHING * group[0].capacity_rps;
+        let error = (measured > little || predicted > little).then(|| predicted / measured.max(1.0) - 1.0);
+        Compared { point: group[0], measured, predicted, error }
+    });
+    each.collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(seed: u64, measured: f64, predicted: f64) -> Point {
+        Point {
+            label: "breakwater".into(),
+            seed,
+            capacity_rps: 60e3,
+            goodput_rps: measured,
+            predicted_goodput_rps: Some(predicted),
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn seeds_are_compared_by_their_medians() {
+        let points = [point(1, 50e3, 54e3), point(2, 52e3, 54e3), point(3, 20e3, 55e3)];
+        let compared = compared(&points);
+        assert_eq!((compared.len(), compared[0].measured, compared[0].predicted), (1, 50e3, 54e3));
+        assert_eq!(compared[0].verdict(), "yes");
+    }
+
+    #[test]
+    fn nothing_is_no_error() {
+        assert_eq!(compared(&[point(1, 0.0, 10.0)])[0].verdict(), "next to nothing, as predicted");
+        assert_eq!(compared(&[point(1, 0.0, 40e3)])[0].verdict(), "no");
+        assert!(compared(&[Point::default()]).is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! Which colour and marker a series wears. A controller looks the same in every figure and every report; variants of one
+//! controller take what is left. Colours keep apart for colour-blind readers, and no series is told by colour alone.
+
+use leeward_lab::results::Results;
+
+/// How a series looks: indices into the style sheet's colours (`c0`…) and the marker shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) color: usize,
+    pub(crate) marker: usize,
+}
+
+impl Look {
+    /// The class that sets the colour.
+    pub(crate) fn class(self) -> String {
+        format!("c{}", self.color)
+    }
+
+    /// The look of the `index`th series where no controller decides. Such series take the colours of the controllers
+    /// that are seen least, and never the grey of the uncontrolled plant.
+    pub(crate) fn nth(index: usize) -> Look {
+        Look { color: SPARE[index % SPARE.len()], marker: 1 + index % (MARKERS - 1) }
+    }
+
+    /// A look that shares as little as possible with those in `used`.
+    fn spare(used: &[Look], index: usize) -> Look {
+        let color = SPARE.into_iter().find(|color| !used.iter().any(|look| look.color == *color));
+        let marker = (1..MARKERS).find(|marker| !used.iter().any(|look| look.marker == *marker));
+        let nth = Look::nth(index);
+        Look { color: color.unwrap_or(nth.color), marker: marker.unwrap_or(nth.marker) }
+    }
+}
+
+/// Colours of `style.css` by which one would not take a series for one of the common controllers, then the others.
+const SPARE: [usize; 9] = [8, 6, 5, 4, 9, 7, 2, 3, 1];
+/// Shapes in `chart::marks`.
+pub(crate) const MARKERS: usize = 8;
+
+fn of_controller(name: &str) -> Option<Look> {
+    let index = match name {
+        "none" => 0,
+        "breakwater" => 1,
+        "dagor" => 2,
+        "seda" => 3,
+        "codel" => 4,
+        "window" => 5,
+        "throttle" => 6,
+        "gradient" => 7,
+        _ => return None,
+    };
+    Some(Look { color: index, marker: index })
+}
+
+/// The looks of one report's controllers and variants.
+#[derive(Clone, Debug)]
+pub(crate) struct Palette {
+    labels: Vec<(String, Look)>,
+}
+
+impl Palette {
+    /// Gives every variant in `results` its look, in order of appearance.
+    pub(crate) fn of(results: &Results) -> Palette {
+        let points = results.points.iter().map(|point| (&point.controller, &point.label));
+        let windows = results.windows.iter().map(|window| (&window.controller, &window.label));
+        let shifts = results.shifts.iter().map(|shift| (&shift.controller, &shift.label));
+        let mut variants: Vec<(&String, &String)> = Vec::new();
+        for pair in points.chain(windows).chain(shifts) {
+            if !variants.contains(&pair) {
+                variants.push(pair);
+            }
+        }
+        // A controller's look goes to the variant that bears its name, or else to its first one.
+        let mut looks: Vec<Option<Look>> = vec![None; variants.len()];
+        for index in 0..variants.len() {
+            let controller = variants[index].0;
+            let owner = variants.iter().position(|(own, label)| own == &controller && label == &controller);
+            let owner = owner.or_else(|| variants.iter().position(|(own, _)| own == &controller));
+            if owner == Some(index) {
+                looks[index] = of_controller(controller);
+            }
+        }
+        for index in 0..variants.len() {
+            if looks[index].is_none() {
+                let used: Vec<Look> = looks.iter().flatten().copied().collect();
+                looks[index] = Some(Look::spare(&used, index));
+            }
+        }
+        let labels =
+            variants.iter().zip(looks).filter_map(|((_, label), look)| Some(((*label).clone(), look?))).collect();
+        Palette { labels }
+    }
+
+    /// The look of the `index`th series, called `name`, of a plot with one series per `field`.
+    pub(crate) fn look(&self, field: &str, name: &str, index: usize) -> Look {
+        let known = match field {
+            "label" => self.labels.iter().find(|(label, _)| label == name).map(|(_, look)| *look),
+            "controller" => of_controller(name),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Look::nth(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_lab::results::Point;
+
+    #[test]
+    fn controllers_keep_their_colour_and_variants_differ() {
+        let point = |controller: &str, label: &str| Point {
+            controller: controller.into(),
+            label: label.into(),
+            ..Point::default()
+        };
+        let points = vec![
+            point("breakwater", "credits only"),
+            point("breakwater", "breakwater"),
+            point("seda", "seda"),
+            point("none", "none"),
+        ];
+        let palette = Palette::of(&Results { points, ..Results::default() });
+        let color = |label: &str| palette.look("label", label, 0).color;
+        assert_eq!((color("breakwater"), color("seda"), color("none")), (1, 3, 0));
+        let spare = palette.look("label", "credits only", 0);
+        assert!(![0, 1, 3].contains(&spare.color) && ![0, 1, 3].contains(&spare.marker));
+    }
+}

@@ -1,0 +1,167 @@
+//! The rows a plot asks for: read by field name, filtered, split into series, summarized over seeds. No drawing.
+
+use leeward_lab::results::{Plot, Results};
+use serde_json::{Map, Value};
+
+use crate::fields;
+use crate::palette::{Look, Palette};
+
+/// Beyond this nothing can be told apart in a figure, and sums stay far from overflow.
+const DRAWABLE_MAX: f64 = 1e15;
+
+/// Below this a value is as good as zero: a femtosecond's microseconds.
+const DRAWABLE_MIN: f64 = 1e-9;
+
+/// One row of a table, by field name.
+pub(crate) type Row = Map<String, Value>;
+
+/// A series of a plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) look: Look,
+}
+
+/// A row that belongs to a plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    /// Index into [`Selection::series`].
+    pub(crate) series: usize,
+    pub(crate) row: Row,
+}
+
+/// What a plot draws from.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    pub(crate) series: Vec<Series>,
+    pub(crate) rows: Vec<Selected>,
+}
+
+impl Selection {
+    /// The rows of `plot`, and one series per distinct value of its series field, in order of appearance.
+    pub(crate) fn of(results: &Results, plot: &Plot, palette: &Palette) -> Selection {
+        let mut selection = Selection { series: Vec::new(), rows: Vec::new() };
+        for row in table(results, &plot.table) {
+            if !plot.only.iter().all(|filter| holds(&row, filter)) {
+                continue;
+            }
+            let name = text(&row, &plot.series).unwrap_or_default();
+            let series = selection.series.iter().position(|series| series.name == name).unwrap_or_else(|| {
+                let look = palette.look(&plot.series, &name, selection.series.len());
+                selection.series.push(Series { name, look });
+                selection.series.len() - 1
+            });
+            selection.rows.push(Selected { series, row });
+        }
+        selection
+    }
+}
+
+/// All rows of a table of the results; none for an unknown one.
+fn table(results: &Results, name: &str) -> Vec<Row> {
+    let values: Vec<serde_json::Result<Value>> = match name {
+        "points" => results.points.iter().map(serde_json::to_value).collect(),
+        "windows" => results.windows.iter().map(serde_json::to_value).collect(),
+        "shifts" => results.shifts.iter().map(serde_json::to_value).collect(),
+        "locks" => results.locks.iter().map(serde_json::to_value).collect(),
+        "replicas" => results.replicas.iter().map(serde_json::to_value).collect(),
+        _ => Vec::new(),
+    };
+    let rows = values.into_iter().filter_map(|value| match value {
+        Ok(Value::Object(row)) => Some(row),
+        _ => None,
+    });
+    rows.collect()
+}
+
+fn holds(row: &Row, filter: &str) -> bool {
+    let Some((field, wanted)) = filter.split_once('=') else { return false };
+    let (field, wanted) = (field.trim(), wanted.trim());
+    match (number(row, field), wanted.parse::<f64>()) {
+        // Ratios are quotients: 1.2 may have come out as 1.2000000001.
+        (Some(value), Ok(wanted)) => (value - wanted).abs() <= 1e-6 * wanted.abs().max(1e-6),
+        _ => text(row, field).is_some_and(|value| value == wanted),
+    }
+}
+
+/// The number in `field`, if it is one that can be drawn.
+pub(crate) fn number(row: &Row, field: &str) -> Option<f64> {
+    let value = row.get(field)?.as_f64().filter(|value| value.abs() <= DRAWABLE_MAX)?;
+    Some(if value.abs() < DRAWABLE_MIN { 0.0 } else { value })
+}
+
+/// The value in `field` as people read it.
+pub(crate) fn text(row: &Row, field: &str) -> Option<String> {
+    match row.get(field)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) if !number.is_f64() => {
+            Some(if field == "seed" { number.to_string() } else { fields::grouped(number.as_f64()?, 0) })
+        }
+        Value::Number(number) => Some(fields::Field::of(field).quantity.show(number.as_f64()?)),
+        Value::Bool(value) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Several seeds' values of one thing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) count: usize,
+}
+
+impl Summary {
+    /// Summarizes `values`, all finite; nothing for none.
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Summary> {
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
+        Some(Summary { median, min, max, count: values.len() })
+    }
+
+    /// The same in another unit.
+    pub(crate) fn scaled(self, factor: f64) -> Summary {
+        Summary { median: self.median * factor, min: self.min * factor, max: self.max * factor, ..self }
+    }
+
+    /// `801 k/s (795–803 over 3 seeds)`.
+    pub(crate) fn show(self, quantity: fields::Quantity) -> String {
+        let median = quantity.show(self.median);
+        if self.count < 2 {
+            return median;
+        }
+        let unit = quantity.unit(self.median.abs());
+        let bound = |value: f64| fields::short(value * unit.factor);
+        format!("{median} ({}–{} over {} seeds)", bound(self.min), bound(self.max), self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_compare_numbers_and_words() {
+        let row: Row =
+            serde_json::from_str(r#"{"demand_ratio": 1.2000000001, "service": "exp 10us", "p99_us": null}"#).unwrap();
+        let check = |filter: &str, expected: bool| assert_eq!(holds(&row, filter), expected, "{filter}");
+        check("demand_ratio=1.2", true);
+        check("demand_ratio = 1.3", false);
+        check("service=exp 10us", true);
+        check("service=const", false);
+        check("p99_us=1", false);
+        check("nonsense", false);
+        check("absent=1", false);
+    }
+
+    #[test]
+    fn summaries_take_the_middle() {
+        let summary = Summary::of(vec![3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((summary.min, summary.median, summary.max), (1.0, 2.0, 3.0));
+        assert_eq!(Summary::of(vec![1.0, 2.0]).unwrap().median, 1.5);
+        assert_eq!(Summary::of(vec![]), None);
+    }
+}
