@@ -1,11 +1,16 @@
-//! Remote procedure calls under overload control. So far the wire format ([`wire`]): typed frames to bytes and back,
-//! without sockets, threads or clocks. `docs/protocol.md` is its specification. Never here: policy, which is
-//! `leeward-control`'s.
+//! Remote procedure calls under overload control, over TCP. `docs/protocol.md` specifies the protocol.
+//!
+//! - [`server`]: the protocol for the engine (`leeward-port`), and handlers. [`client`]: calls at one or more replicas.
+//! - [`statistics`]: the one method that servers answer themselves.
+//! - [`wire`]: the frames (`leeward-wire`).
+//!
+//! Never here: policy (`leeward-control`), sockets of the server (`leeward-port`), the rules of a connection
+//! (`leeward-session`).
 
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod server;
 pub mod statistics;
-mod sync;
-pub mod wire;
+
+pub use leeward_wire as wire;

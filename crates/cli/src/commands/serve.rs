@@ -117,7 +117,7 @@ fn words(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Co
         words += &format!("\n{}", allocator::words(usage, allocator.name()));
     }
     if let Some(counts) = port {
-        let busy = counts.dropped + counts.refused;
+        let busy = counts.dropped;
         let (received, completed) = (counts.received, counts.completed);
         words += &format!("\nmemcached: {received} requests received, {completed} answered, {busy} told to be busy");
     }
@@ -140,7 +140,7 @@ fn json(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Cou
         report["cores"] = allocator::json(usage, allocator.name());
     }
     if let Some(counts) = port {
-        let busy = counts.dropped + counts.refused;
+        let busy = counts.dropped;
         report["memcached"] =
             serde_json::json!({ "received": counts.received, "completed": counts.completed, "busy": busy });
     }

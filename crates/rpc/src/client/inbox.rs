@@ -1,7 +1,7 @@
 //! How callers hand work to the client's thread: a list behind a mutex, and a wake-up when it was empty. Bounded by a
 //! number of calls that may be under way, from the moment they are put in to the moment they end.
 
-use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
+use leeward_host::sync::{AtomicUsize, Mutex, Ordering, lock};
 
 /// Ends the sleep of whoever takes from an inbox. A wake-up while it is awake makes its next sleep a short one.
 pub(super) trait Wake {

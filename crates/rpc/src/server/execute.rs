@@ -1,83 +1,76 @@
-//! How a core executes what it has admitted: in one go, or as tasks that the connection's core keeps the handles of.
+//! How a core executes what it has admitted: in one go, or as tasks whose handles stay with their connection.
 
 use super::async_handler::{AsyncHandler, OwnedRequest};
 use super::handler::{Failed, Handler, Request};
-use super::shared::{Common, Executed, Job};
-use crate::wire::RequestId;
-use leeward_control::units::Time;
+use super::protocol::{Call, Done, End, Rpc, Whose};
+use leeward_port::{ConnectionId, Handle, Job};
 use leeward_runtime::budget;
-use leeward_runtime::cores::Shared;
-use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle, Work};
+use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle};
+use leeward_session::server::Ticket;
 use std::sync::Arc;
 
 /// One value per core.
-pub(super) trait Execute: Send + 'static {
-    /// Whether answers come as messages on the connection's own core too.
+pub(super) trait Execute: Sized + Send + 'static {
+    /// Whether calls are tasks.
     const TASKS: bool;
 
-    /// Queues an admitted call on its home core.
-    fn admit(&mut self, job: Job, now: Time);
+    /// Makes a task of an admitted call of the connection `to` on the core `home`, if that is how calls are executed. The
+    /// call has the task then, and the connection keeps the ticket beside the task's handle.
+    fn begin(&self, call: &mut Call, home: usize, to: ConnectionId) -> Option<(Ticket, TaskHandle)>;
 
-    /// Executes a call that was queued as a job.
+    /// Executes a call in one go.
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed>;
-
-    /// A call of the connection in `slot` has its answer.
-    fn settled(&mut self, _slot: u32, _request: RequestId) {}
-
-    /// The connection in `slot` has gone.
-    fn closed(&mut self, _slot: u32) {}
 }
 
 /// In one go.
-pub(super) struct Plain<H> {
-    pub(super) handler: Arc<H>,
-    pub(super) shared: Arc<Shared<Job>>,
+pub(super) struct Plain<H>(Arc<H>);
+
+impl<H> Plain<H> {
+    pub(super) fn new(handler: &Arc<H>) -> Self {
+        Plain(Arc::clone(handler))
+    }
 }
 
 impl<H: Handler> Execute for Plain<H> {
     const TASKS: bool = false;
 
-    fn admit(&mut self, job: Job, now: Time) {
-        self.shared.queues.push(job.home, now, Work::Job(job));
+    fn begin(&self, _: &mut Call, _: usize, _: ConnectionId) -> Option<(Ticket, TaskHandle)> {
+        None
     }
 
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
-        self.handler.call(request, reply)
+        self.0.call(request, reply)
     }
 }
 
-/// As tasks: an admitted call is one from the start, so that its connection's core has the handle wherever it will run.
-pub(super) struct Tasks<H> {
-    shared: Arc<Shared<Job>>,
+/// As tasks: an admitted call is one from the start, so that its connection has the handle wherever it will run.
+pub(super) struct Tasks<H: AsyncHandler> {
     spawner: Spawner,
     home: Arc<Home<H>>,
-    /// The tasks of each connection, by its slot; as many as it has admitted calls unanswered, which is few.
-    live: Vec<Vec<(RequestId, TaskHandle)>>,
 }
 
 /// What a core's tasks hold on to. One per core: references are counted with every task.
-struct Home<H> {
+struct Home<H: AsyncHandler> {
     handler: Arc<H>,
-    common: Arc<Common>,
+    handle: Handle<Rpc<Tasks<H>>>,
 }
 
 impl<H: AsyncHandler> Tasks<H> {
-    pub(super) fn new(shared: &Arc<Shared<Job>>, common: &Arc<Common>, handler: &Arc<H>) -> Self {
-        let home = Home { handler: Arc::clone(handler), common: Arc::clone(common) };
-        let (shared, spawner) = (Arc::clone(shared), Spawner::new(shared));
-        Tasks { shared, spawner, home: Arc::new(home), live: Vec::new() }
+    pub(super) fn new(handle: &Handle<Rpc<Tasks<H>>>, handler: &Arc<H>) -> Self {
+        let home = Home { handler: Arc::clone(handler), handle: handle.clone() };
+        Tasks { spawner: Spawner::new::<Job<Rpc<Tasks<H>>>>(handle.shared()), home: Arc::new(home) }
     }
 }
 
 impl<H: AsyncHandler> Execute for Tasks<H> {
     const TASKS: bool = true;
 
-    fn admit(&mut self, mut job: Job, now: Time) {
-        let (core, ticket) = (job.home, job.ticket);
-        let payload = std::mem::take(&mut job.payload);
-        let request = OwnedRequest { method: job.call, payload, arrived: ticket.arrived, budget: job.budget };
+    fn begin(&self, call: &mut Call, core: usize, to: ConnectionId) -> Option<(Ticket, TaskHandle)> {
+        let ticket = call.whose.become_task()?;
+        let (request, payload) = (ticket.request(), std::mem::take(&mut call.payload));
+        let owned = OwnedRequest { method: call.method, payload, arrived: ticket.arrived(), budget: call.budget };
         let home = Arc::clone(&self.home);
-        let future = budget::scope(job.may_spend, async move { home.handler.call(request).await });
+        let future = budget::scope(call.may_spend, async move { home.handler.call(owned).await });
         let home = Arc::clone(&self.home);
         let ended = move |outcome: Result<Result<Vec<u8>, Failed>, Panicked>| {
             let (outcome, reply) = match outcome {
@@ -85,34 +78,16 @@ impl<H: AsyncHandler> Execute for Tasks<H> {
                 Ok(Err(failed)) => (Err(failed), Vec::new()),
                 Err(Panicked) => (Err(Failed::panicked()), Vec::new()),
             };
-            home.common.finish(core, Executed { ticket, dropped: None, outcome, reply, spare: Vec::new() });
+            let end = End::Executed { outcome, reply };
+            home.handle.finish(core, to, Done { whose: Whose::Task(request), end, spare: Vec::new() });
         };
         let (task, handle) = self.spawner.spawn(future, ended);
-        job.task = Some(task);
-        self.shared.queues.push(core, now, Work::Job(job));
-        let slot = ticket.connection.slot as usize;
-        if self.live.len() <= slot {
-            self.live.resize_with(slot + 1, Vec::new);
-        }
-        self.live[slot].push((ticket.request, handle));
+        call.task = Some(task);
+        Some((ticket, handle))
     }
 
     fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
-        // Every job of this core has a task.
+        // Every call of this core has a task.
         Err(Failed::UnknownMethod)
-    }
-
-    fn settled(&mut self, slot: u32, request: RequestId) {
-        if let Some(tasks) = self.live.get_mut(slot as usize)
-            && let Some(place) = tasks.iter().position(|(of, _)| *of == request)
-        {
-            drop(tasks.swap_remove(place));
-        }
-    }
-
-    fn closed(&mut self, slot: u32) {
-        if let Some(tasks) = self.live.get_mut(slot as usize) {
-            *tasks = Vec::new();
-        }
     }
 }

@@ -37,18 +37,26 @@ pub struct Executor {
     store: Arc<Store>,
     started: u32,
     more: Box<dyn Fn(Line<'_>) + Send + Sync>,
+    statistics: Box<dyn Fn() -> String + Send + Sync>,
 }
 
 impl Executor {
     /// On `store`, since `started` in seconds since 1970.
     pub fn new(store: Arc<Store>, started: u32) -> Self {
-        Executor { store, started, more: Box::new(|_| ()) }
+        Executor { store, started, more: Box::new(|_| ()), statistics: Box::new(String::new) }
     }
 
     /// Shows more lines in `stats`.
     #[must_use]
     pub fn with_stats(mut self, more: impl Fn(Line<'_>) + Send + Sync + 'static) -> Self {
         self.more = Box::new(more);
+        self
+    }
+
+    /// Shows the server's own statistics, one line of JSON, in `stats leeward`.
+    #[must_use]
+    pub fn with_statistics(mut self, statistics: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.statistics = Box::new(statistics);
         self
     }
 
@@ -106,6 +114,10 @@ impl Executor {
     /// Clients look at its first numbers to know what they may use: the meta commands came with 1.6.
     pub(super) fn version(&self) -> &'static str {
         concat!("1.6.18-leeward-", env!("CARGO_PKG_VERSION"))
+    }
+
+    pub(super) fn statistics(&self) -> String {
+        (self.statistics)()
     }
 
     pub(super) fn more_stats(&self, line: Line<'_>) {

@@ -62,6 +62,8 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
             line(&"active_slabs", &usage.classes.iter().filter(|class| class.pages > 0).count());
             line(&"total_malloced", &(usage.pages * crate::store::PAGE));
         }
+        // What `leeward top` asks for. memcached itself knows no such word.
+        b"leeward" => line(&"leeward", &executor.statistics()),
         b"reset" => {
             store.stats().reset();
             out.extend_from_slice(b"RESET\r\n");

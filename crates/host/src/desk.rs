@@ -1,0 +1,26 @@
+//! The seam between a connection, which is pure, and the core that looks after it.
+
+use leeward_control::server::Admission;
+use leeward_control::units::{Nanos, Time};
+
+/// What a connection asks of its core while it handles what came. The server's engine implements it, and so do plants in
+/// virtual time: a connection cannot tell them apart.
+pub trait Desk {
+    /// Now, on the plant's clock.
+    fn now(&self) -> Time;
+
+    /// The queueing delay `d_m` at this moment (Breakwater §4).
+    fn delay(&self) -> Nanos;
+
+    /// 64 random bits.
+    fn random(&mut self) -> u64;
+
+    /// Whether the server admits nothing more.
+    fn is_stopping(&self) -> bool;
+
+    /// The core's fast half.
+    fn admission(&mut self) -> &mut dyn Admission;
+
+    /// The connection's unsent bytes, where words are appended.
+    fn out(&mut self) -> &mut Vec<u8>;
+}

@@ -1,0 +1,25 @@
+//! A host of controllers: what runs a controller's two halves around a service, whatever brings the requests.
+//!
+//! - [`Pulse`]: the slow half, ticked once per period by the core that notices first. [`Ticks`]: the period itself.
+//! - [`Desk`]: what a connection asks of the core that looks after it: time, chance, the fast half, room for words.
+//! - [`Choices`]: the random numbers of a core. [`Counters`], [`Counts`]: what became of the requests.
+//! - [`Recording`]: the file of what a controller was asked and decided.
+//!
+//! Never here: sockets, protocols, threads that execute requests.
+
+#![forbid(unsafe_code)]
+
+mod choices;
+mod counters;
+mod desk;
+mod pulse;
+mod recording;
+pub mod sync;
+mod ticks;
+
+pub use choices::Choices;
+pub use counters::{Counters, Counts, add};
+pub use desk::Desk;
+pub use pulse::{Load, Pulse};
+pub use recording::{Recorded, Recording};
+pub use ticks::Ticks;

@@ -1,0 +1,317 @@
+//! What every server can be told, whatever it speaks, and its start.
+
+use crate::acceptor::listen;
+use crate::allocation;
+use crate::core::{Core, Local, WAKER};
+use crate::handle::{Common, Handle, Job, SlowHalf};
+use crate::mail::Mail;
+use crate::protocol::Protocol;
+use crate::receive::IoUring;
+use crate::server::Server;
+use crate::stream::Stream;
+use leeward_control::allocation::CoreLimits;
+use leeward_control::allocation::registry::AllocationPolicy;
+use leeward_control::budget::Budget;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::recording::Header;
+use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::units::Nanos;
+use leeward_host::{Counters, Pulse, Recording};
+use leeward_runtime::cores::Shared;
+use leeward_runtime::{Allocation, Clock, Cores, Idle, Options};
+use mio::Poll;
+use mio::net::TcpStream;
+use std::io;
+use std::sync::Arc;
+
+/// A server that can't start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The address is in use, not ours, or no address at all.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// What was asked for.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system has no thread, poll or descriptor to give.
+    #[error("can't start the server's cores: {0}")]
+    Cores(#[from] io::Error),
+    /// The controller refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+    /// The recording has had its server.
+    #[error("a recording is of one server, and this one has had its server")]
+    Recorded,
+}
+
+/// What bounds a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections that may be open at once.
+    pub connections: usize,
+    /// Bytes that may wait for a peer; nothing of it is read while more do.
+    pub unsent: usize,
+    /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
+    pub silence: Option<Nanos>,
+    /// A connection that takes longer for one request ends.
+    pub part: Nanos,
+    /// A connection that takes nothing for this long ends.
+    pub stuck: Nanos,
+    /// A stop waits this long for answers to go out.
+    pub drain: Nanos,
+    /// Whether several sockets may be read and written in one system call.
+    pub io_uring: IoUring,
+    /// What a request may spend on queues if it does not say.
+    pub budget: Budget,
+    /// The objective, for counting what was in time.
+    pub slo: Nanos,
+}
+
+/// What every server can be told. A protocol's builder holds one and has its setters by
+/// [`server_settings!`](crate::server_settings).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The admission controller.
+    pub algorithm: Algorithm,
+    /// Its parameters.
+    pub params: Params,
+    /// The network's round trip, as the controller is told.
+    pub rtt: Nanos,
+    /// The objective, as the controller is told.
+    pub slo: Nanos,
+    /// Cores, CPUs, and what an idle core does.
+    pub options: Options,
+    /// What bounds connections.
+    pub limits: Limits,
+    /// Where the controller is recorded.
+    pub recording: Option<Recording>,
+    /// Who grants and takes back cores.
+    pub allocator: Option<Allocator>,
+}
+
+/// A policy of core allocation, and between how many cores it may choose.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    /// The policy.
+    pub policy: AllocationPolicy,
+    /// Its parameters.
+    pub params: Params,
+    /// The cores that are always there.
+    pub fewest: u32,
+}
+
+impl Default for Config {
+    /// One core that spins, no admission control, the papers' objective, requests without a budget.
+    fn default() -> Self {
+        let none = Registry::builtin().algorithms().next().cloned();
+        Config {
+            algorithm: none.unwrap_or(leeward_control::algorithms::none::ALGORITHM),
+            params: Params::default(),
+            rtt: Nanos::from_micros(10),
+            slo: Nanos::from_micros(200),
+            options: Options { cores: 1, cpus: Vec::new(), idle: Idle::Spin },
+            limits: Limits {
+                connections: 16_384,
+                unsent: 1 << 20,
+                silence: Some(Nanos::from_secs(300)),
+                part: Nanos::from_secs(300),
+                stuck: Nanos::from_secs(10),
+                drain: Nanos::from_secs(5),
+                io_uring: IoUring::Auto,
+                budget: Budget::UNLIMITED,
+                slo: Nanos::ZERO,
+            },
+            recording: None,
+            allocator: None,
+        }
+    }
+}
+
+impl Config {
+    /// Listens on `address` and starts the cores. `protocol` makes each core's protocol.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start<P: Protocol>(self, address: &str, protocol: impl Fn(&Handle<P>) -> P) -> Result<Server, ServerError> {
+        self.start_on::<P, TcpStream>(address, protocol)
+    }
+
+    /// As [`Config::start`], on another transport than TCP's own.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start_on<P: Protocol, S: Stream>(
+        self,
+        address: &str,
+        protocol: impl Fn(&Handle<P>) -> P,
+    ) -> Result<Server, ServerError> {
+        let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+        let listener = listen(address).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
+        let cores = self.options.cores;
+        let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
+        let mut allocator = None;
+        if let Some(Allocator { policy, params, fewest }) = self.allocator {
+            let limits = CoreLimits::new(fewest, cores as u32);
+            allocator = Some((allocation::build(&policy, &params, limits)?, limits));
+            environment = environment.allocated();
+        }
+        let mut halves = self.algorithm.server(&self.params, &environment)?;
+        if let Some(recording) = &self.recording {
+            let header = Header::new("server", &self.algorithm, &self.params, &environment);
+            halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
+        }
+        let polls = (0..cores).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
+        let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
+        let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
+        let mut registries = Vec::new();
+        for index in 0..cores {
+            let of_first = polls.first().filter(|_| index > 0 && allocator.is_some());
+            registries.push(of_first.map(|poll| poll.registry().try_clone()).transpose()?);
+        }
+        let common = Arc::new(Common {
+            pulse: Pulse::new(halves.control),
+            counters: wakers.iter().map(|_| Counters::default()).collect(),
+            mail: Mail::new(wakers),
+            slo: self.slo,
+        });
+        let waking = Arc::clone(&common);
+        let shared = Shared::<Job<P>>::new(cores, Clock::start(), move |core| waking.mail.wake(core));
+        let handle = Handle { common, shared: Arc::new(shared) };
+        // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
+        let limits = Limits { connections: self.limits.connections.div_ceil(cores), slo: self.slo, ..self.limits };
+        let mut listener = Some(listener);
+        let parts = polls.into_iter().zip(registries).zip(halves.cores).enumerate();
+        let networks = parts
+            .map(|(index, ((poll, first), admission))| {
+                let local = Local::new(index, handle.clone(), admission, limits);
+                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take())
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let shared = Arc::clone(&handle.shared);
+        let cores = match allocator {
+            None => Cores::start(&self.options, shared, networks)?,
+            Some((allocator, limits)) => {
+                let admission = Box::new(SlowHalf(Arc::clone(&handle.common)));
+                let allocation = Allocation { allocator, limits, admission };
+                Cores::start_allocated(&self.options, shared, networks, allocation)?
+            }
+        };
+        Ok(Server::new(bound, cores, handle))
+    }
+}
+
+/// The setters that every server's builder has. To be used inside of its `impl`; the builder's field `port` is a
+/// [`Config`](crate::Config).
+#[macro_export]
+macro_rules! server_settings {
+    () => {
+        /// The admission controller and its parameters.
+        #[must_use]
+        pub fn admission(
+            mut self,
+            algorithm: &leeward_control::registry::Algorithm,
+            params: leeward_control::params::Params,
+        ) -> Self {
+            self.port.algorithm = algorithm.clone();
+            self.port.params = params;
+            self
+        }
+
+        /// What the controller is told of the network's round trip and the objective.
+        #[must_use]
+        pub fn objective(mut self, rtt: leeward_control::units::Nanos, slo: leeward_control::units::Nanos) -> Self {
+            self.port.rtt = rtt;
+            self.port.slo = slo;
+            self
+        }
+
+        /// How many cores (at least one).
+        #[must_use]
+        pub fn cores(mut self, cores: usize) -> Self {
+            self.port.options.cores = cores.clamp(1, 1024);
+            self
+        }
+
+        /// Cores that come and go: `policy` decides, between `fewest` cores (at least one, the first, which always stays)
+        /// and as many as `cores` says. The admission controller is told of it. A parked core's CPU is the system's; what
+        /// its connections send is read by the first core meanwhile.
+        ///
+        /// What is not set of the policy's parameters is as [`leeward_port::allocation::DEFAULTS`] says: threads of an
+        /// operating system come more slowly than the simulator's cores.
+        #[must_use]
+        pub fn allocator(
+            mut self,
+            policy: &leeward_control::allocation::registry::AllocationPolicy,
+            params: leeward_control::params::Params,
+            fewest: usize,
+        ) -> Self {
+            let fewest = u32::try_from(fewest).unwrap_or(u32::MAX);
+            self.port.allocator = Some($crate::Allocator { policy: *policy, params, fewest });
+            self
+        }
+
+        /// The CPUs to pin the cores to, in turn; none: wherever the system puts them.
+        #[must_use]
+        pub fn cpus(mut self, cpus: Vec<usize>) -> Self {
+            self.port.options.cpus = cpus;
+            self
+        }
+
+        /// What a core without work does.
+        #[must_use]
+        pub fn idle(mut self, idle: leeward_runtime::Idle) -> Self {
+            self.port.options.idle = idle;
+            self
+        }
+
+        /// Connections that may be open at once.
+        #[must_use]
+        pub fn connection_limit(mut self, connections: usize) -> Self {
+            self.port.limits.connections = connections;
+            self
+        }
+
+        /// What a request may spend on queues, for cores and for locks, if it does not say itself. Unlimited unless set.
+        /// What it has waited since its packet came is taken off before it is executed; what it waits for locks from then
+        /// on ([`leeward_runtime::locks`]) is taken off as it goes.
+        #[must_use]
+        pub fn budget(mut self, budget: leeward_control::budget::Budget) -> Self {
+            self.port.limits.budget = budget;
+            self
+        }
+
+        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed.
+        #[must_use]
+        pub fn unsent_limit(mut self, bytes: usize) -> Self {
+            self.port.limits.unsent = bytes;
+            self
+        }
+
+        /// How long a stop waits for requests that are under way, before it abandons them.
+        #[must_use]
+        pub fn drain(mut self, patience: leeward_control::units::Nanos) -> Self {
+            self.port.limits.drain = patience;
+            self
+        }
+
+        /// Whether a core may read and write several sockets in one system call, by io_uring, where the kernel has it; it
+        /// may unless set. Where the kernel has it not, or forbids it, the server works without.
+        #[must_use]
+        pub fn io_uring(mut self, io_uring: $crate::IoUring) -> Self {
+            self.port.limits.io_uring = io_uring;
+            self
+        }
+
+        /// Records what the controller is asked and decides, for `leeward replay`. See [`leeward_host::Recording`] for what
+        /// it costs.
+        #[must_use]
+        pub fn record(mut self, recording: &leeward_host::Recording) -> Self {
+            self.port.recording = Some(recording.clone());
+            self
+        }
+    };
+}

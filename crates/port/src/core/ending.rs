@@ -1,0 +1,79 @@
+//! How connections end: what is still read so that they hear their last words, and who has been silent for too long.
+
+use super::{Core, Fate, Local};
+use crate::farewell::Farewell;
+use crate::peer::Peer;
+use crate::protocol::{Ending, Protocol};
+use crate::stream::Stream;
+use leeward_control::units::{Nanos, Time};
+
+/// A connection that has been told why it ends has this long to take it and to end its own half.
+const LINGER: Nanos = Nanos::from_secs(1);
+/// Bytes that are read and thrown away meanwhile: more than the largest value that a client may be in the middle of sending.
+const DISCARDED: usize = 1 << 22;
+/// Connections of a core that may linger; the others end at once, so that nobody can hold descriptors by mistakes.
+pub(super) const LINGERING: usize = 256;
+
+impl<P: Protocol> Local<P> {
+    /// Ends a connection that owes nothing more. One that has been told why goes on listening for a moment: closing with
+    /// unread bytes would reset the connection, and what it was told could be lost with it.
+    pub(super) fn part<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> Fate {
+        let lingers = peer.ending_since.is_some() && !peer.has_ended && self.ending <= LINGERING;
+        if lingers && peer.stream.shutdown().is_ok() { self.discard(peer) } else { Fate::Goes }
+    }
+
+    /// Reads what comes from a connection that is ending and throws it away, up to its end.
+    pub(super) fn discard<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> Fate {
+        let left = peer.stream.discard(&mut peer.discarded, DISCARDED);
+        peer.has_ended |= left == Farewell::End;
+        match left {
+            Farewell::More => Fate::Stays,
+            // It may still take what is left for it.
+            Farewell::End if peer.out.unsent() > 0 => Fate::Stays,
+            Farewell::End | Farewell::Enough => Fate::Goes,
+        }
+    }
+
+    /// What a sweep does with a connection that is silent, stuck in a request, or doesn't read.
+    fn sweep<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> Fate {
+        let limits = self.limits;
+        if !peer.may_be_read(&limits) {
+            // The rest of its request may be there.
+            peer.part_since = peer.part_since.map(|_| now);
+        }
+        let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
+        // Whether it still has to take something or only to end its half.
+        let ending = if peer.out.unsent() > 0 { limits.stuck } else { LINGER };
+        let may_be_read_again = P::on_sweep(&mut peer.connection);
+        let is_idle = P::owed(&peer.connection) == 0 && peer.out.unsent() == 0;
+        if longer(peer.out.stuck_since(), limits.stuck) || longer(peer.ending_since, ending) {
+            return Fate::Goes;
+        }
+        if peer.ending_since.is_some() {
+            return Fate::Stays;
+        }
+        if is_idle && limits.silence.is_some_and(|silence| now.since(peer.heard) > silence) {
+            return self.end(peer, protocol, Ending::Silence, now);
+        }
+        if longer(peer.part_since, limits.part) {
+            return self.end(peer, protocol, Ending::SlowRequest, now);
+        }
+        if may_be_read_again {
+            self.read_later(peer);
+        }
+        Fate::Stays
+    }
+}
+
+impl<P: Protocol, S: Stream> Core<P, S> {
+    /// Ends connections that are silent, stuck in a request, or don't read, and pauses that are over.
+    pub(super) fn sweep(&mut self, now: Time) {
+        for slot in 0..self.peers.places() {
+            let Some(peer) = self.peers.at(slot) else { continue };
+            let fate = self.local.sweep(peer, &mut self.protocol, now);
+            self.follow(slot, fate, now);
+        }
+        // Out of descriptors, the listener says nothing more by itself.
+        self.accept(now);
+    }
+}

@@ -1,0 +1,236 @@
+//! All that a core has besides its peers, and what it does with one peer that is handed in.
+
+use super::{Fate, Flush};
+use crate::config::Limits;
+use crate::handle::{Handle, Job};
+use crate::peer::Peer;
+use crate::protocol::{After, ConnectionId, Ending, Protocol};
+use crate::receive::Receiver;
+use crate::spares::Spares;
+use crate::stream::Stream;
+use crate::visit::Visit;
+use leeward_control::server::Admission;
+use leeward_control::units::{Nanos, Time};
+use leeward_host::{Choices, Counters, add};
+use leeward_runtime::cores::Shared;
+
+pub(crate) struct Local<P: Protocol> {
+    pub(super) index: usize,
+    pub(super) handle: Handle<P>,
+    pub(super) admission: Box<dyn Admission>,
+    pub(super) limits: Limits,
+    pub(super) choices: Choices,
+    pub(super) receiver: Receiver,
+    pub(super) spares: Spares,
+    /// How many of the connections are ending.
+    pub(super) ending: usize,
+    /// Connections with bytes to send.
+    pub(super) dirty: Vec<u32>,
+    pub(super) dirty_since: Time,
+    /// Connections that may hold unread bytes, besides what the poll will say. Each once, or a client that always has more
+    /// to say would be read more and more often.
+    pub(super) unread: Vec<ConnectionId>,
+    /// What a message may have waited for where the kernel does not say: since the last look at the network.
+    pub(super) unseen: Nanos,
+    /// When the network was last looked at.
+    pub(super) looked: Time,
+    /// The longest wait found by the look under way.
+    pub(super) found: Nanos,
+    pub(super) stopping_since: Option<Time>,
+}
+
+impl<P: Protocol> Local<P> {
+    pub(crate) fn new(index: usize, handle: Handle<P>, admission: Box<dyn Admission>, limits: Limits) -> Self {
+        Local {
+            index,
+            handle,
+            admission,
+            limits,
+            choices: Choices::new(index),
+            receiver: Receiver::new(limits.io_uring),
+            spares: Spares::default(),
+            ending: 0,
+            dirty: Vec::new(),
+            dirty_since: Time::ZERO,
+            unread: Vec::new(),
+            unseen: Nanos::ZERO,
+            looked: Time::ZERO,
+            found: Nanos::ZERO,
+            stopping_since: None,
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Shared<Job<P>> {
+        &self.handle.shared
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.handle.common.counters[self.index]
+    }
+
+    pub(super) fn clock_now(&self) -> Time {
+        self.shared().clock.now()
+    }
+
+    /// What the protocol works with. `out` is the connection's output.
+    pub(super) fn visit<'a>(
+        &'a mut self,
+        id: ConnectionId,
+        waited: Nanos,
+        out: &'a mut Vec<u8>,
+        now: Time,
+    ) -> Visit<'a, P> {
+        Visit {
+            now,
+            waited,
+            id,
+            core: self.index,
+            limits: &self.limits,
+            counters: &self.handle.common.counters[self.index],
+            spares: &mut self.spares,
+            out,
+            is_stopping: self.stopping_since.is_some(),
+            admission: self.admission.as_mut(),
+            choices: &mut self.choices,
+            shared: &self.handle.shared,
+        }
+    }
+
+    // ---- the delay of packets ----
+
+    /// The network is looked at: `awake` if the core has not slept for it.
+    pub(super) fn begin_look(&mut self, now: Time, awake: bool) {
+        // After a sleep what is there has just come.
+        self.unseen = if awake { now.since(self.looked) } else { Nanos::ZERO };
+        self.looked = now;
+        self.found = Nanos::ZERO;
+        // From here on the messages themselves tell how long they have waited.
+        self.shared().packets.publish(self.index, now, Nanos::ZERO, false);
+    }
+
+    /// A message has waited for so long: known before the first decision that it bears on.
+    pub(super) fn find(&mut self, waited: Nanos, now: Time) {
+        if waited > self.found {
+            self.found = waited;
+            self.shared().packets.publish(self.index, now, waited, true);
+        }
+    }
+
+    /// The look is over. What was read waits no longer. What was left has waited as long as what was read before it; what
+    /// comes while this core is busy with its tasks waits from the moment it looked away.
+    pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool, awake: bool) {
+        let left = if more { self.found } else { Nanos::ZERO };
+        self.shared().packets.publish(self.index, now, left, anything);
+        // What had to wait for a sleeping core to wake up did not wait for want of cores.
+        self.shared().packets.note_found(self.index, if awake { self.found } else { Nanos::ZERO });
+    }
+
+    // ---- one peer ----
+
+    /// Has a connection read at the next look at the network: once, however often this is asked.
+    pub(super) fn read_later<S: Stream>(&mut self, peer: &mut Peer<P, S>) {
+        if !peer.unread {
+            peer.unread = true;
+            self.unread.push(peer.id);
+        }
+    }
+
+    pub(super) fn mark_dirty<S: Stream>(&mut self, peer: &mut Peer<P, S>, now: Time) {
+        if !peer.dirty {
+            peer.dirty = true;
+            if self.dirty.is_empty() {
+                self.dirty_since = now;
+            }
+            self.dirty.push(peer.id.slot);
+        }
+    }
+
+    pub(super) fn flush<S: Stream>(&mut self, peer: &mut Peer<P, S>, now: Time) -> Fate {
+        let began = self.clock_now();
+        let writes = usize::from(peer.out.unsent() > 0);
+        let sent = peer.send(now).ok();
+        self.count_writes(writes, sent.unwrap_or(0), began);
+        self.flushed(peer, sent.is_some())
+    }
+
+    pub(super) fn count_writes(&self, count: usize, bytes: usize, began: Time) {
+        let counters = self.counters();
+        add(&counters.writes, count as u64);
+        add(&counters.bytes_written, bytes as u64);
+        add(&counters.writing_ns, self.clock_now().since(began).0);
+    }
+
+    /// A connection's socket has taken what it takes, or has failed.
+    pub(super) fn flushed<S: Stream>(&mut self, peer: &mut Peer<P, S>, is_well: bool) -> Fate {
+        if !is_well {
+            return Fate::Goes;
+        }
+        if peer.is_over() {
+            return self.part(peer);
+        }
+        if peer.readable && peer.may_be_read(&self.limits) {
+            // It had not been read for want of room; now there is some.
+            self.read_later(peer);
+        }
+        Fate::Stays
+    }
+
+    /// Answers a call of this peer.
+    pub(super) fn answer<S: Stream>(
+        &mut self,
+        peer: &mut Peer<P, S>,
+        protocol: &mut P,
+        done: P::Done,
+        now: Time,
+        flush: Flush,
+    ) -> Fate {
+        let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        if let After::End(why) = protocol.answer(&mut peer.connection, done, &mut visit) {
+            return self.end(peer, protocol, why, now);
+        }
+        if P::IS_SERIAL && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
+            // What stands behind it has waited for its own client's requests only, which is no queue of the server's.
+            if self.handle(peer, protocol, Nanos::ZERO, now) == Fate::Goes {
+                return Fate::Goes;
+            }
+        }
+        // Nothing of this client's is left that could share the write: waiting would win nothing.
+        let is_last = P::owed(&peer.connection) == 0;
+        if is_last && (flush == Flush::AtOnce || self.receiver.batch.is_none()) {
+            return self.flush(peer, now);
+        }
+        self.mark_dirty(peer, now);
+        Fate::Stays
+    }
+
+    /// The controller gives this peer an explicit credit.
+    pub(super) fn credit<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) {
+        let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        if protocol.credit(&mut peer.connection, &mut visit) {
+            add(&self.counters().credits, 1);
+            self.mark_dirty(peer, now);
+        }
+    }
+
+    /// Says why, sends what can be sent, and has the connection end.
+    pub(super) fn end<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, why: Ending, now: Time) -> Fate {
+        if peer.ending_since.is_none() {
+            peer.ending_since = Some(now);
+            self.ending += 1;
+            let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+            let abandoned = protocol.refuse(&mut peer.connection, why, &mut visit);
+            add(&self.counters().abandoned, abandoned as u64);
+        }
+        self.flush(peer, now)
+    }
+
+    /// The connection goes. Its session's window goes back to the pool, exactly once.
+    pub(super) fn close<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) {
+        let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
+        let abandoned = protocol.close(&mut peer.connection, &mut visit);
+        let counters = self.counters();
+        add(&counters.abandoned, abandoned as u64);
+        add(&counters.connections, 1u64.wrapping_neg());
+        self.ending -= usize::from(peer.ending_since.is_some());
+    }
+}

@@ -1,0 +1,196 @@
+//! Reading connections: whose turn it is, how much of it, and how long what came has waited.
+
+use super::{Core, Fate, LISTENER, Local, PARKED, Ready, WAKER};
+use crate::batch::{ROOM, SOCKETS};
+use crate::peer::Peer;
+use crate::protocol::{ConnectionId, Next, Protocol};
+use crate::receive::{Came, Received};
+use crate::stream::Stream;
+use leeward_control::units::{Nanos, Time};
+use leeward_host::add;
+use mio::{Events, Token};
+use std::io;
+
+/// Whole requests of a connection that were not handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// It is the others' turn.
+    ForLater,
+    /// The connection is not to be read.
+    HeldBack,
+}
+
+impl<P: Protocol, S: Stream> Core<P, S> {
+    /// Reads those that are to be read now in one system call, if the kernel can and there are several. What came waits in
+    /// their buffers until it is their turn, in [`Local::read`].
+    pub(super) fn read_ahead(&mut self, unread: &[ConnectionId], events: &Events) {
+        let Core { peers, local, .. } = self;
+        let Some(batch) = &mut local.receiver.batch else { return };
+        let put_off = unread.iter().map(|id| id.slot as usize);
+        let readable = events.iter().filter(|event| Ready::from(*event).readable).map(|event| event.token());
+        let found = readable.filter(|token| ![WAKER, LISTENER, PARKED].contains(token)).map(|Token(slot)| slot);
+        let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
+        for slot in put_off.chain(found) {
+            let Some(peer) = peers.at(slot as u32).filter(|peer| peer.may_be_read_ahead(&local.limits)) else {
+                continue;
+            };
+            if count < SOCKETS && !slots[..count].contains(&slot) {
+                (slots[count], rooms[count]) = (slot, P::spare(&mut peer.connection).len().min(ROOM));
+                count += 1;
+            }
+        }
+        if count < 2 {
+            return;
+        }
+        let socket = |slot: usize| peers.look(slot).and_then(|peer| peer.stream.raw());
+        let Some(first) = socket(slots[0]) else { return };
+        // Places beyond `count` are there for the array's sake and not asked for.
+        let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), rooms[at]));
+        batch.receive(&sockets[..count]);
+        for at in 0..count {
+            let Some(peer) = peers.at(slots[at] as u32) else { continue };
+            peer.receive_ahead(rooms[at], batch.received(at));
+            // Known before the first decision that it bears on.
+            if let Some(Ok(Received { waited, .. })) = &peer.ahead
+                && !peer.held_back
+            {
+                local.found = local.found.max(waited.unwrap_or(Nanos::ZERO));
+            }
+        }
+        if batch.is_broken() {
+            local.receiver.batch = None;
+        }
+        if local.found > Nanos::ZERO {
+            local.shared().packets.publish(local.index, local.looked, local.found, true);
+        }
+    }
+}
+
+impl<P: Protocol> Local<P> {
+    /// Reads a connection once and handles what came.
+    pub(super) fn read<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> Fate {
+        if let Some(outcome) = peer.ahead.take() {
+            return self.came(peer, protocol, outcome, now);
+        }
+        if peer.ending_since.is_some() {
+            return self.discard(peer);
+        }
+        if P::buffered(&peer.connection) > 0 {
+            // Besides the beginning of a request these may be requests that were left behind.
+            match self.handle(peer, protocol, Nanos::ZERO, now) {
+                Fate::Goes => return Fate::Goes,
+                Fate::Stays if peer.unread => return Fate::Stays,
+                Fate::Stays => {}
+            }
+        }
+        if peer.ending_since.is_some() {
+            return self.discard(peer);
+        }
+        if !peer.may_be_read(&self.limits) {
+            peer.held_back = true;
+            // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
+            return if peer.stream.is_broken() { Fate::Goes } else { Fate::Stays };
+        }
+        if peer.has_ended {
+            peer.readable = false;
+            return self.flush(peer, now);
+        }
+        let outcome = peer.receive(&mut self.receiver);
+        self.came(peer, protocol, outcome, now)
+    }
+
+    fn came<S: Stream>(
+        &mut self,
+        peer: &mut Peer<P, S>,
+        protocol: &mut P,
+        outcome: io::Result<Received>,
+        now: Time,
+    ) -> Fate {
+        let Ok(Received { came, waited, bytes }) = outcome else { return Fate::Goes };
+        peer.heard = now;
+        add(&self.counters().bytes_read, bytes as u64);
+        // An end that came together with the last bytes is no event of its own: only reading finds it.
+        let more = came == Came::More || (peer.hung_up && came != Came::End);
+        peer.readable = more;
+        // What waited because this connection was not to be read says nothing about the server's queues, and must not cost
+        // others: a client that is paused would else make the controller think of overload.
+        let waited = if peer.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
+        peer.held_back &= more;
+        self.find(waited, now);
+        let fate = self.handle(peer, protocol, waited, now);
+        if fate == Fate::Goes {
+            return fate;
+        }
+        if came == Came::End && peer.ending_since.is_none() {
+            // A peer that has said farewell may still be owed answers.
+            if !P::outlives_its_peer(&peer.connection) {
+                return Fate::Goes;
+            }
+            peer.has_ended = true;
+            return self.flush(peer, now);
+        }
+        if came == Came::End {
+            return self.discard(peer);
+        }
+        if more {
+            self.read_later(peer);
+        }
+        Fate::Stays
+    }
+
+    /// Handles the requests that are whole, as long as the connection may be read: what one read brings can be more than
+    /// a connection may have unanswered. The rest stays where it is.
+    pub(super) fn handle<S: Stream>(
+        &mut self,
+        peer: &mut Peer<P, S>,
+        protocol: &mut P,
+        waited: Nanos,
+        now: Time,
+    ) -> Fate {
+        let (mut left, mut handled) = (Left::HeldBack, 0);
+        let mut ending = None;
+        if peer.ending_since.is_none() {
+            let unsent_max = self.limits.unsent + peer.out.sent();
+            let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
+            left = loop {
+                if visit.out.len() >= unsent_max || !P::may_read(&peer.connection) {
+                    break Left::HeldBack;
+                }
+                if handled == P::TURN {
+                    break Left::ForLater;
+                }
+                handled += 1;
+                match protocol.next(&mut peer.connection, &mut visit) {
+                    Next::Handled => {}
+                    Next::Call { call, is_admitted } => visit.queue(call, is_admitted),
+                    Next::Nothing => break Left::Nothing,
+                    Next::End(why) => {
+                        ending = Some(why);
+                        break Left::Nothing;
+                    }
+                }
+            };
+        }
+        // Requests that are left count as unread.
+        peer.readable |= left != Left::Nothing;
+        peer.held_back |= left == Left::HeldBack;
+        peer.part_since = match left {
+            Left::Nothing if P::buffered(&peer.connection) == 0 => None,
+            // The last look was at the request that is not whole.
+            Left::Nothing if handled > 1 => Some(now),
+            Left::Nothing => peer.part_since.or(Some(now)),
+            Left::ForLater | Left::HeldBack => None,
+        };
+        if let Some(why) = ending {
+            return self.end(peer, protocol, why, now);
+        }
+        if left == Left::ForLater {
+            self.read_later(peer);
+        }
+        if peer.out.unsent() > 0 || P::is_leaving(&peer.connection) {
+            self.mark_dirty(peer, now);
+        }
+        Fate::Stays
+    }
+}

@@ -1,0 +1,31 @@
+//! Reading what nobody wants any more: closing a connection with unread bytes would reset it, and its last words could be
+//! lost with it.
+
+use std::io::{ErrorKind, Read};
+
+/// What a connection that is ending has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// More may come.
+    More,
+    /// The peer has ended its half.
+    End,
+    /// The peer goes on and on, or the connection is broken.
+    Enough,
+}
+
+/// Reads what is there and throws it away, as long as not more than `most` bytes have come since the connection began to end,
+/// which `discarded` counts.
+pub(crate) fn discard(mut stream: impl Read, discarded: &mut usize, most: usize) -> Farewell {
+    let mut bytes = [0; 16 * 1024];
+    while *discarded <= most {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Farewell::End,
+            Ok(count) => *discarded += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Farewell::More,
+            Err(_) => return Farewell::Enough,
+        }
+    }
+    Farewell::Enough
+}

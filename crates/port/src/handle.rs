@@ -1,0 +1,145 @@
+//! What the cores of a server share, and what a protocol and its tasks may ask of it.
+
+use crate::mail::Mail;
+use crate::protocol::{ConnectionId, Protocol};
+use crate::statistics::{self, Statistics};
+use leeward_control::server::{CoresGranted, Gauges};
+use leeward_control::units::{Nanos, Time};
+use leeward_host::{Counters, Counts, Pulse};
+use leeward_runtime::CoreUsage;
+use leeward_runtime::allocation::Bystander;
+use leeward_runtime::cores::Shared;
+use leeward_runtime::tasks::current_core;
+use mio::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where a call came from, and its end goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parcel {
+    /// The core that owns the connection.
+    pub(crate) home: usize,
+    pub(crate) to: ConnectionId,
+}
+
+/// An admitted request in a run queue.
+pub struct Job<P: Protocol> {
+    pub(crate) parcel: Parcel,
+    pub(crate) arrived: Time,
+    pub(crate) is_admitted: bool,
+    pub(crate) call: P::Call,
+}
+
+/// From one core to another.
+pub(crate) enum Message<D> {
+    /// Look after this connection.
+    Adopt(TcpStream),
+    /// A call of yours has ended: stolen, or a task.
+    Done(ConnectionId, D),
+}
+
+/// What the cores share besides their run queues: the controller's slow half, counters, messages.
+pub(crate) struct Common<D> {
+    pub(crate) pulse: Pulse,
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) mail: Mail<Message<D>>,
+    /// The objective.
+    pub(crate) slo: Nanos,
+}
+
+impl<D> Common<D> {
+    pub(crate) fn counts(&self) -> Counts {
+        Counters::sum(&self.counters)
+    }
+}
+
+/// The controller's slow half, as an allocator sees it.
+pub(crate) struct SlowHalf<D>(pub(crate) Arc<Common<D>>);
+
+impl<D: Send> Bystander for SlowHalf<D> {
+    fn rejected(&self) -> u64 {
+        self.0.counters.iter().map(|core| core.dropped.load(Ordering::Relaxed)).sum()
+    }
+
+    fn changed(&self, event: &CoresGranted) {
+        self.0.pulse.cores_granted(event);
+    }
+}
+
+/// A running engine. Clones are the same one.
+pub struct Handle<P: Protocol> {
+    pub(crate) common: Arc<Common<P::Done>>,
+    pub(crate) shared: Arc<Shared<Job<P>>>,
+}
+
+impl<P: Protocol> Clone for Handle<P> {
+    fn clone(&self) -> Self {
+        Handle { common: Arc::clone(&self.common), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<P: Protocol> Handle<P> {
+    /// What the cores share: clock, queues, timers.
+    pub fn shared(&self) -> &Arc<Shared<Job<P>>> {
+        &self.shared
+    }
+
+    /// Requests so far.
+    pub fn counts(&self) -> Counts {
+        self.common.counts()
+    }
+
+    /// The controller's state.
+    pub fn gauges(&self) -> Gauges {
+        self.common.pulse.gauges()
+    }
+
+    /// The queueing delay at this moment.
+    pub fn delay(&self) -> Nanos {
+        self.shared.delay(self.shared.clock.now())
+    }
+
+    /// How long the cores have had nothing to do since the start, all together.
+    pub fn idle(&self) -> Nanos {
+        self.shared.idle()
+    }
+
+    /// Who has had the cores so far; `None` without an allocator.
+    pub fn core_usage(&self) -> Option<CoreUsage> {
+        self.shared.core_usage()
+    }
+
+    /// Hands the end of a call to the core that answers it, from wherever a task has ended.
+    pub fn finish(&self, core: usize, to: ConnectionId, done: P::Done) {
+        // A core that runs the task itself looks at its messages next.
+        self.common.mail.leave(core, Message::Done(to, done));
+        if current_core() != Some(core) {
+            self.common.mail.wake(core);
+        }
+    }
+
+    /// What the server tells of itself.
+    pub fn statistics(&self) -> Statistics {
+        let now = self.shared.clock.now();
+        let (counts, gauges) = (self.counts(), self.gauges());
+        Statistics {
+            uptime_ns: now.0,
+            cores: self.common.mail.cores() as u64,
+            idle_ns: self.shared.idle().0,
+            received: counts.received,
+            completed: counts.completed,
+            in_time: Counters::in_time(&self.common.counters),
+            slo_ns: self.common.slo.0,
+            drops: Counters::drops(&self.common.counters),
+            abandoned: counts.abandoned,
+            connections: counts.connections,
+            packet_delay_ns: self.shared.packets.delay(now).0,
+            run_delay_ns: self.shared.queues.delay(now).0,
+            credit_pool: gauges.credit_pool,
+            credits_issued: gauges.credits_issued,
+            concurrency_limit: gauges.concurrency_limit,
+            priority_threshold: gauges.priority_threshold,
+            locks: statistics::locks(),
+        }
+    }
+}

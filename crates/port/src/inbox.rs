@@ -1,0 +1,100 @@
+//! Messages from one core to another, and waking the other for them.
+
+use leeward_host::sync::{Mutex, lock};
+
+/// What wakes a core from its poll, now or the next time it would wait.
+pub(crate) trait Wake {
+    /// Wakes it.
+    fn wake(&self);
+}
+
+impl Wake for mio::Waker {
+    fn wake(&self) {
+        // A waker fails only when its event counter is full, and then the core is being woken already.
+        let _ = mio::Waker::wake(self);
+    }
+}
+
+/// One core's messages. What bounds them: a message is a connection or an unanswered call, and those are bounded.
+pub(crate) struct Inbox<M, W> {
+    messages: Mutex<Vec<M>>,
+    waker: W,
+}
+
+impl<M, W: Wake> Inbox<M, W> {
+    /// Empty, for the core that `waker` wakes.
+    pub(crate) fn new(waker: W) -> Self {
+        Inbox { messages: Mutex::new(Vec::new()), waker }
+    }
+
+    /// Leaves a message and wakes the core: in this order, so that the woken finds it.
+    pub(crate) fn send(&self, message: M) {
+        self.leave(message);
+        self.waker.wake();
+    }
+
+    /// Leaves a message for a core that is awake and will look, or that the caller wakes afterwards.
+    pub(crate) fn leave(&self, message: M) {
+        lock(&self.messages).push(message);
+    }
+
+    /// Takes the messages into `into`, which is empty.
+    pub(crate) fn receive(&self, into: &mut Vec<M>) {
+        // Uncontended, and empty nearly always with one core: a lock of some nanoseconds.
+        std::mem::swap(&mut *lock(&self.messages), into);
+    }
+
+    /// Wakes the core without a message.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use leeward_host::sync::{AtomicU64, Ordering};
+    use loom::{sync::Arc, thread};
+
+    /// A poll's event counter: waking raises it, waiting takes it.
+    struct Counter(AtomicU64);
+
+    impl Wake for Arc<Counter> {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A core that has looked into its inbox and then waits has every message, or is woken for those it has not.
+    #[test]
+    fn no_message_is_lost() {
+        loom::model(|| {
+            let counter = Arc::new(Counter(AtomicU64::new(0)));
+            let inbox = Arc::new(Inbox::new(Arc::clone(&counter)));
+            let senders: Vec<_> = (0..2)
+                .map(|message| {
+                    let inbox = Arc::clone(&inbox);
+                    thread::spawn(move || inbox.send(message))
+                })
+                .collect();
+            let mut received = Vec::new();
+            let take = |received: &mut Vec<u64>| {
+                let mut messages = Vec::new();
+                inbox.receive(&mut messages);
+                received.extend(messages);
+            };
+            // Looks, and would then wait: only if nothing has woken it.
+            take(&mut received);
+            while counter.0.swap(0, Ordering::SeqCst) > 0 {
+                take(&mut received);
+            }
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
+            let woken = counter.0.load(Ordering::SeqCst) > 0;
+            let before = received.len();
+            take(&mut received);
+            assert!(before == received.len() || woken, "messages wait for a core that sleeps");
+            received.sort_unstable();
+            assert_eq!(received, [0, 1]);
+        });
+    }
+}

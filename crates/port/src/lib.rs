@@ -1,0 +1,45 @@
+//! The engine under every protocol: listeners, sockets and cores, with a controller's fast half on each core.
+//!
+//! - [`Protocol`]: the seam. Bytes go in; calls, words and endings come out.
+//! - [`Config`]: what every server can be told; [`Config::start`] starts it. [`Server`]: looking at it, stopping it.
+//! - [`Handle`]: what a protocol and its tasks may ask of the running engine. [`Visit`]: what a protocol works with while it
+//!   handles one connection.
+//! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
+//! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
+//!   one system call. `acceptor`, `outbox`, `farewell`: small parts. `mail`, `inbox`: messages between cores.
+//! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
+//!
+//! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
+
+mod acceptor;
+pub mod allocation;
+#[allow(unsafe_code)]
+pub mod batch;
+mod config;
+mod core;
+mod farewell;
+mod handle;
+mod inbox;
+mod mail;
+mod outbox;
+mod peer;
+mod protocol;
+mod receive;
+mod server;
+mod spares;
+pub mod statistics;
+mod stream;
+mod visit;
+
+pub use config::{Allocator, Config, Limits, ServerError};
+pub use farewell::Farewell;
+pub use handle::{Handle, Job};
+pub use leeward_host::Counts;
+pub use leeward_wire::DropReason;
+pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};
+pub use receive::{Came, IoUring, Received, Receiver};
+pub use server::Server;
+pub use spares::Spares;
+pub use statistics::Statistics;
+pub use stream::Stream;
+pub use visit::Visit;

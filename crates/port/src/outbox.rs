@@ -1,0 +1,141 @@
+//! What shall go out on a connection and is not sent.
+
+use leeward_control::units::Time;
+use std::io;
+
+/// A buffer that was larger is given back when it is empty: a burst should not be paid for ever.
+const KEPT: usize = 64 * 1024;
+
+/// Bytes for a peer, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+    stuck_since: Option<Time>,
+}
+
+impl Outbox {
+    /// Where more is appended.
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// How many of [`Outbox::bytes`] have been sent already.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent
+    }
+
+    /// How many bytes wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Since when a peer for which bytes wait has taken none.
+    pub(crate) fn stuck_since(&self) -> Option<Time> {
+        self.stuck_since
+    }
+
+    /// What waits to be sent, unless the socket had no room for it.
+    pub(crate) fn sendable(&self) -> Option<&[u8]> {
+        (self.stuck_since.is_none() && self.unsent() > 0).then(|| &self.bytes[self.sent..])
+    }
+
+    /// The socket took so much of [`Outbox::sendable`]. What is left wants a [`Outbox::flush`].
+    pub(crate) fn took(&mut self, count: usize) {
+        self.sent += count;
+    }
+
+    /// Sends what `send` takes; how many bytes that was.
+    ///
+    /// # Errors
+    /// The socket's, but for having no room.
+    pub(crate) fn flush(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<usize>, now: Time) -> io::Result<usize> {
+        let before = self.sent;
+        while self.sent < self.bytes.len() {
+            match send(&self.bytes[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let count = self.sent - before;
+                    if count > 0 {
+                        self.stuck_since = None;
+                    }
+                    self.stuck_since.get_or_insert(now);
+                    // What has gone is not kept until the rest has: a slow reader's buffer would never shrink. Not for a few
+                    // bytes each time, or moving what is left would cost more than sending it.
+                    if self.sent > KEPT && self.sent > self.unsent() {
+                        self.bytes.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return Ok(count);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let count = self.sent - before;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEPT {
+            self.bytes = Vec::new();
+        }
+        self.sent = 0;
+        self.stuck_since = None;
+        Ok(count)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::Write;
+
+    /// Takes so many bytes at a time, and nothing where that is 0.
+    struct Socket<'a> {
+        takes: &'a [usize],
+        taken: &'a mut Vec<u8>,
+    }
+
+    impl Write for Socket<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let Some((most, rest)) = self.takes.split_first() else { return Err(io::ErrorKind::WouldBlock.into()) };
+            self.takes = rest;
+            match bytes.len().min(*most) {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                count => {
+                    self.taken.extend_from_slice(&bytes[..count]);
+                    Ok(count)
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn everything_goes_out_once_and_in_order(
+            steps in prop::collection::vec((0usize..200_000, prop::collection::vec(0usize..100_000, 0..4)), 1..30)
+        ) {
+            let (mut outbox, mut wanted, mut taken) = (Outbox::default(), Vec::new(), Vec::new());
+            for (step, (more, takes)) in steps.iter().enumerate() {
+                let bytes: Vec<u8> = (0..*more).map(|place| (place * 7 + step) as u8).collect();
+                outbox.bytes().extend_from_slice(&bytes);
+                wanted.extend(bytes);
+                let (now, before, stuck) = (Time(step as u64 + 1), taken.len(), outbox.stuck_since());
+                let mut socket = Socket { takes, taken: &mut taken };
+                let count = outbox.flush(|bytes| socket.write(bytes), now).unwrap();
+                prop_assert_eq!(count, taken.len() - before);
+                prop_assert_eq!(outbox.unsent(), wanted.len() - taken.len());
+                let expected = if outbox.unsent() == 0 { None } else if count > 0 { Some(now) } else { stuck.or(Some(now)) };
+                prop_assert_eq!(outbox.stuck_since(), expected);
+                prop_assert!(outbox.bytes.len() <= outbox.unsent().max(KEPT) * 2);
+            }
+            outbox.flush(|bytes| taken.write(bytes), Time(99)).unwrap();
+            prop_assert!(taken == wanted);
+            prop_assert!(outbox.bytes.capacity() <= KEPT);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! One connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
+
+use crate::config::Limits;
+use crate::outbox::Outbox;
+use crate::protocol::{ConnectionId, Protocol};
+use crate::receive::{Came, Received, Receiver, age};
+use crate::stream::Stream;
+use leeward_control::units::Time;
+use std::io;
+
+pub(crate) struct Peer<P: Protocol, S> {
+    pub(crate) stream: S,
+    pub(crate) id: ConnectionId,
+    pub(crate) connection: P::Connection,
+    pub(crate) out: Outbox,
+    /// The last time that anything came.
+    pub(crate) heard: Time,
+    /// When the incomplete request began; `None` if there is none, or its rest was not to be read.
+    pub(crate) part_since: Option<Time>,
+    /// When it was told its last words: what waits goes out, what comes is thrown away.
+    pub(crate) ending_since: Option<Time>,
+    /// Bytes that were read since then.
+    pub(crate) discarded: usize,
+    /// Whether the socket, or the protocol's buffer, may hold bytes that are not handled.
+    pub(crate) readable: bool,
+    /// Whether the poll has said that the peer sends nothing more: then reading comes to the end of the stream.
+    pub(crate) hung_up: bool,
+    /// Whether the end of the stream has been read.
+    pub(crate) has_ended: bool,
+    /// Whether what is not handled may have waited because the connection was not to be read.
+    pub(crate) held_back: bool,
+    /// Whether it is in the core's list of those to read.
+    pub(crate) unread: bool,
+    /// Whether it is in the core's list of those to flush.
+    pub(crate) dirty: bool,
+    /// What has been read ahead, together with others; the bytes are in the protocol's buffer.
+    pub(crate) ahead: Option<io::Result<Received>>,
+}
+
+impl<P: Protocol, S: Stream> Peer<P, S> {
+    pub(crate) fn new(stream: S, id: ConnectionId, connection: P::Connection, now: Time) -> Self {
+        Peer {
+            stream,
+            id,
+            connection,
+            out: Outbox::default(),
+            heard: now,
+            part_since: None,
+            ending_since: None,
+            discarded: 0,
+            readable: true,
+            hung_up: false,
+            has_ended: false,
+            held_back: false,
+            unread: false,
+            dirty: false,
+            ahead: None,
+        }
+    }
+
+    /// Whether bytes that come are to be taken from the socket.
+    pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
+        self.ending_since.is_none() && self.out.unsent() < limits.unsent && P::may_read(&self.connection)
+    }
+
+    /// Whether reading it is all there is to do before its requests can be handled.
+    pub(crate) fn may_be_read_ahead(&self, limits: &Limits) -> bool {
+        P::buffered(&self.connection) == 0
+            && self.ahead.is_none()
+            && self.stream.raw().is_some()
+            && self.may_be_read(limits)
+    }
+
+    /// Reads once into the protocol's buffer.
+    pub(crate) fn receive(&mut self, receiver: &mut Receiver) -> io::Result<Received> {
+        let received = self.stream.receive(receiver, P::spare(&mut self.connection));
+        P::filled(&mut self.connection, received.as_ref().map_or(0, |received| received.bytes));
+        self.note(received)
+    }
+
+    /// As [`Peer::receive`], of what was read for it up to `room` bytes: puts it where the next requests come from.
+    pub(crate) fn receive_ahead(&mut self, room: usize, received: io::Result<crate::batch::Received<'_>>) {
+        let received = match received {
+            Ok(received) => {
+                let count = received.bytes.len();
+                P::spare(&mut self.connection)[..count].copy_from_slice(received.bytes);
+                P::filled(&mut self.connection, count);
+                Ok(Received::of(count, room, received.stamp.and_then(age)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::NOTHING),
+            Err(error) => Err(error),
+        };
+        self.ahead = Some(self.note(received));
+    }
+
+    fn note(&mut self, received: io::Result<Received>) -> io::Result<Received> {
+        if matches!(received, Ok(Received { came: Came::Nothing, .. })) {
+            // What the poll said was meant for this place's last connection.
+            self.hung_up = false;
+        }
+        received
+    }
+
+    /// Sends what the socket takes; how many bytes that was.
+    pub(crate) fn send(&mut self, now: Time) -> io::Result<usize> {
+        let stream = &mut self.stream;
+        self.out.flush(|bytes| stream.send(bytes), now)
+    }
+
+    /// The socket took so much of what was to be sent; tries the rest, if there is one.
+    pub(crate) fn took(&mut self, count: usize, now: Time) -> io::Result<usize> {
+        self.out.took(count);
+        Ok(count + self.send(now)?)
+    }
+
+    /// Whether everything owed has gone out of a connection that is to end.
+    pub(crate) fn is_over(&self) -> bool {
+        if self.out.unsent() > 0 {
+            return false;
+        }
+        let leaves = P::is_leaving(&self.connection) || (self.has_ended && !self.unread && !self.readable);
+        self.ending_since.is_some() || (leaves && P::owed(&self.connection) == 0)
+    }
+}

@@ -1,0 +1,147 @@
+//! The seam between the engine and a protocol: bytes in; calls, words and endings out. No socket, no clock.
+
+use crate::spares::Spares;
+use crate::visit::Visit;
+use leeward_control::server::RejectReason;
+use leeward_control::units::{Nanos, Time};
+use leeward_runtime::tasks::ReadyTask;
+
+/// A connection's place on its core, and which of the place's successive connections is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionId {
+    /// The place. It is also the slot of the connection's session.
+    pub slot: u32,
+    /// How many connections the place has had before.
+    pub generation: u32,
+}
+
+/// A protocol of a server, one value per core. The engine owns sockets, turns and bounds; the protocol owns the meaning of
+/// bytes. Everything is monomorphised: a protocol costs no virtual call.
+pub trait Protocol: Sized + Send + 'static {
+    /// One connection's state, without its socket.
+    type Connection: Send;
+    /// An admitted request on its way to a core that executes it.
+    type Call: Send + 'static;
+    /// A request's end on its way back to its connection.
+    type Done: Send + 'static;
+
+    /// Whole requests of one connection that are handled before it is others' turn.
+    const TURN: usize;
+    /// Whether a connection's requests are executed one after another.
+    const IS_SERIAL: bool;
+    /// Whether ends may come from outside of a core ([`crate::Handle::finish`]).
+    const HAS_TASKS: bool;
+
+    // ---- a connection's life ----
+
+    /// Begins a connection.
+    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Self::Connection;
+
+    /// Handles the next thing that has come, and decides about it.
+    fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> Next<Self::Call>;
+
+    /// Appends the answer to a call, and settles its account with the controller.
+    fn answer(&mut self, connection: &mut Self::Connection, done: Self::Done, visit: &mut Visit<'_, Self>) -> After;
+
+    /// The controller gives this connection's session an explicit credit. Whether the client was told.
+    fn credit(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> bool;
+
+    /// The connection is to end: appends its last words. What is unanswered is abandoned, and returned as a number.
+    fn refuse(&mut self, connection: &mut Self::Connection, why: Ending, visit: &mut Visit<'_, Self>) -> usize;
+
+    /// The connection has gone. What is unanswered is abandoned, and returned as a number.
+    fn close(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> usize;
+
+    // ---- a connection's bytes ----
+
+    /// Where the next bytes go.
+    fn spare(connection: &mut Self::Connection) -> &mut [u8];
+
+    /// The first `count` bytes of [`Protocol::spare`] have come.
+    fn filled(connection: &mut Self::Connection, count: usize);
+
+    /// Bytes that have come and are not handled.
+    fn buffered(connection: &Self::Connection) -> usize;
+
+    /// Whether more may be handled now: not while the peer has as much unanswered as it may.
+    fn may_read(connection: &Self::Connection) -> bool;
+
+    /// Requests that are unanswered.
+    fn owed(connection: &Self::Connection) -> usize;
+
+    /// Whether the connection ends as soon as it owes nothing.
+    fn is_leaving(connection: &Self::Connection) -> bool;
+
+    /// Whether a peer that has closed its half is still owed answers.
+    fn outlives_its_peer(connection: &Self::Connection) -> bool;
+
+    /// A tenth of a second has passed. Whether the connection may be read again that might not be before.
+    fn on_sweep(_: &mut Self::Connection) -> bool {
+        false
+    }
+
+    // ---- a call, on any core ----
+
+    /// Executes a call, or begins the task that does. It came at `arrived` and has `waited` since.
+    fn execute(&self, call: Self::Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Self::Done>;
+
+    /// The end of a call that the controller refuses when its turn has come.
+    fn late(call: Self::Call, reason: RejectReason) -> Self::Done;
+}
+
+/// What [`Protocol::next`] has found.
+#[derive(Debug)]
+pub enum Next<C> {
+    /// Nothing whole is left: more bytes are needed.
+    Nothing,
+    /// Something that is dealt with; words may stand in the output.
+    Handled,
+    /// A request to be executed.
+    Call {
+        /// The request.
+        call: C,
+        /// Whether the controller has admitted it, and may refuse it yet. It does not know of those that are about the server.
+        is_admitted: bool,
+    },
+    /// Something after which the connection ends.
+    End(Ending),
+}
+
+/// What becomes of a connection after an answer.
+#[derive(Debug)]
+pub enum After {
+    /// It goes on.
+    GoOn,
+    /// It ends.
+    End(Ending),
+}
+
+/// What [`Protocol::execute`] has done.
+pub enum Ran<D> {
+    /// The call has ended.
+    Done(D),
+    /// A task executes the call, and says its end by [`crate::Handle::finish`].
+    Task(ReadyTask),
+}
+
+/// Why a connection ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The server has as many connections as it takes.
+    ConnectionLimit,
+    /// The server is stopping and takes no new connection.
+    Stopping,
+    /// The server has stopped.
+    Stopped,
+    /// Nothing has come for too long.
+    Silence,
+    /// One request has taken too long to come.
+    SlowRequest,
+    /// The protocol's own reason: an offence, or the client's wish.
+    Protocol {
+        /// The protocol's code.
+        code: u8,
+        /// The words that the peer is told.
+        words: String,
+    },
+}

@@ -1,0 +1,133 @@
+//! What a server tells of itself: counters since its start, the controller's state, its locks. Told as JSON, in each
+//! protocol's own way; `leeward top` shows it. What is measured and how often it is asked is not decided here.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Locks that are told of: those that were waited for longest.
+pub const LOCKS: usize = 100;
+
+/// How long a lock's name may be, characters: what is longer is cut.
+pub const LONGEST_NAME: usize = 100;
+
+/// A server's state. Counters begin with the server; spans are nanoseconds. Servers of other versions may leave fields out,
+/// which are zero then, or add some, which are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Statistics {
+    /// Since the start.
+    pub uptime_ns: u64,
+    /// Threads that execute requests.
+    pub cores: u64,
+    /// What they have had nothing to do, all together.
+    pub idle_ns: u64,
+    /// Calls that have come.
+    pub received: u64,
+    /// Answered with a result or a failure.
+    pub completed: u64,
+    /// Those of them that the server had for no longer than the objective: what became of them on their way it does not know.
+    pub in_time: u64,
+    /// The objective.
+    pub slo_ns: u64,
+    /// Rejected, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Neither, for their connection ended first.
+    pub abandoned: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// How long the oldest message waits to be read.
+    pub packet_delay_ns: u64,
+    /// How long the oldest task waits for a core.
+    pub run_delay_ns: u64,
+    /// Credits that there are, with a controller that has some.
+    pub credit_pool: Option<i64>,
+    /// Credits that clients hold.
+    pub credits_issued: Option<i64>,
+    /// Requests that may be under way at once, with a controller that limits them.
+    pub concurrency_limit: Option<f64>,
+    /// The least importance that is admitted, with a controller that has a threshold.
+    pub priority_threshold: Option<f64>,
+    /// Locks, those first that were waited for longest; all of the server's process.
+    pub locks: Vec<Lock>,
+}
+
+/// The locks of one name and kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lock {
+    /// Their name.
+    pub name: String,
+    /// What they are: `mutex`, `rwlock`, `condvar`, `semaphore`, `channel`.
+    pub kind: String,
+    /// Taken, with or without waiting.
+    pub acquired: u64,
+    /// Those of them that waited.
+    pub contended: u64,
+    /// Refused, for the request's budget would not have lasted.
+    pub refused: u64,
+    /// Given up while waiting.
+    pub cancelled: u64,
+    /// What all waited together.
+    pub waited_ns: u64,
+    /// The wait that half of those that waited did not exceed; up to twice too much.
+    pub p50_ns: u64,
+    /// The same for 99 of a hundred.
+    pub p99_ns: u64,
+    /// The longest wait.
+    pub longest_ns: u64,
+}
+
+impl Statistics {
+    /// From what a server has answered.
+    ///
+    /// # Errors
+    /// It is not the JSON that it should be.
+    pub fn parse(answer: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(answer)
+    }
+
+    /// As a server answers.
+    pub fn to_json(&self) -> String {
+        // Nothing in it can fail: no maps with odd keys, no numbers that JSON lacks (those become null).
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Rejected, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+/// The process's locks as they are told.
+pub(crate) fn locks() -> Vec<Lock> {
+    let told = |lock: &leeward_runtime::locks::LockStats| Lock {
+        name: lock.name.chars().take(LONGEST_NAME).collect(),
+        kind: lock.kind.name().into(),
+        acquired: lock.acquired,
+        contended: lock.contended,
+        refused: lock.refused,
+        cancelled: lock.cancelled,
+        waited_ns: lock.waited.0,
+        p50_ns: lock.quantile(0.5).0,
+        p99_ns: lock.quantile(0.99).0,
+        longest_ns: lock.longest.0,
+    };
+    leeward_runtime::locks::stats().iter().take(LOCKS).map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_understood_by_other_versions() {
+        let lock = Lock { name: "a \"name\"".into(), waited_ns: 7, ..Lock::default() };
+        let drops = BTreeMap::from([("Delay".to_string(), 3), ("Lock".to_string(), 4)]);
+        let told = Statistics { received: 9, drops, credit_pool: Some(-1), locks: vec![lock], ..Statistics::default() };
+        assert_eq!(Statistics::parse(told.to_json().as_bytes()).unwrap(), told);
+        assert_eq!(told.dropped(), 7);
+        let other = Statistics::parse(br#"{"received": 5, "moons": [1]}"#).unwrap();
+        assert_eq!(other, Statistics { received: 5, ..Statistics::default() });
+        assert!(Statistics::parse(b"hello").is_err());
+    }
+}

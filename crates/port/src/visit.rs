@@ -1,0 +1,91 @@
+//! What a protocol works with while it handles one connection.
+
+use crate::config::Limits;
+use crate::handle::{Job, Parcel};
+use crate::protocol::{ConnectionId, Protocol};
+use crate::spares::Spares;
+use leeward_control::server::{Admission, RejectReason};
+use leeward_control::units::{Nanos, Time};
+use leeward_host::{Choices, Counters, Desk, add};
+use leeward_runtime::cores::Shared;
+use leeward_runtime::tasks::Work;
+use leeward_wire::DropReason;
+
+/// One look at one connection: its core's means, and the connection's output.
+pub struct Visit<'a, P: Protocol> {
+    /// Now.
+    pub now: Time,
+    /// How long what came last had waited since its packet arrived.
+    pub waited: Nanos,
+    /// The connection.
+    pub id: ConnectionId,
+    /// Its core.
+    pub core: usize,
+    /// What bounds it.
+    pub limits: &'a Limits,
+    /// The core's counters.
+    pub counters: &'a Counters,
+    /// Buffers to use again.
+    pub spares: &'a mut Spares,
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) is_stopping: bool,
+    pub(crate) admission: &'a mut dyn Admission,
+    pub(crate) choices: &'a mut Choices,
+    pub(crate) shared: &'a Shared<Job<P>>,
+}
+
+impl<P: Protocol> Visit<'_, P> {
+    /// When what came last had come.
+    pub fn arrived(&self) -> Time {
+        Time(self.now.0.saturating_sub(self.waited.0))
+    }
+
+    /// Counts a request that was executed and is answered `sojourn` after it came.
+    pub fn count_completed(&self, sojourn: Nanos) {
+        self.counters.complete(sojourn <= self.limits.slo);
+    }
+
+    /// Counts a request that has come.
+    pub fn count_received(&self) {
+        add(&self.counters.received, 1);
+    }
+
+    /// Counts a request that is dropped because the controller says so, and says under which reason.
+    pub fn count_rejected(&self, reason: RejectReason) -> DropReason {
+        let reason = DropReason::from(reason);
+        self.counters.drop_for(reason);
+        reason
+    }
+
+    /// Queues a call on this core.
+    pub(crate) fn queue(&mut self, call: P::Call, is_admitted: bool) {
+        let job = Job { parcel: Parcel { home: self.core, to: self.id }, arrived: self.arrived(), is_admitted, call };
+        self.shared.queues.push(self.core, self.now, Work::Job(job));
+    }
+}
+
+impl<P: Protocol> Desk for Visit<'_, P> {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn delay(&self) -> Nanos {
+        self.shared.delay(self.now)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.choices.draw()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping
+    }
+
+    fn admission(&mut self) -> &mut dyn Admission {
+        self.admission
+    }
+
+    fn out(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+}

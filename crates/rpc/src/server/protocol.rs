@@ -1,0 +1,275 @@
+//! Leeward's protocol for the engine: the pure connection of `leeward-session`, with calls that handlers execute.
+
+use super::execute::Execute;
+use super::handler::{Failed, Request};
+use crate::statistics;
+use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId};
+use leeward_control::budget::Budget;
+use leeward_control::server::{CoreId, RejectReason, SessionSlot};
+use leeward_control::units::{Nanos, Time};
+use leeward_host::add;
+use leeward_port::{After, Ending, Handle, Next, Protocol, Ran, Spares, Visit};
+use leeward_runtime::budget;
+use leeward_runtime::tasks::{ReadyTask, TaskHandle};
+use leeward_session::server::{Event, Reply, ServerConfig, ServerConnection, Ticket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Calls that a connection may have unanswered; it is not read while it has.
+const UNANSWERED: usize = 256;
+/// How old statistics may be: putting them together takes as long as many requests.
+const TOLD_AGAIN: Nanos = Nanos::from_millis(10);
+
+/// One core's protocol.
+pub(super) struct Rpc<E: Execute> {
+    execute: E,
+    handle: Handle<Self>,
+    payload: PayloadLimit,
+    /// The last statistics that were told, and when they were put together.
+    told: Option<(Time, String)>,
+}
+
+/// One connection: its rules, and the tasks of its calls.
+pub(super) struct Conversation {
+    session: ServerConnection,
+    /// As many as it has calls unanswered, which is few.
+    tasks: Vec<(Ticket, TaskHandle)>,
+}
+
+/// An admitted call on its way to a handler.
+pub(super) struct Call {
+    pub(super) whose: Whose,
+    pub(super) method: Method,
+    pub(super) budget: wire::Budget,
+    /// Queueing delay that it may spend in here, what it has come through already included.
+    pub(super) may_spend: Budget,
+    pub(super) payload: Vec<u8>,
+    /// Executes it, if it is a task: the task has the payload then.
+    pub(super) task: Option<ReadyTask>,
+}
+
+/// Which call is meant.
+pub(super) enum Whose {
+    /// The call that this ticket came with.
+    Ticket(Ticket),
+    /// The call whose ticket its connection keeps, beside the task's handle.
+    Task(RequestId),
+}
+
+impl Whose {
+    /// Leaves the ticket to the connection. `None` if it has it already.
+    pub(super) fn become_task(&mut self) -> Option<Ticket> {
+        let Whose::Ticket(ticket) = self else { return None };
+        let request = ticket.request();
+        match std::mem::replace(self, Whose::Task(request)) {
+            Whose::Ticket(ticket) => Some(ticket),
+            Whose::Task(_) => None,
+        }
+    }
+}
+
+/// A call's end, and its argument's buffer, which is used again.
+pub(super) struct Done {
+    pub(super) whose: Whose,
+    pub(super) end: End,
+    pub(super) spare: Vec<u8>,
+}
+
+/// How a call has ended.
+pub(super) enum End {
+    /// The controller said no when its turn had come.
+    Late(DropReason),
+    /// A handler was asked.
+    Executed {
+        /// Whether there is a result.
+        outcome: Result<(), Failed>,
+        /// The result.
+        reply: Vec<u8>,
+    },
+}
+
+impl<E: Execute> Rpc<E> {
+    pub(super) fn new(execute: E, handle: Handle<Self>, payload: PayloadLimit) -> Self {
+        Rpc { execute, handle, payload, told: None }
+    }
+
+    /// Answers a call for the server's statistics. It needs no core's queue: whoever looks must not wait behind what it
+    /// looks at.
+    fn tell(&mut self, conversation: &mut Conversation, ticket: Ticket, visit: &mut Visit<'_, Self>) {
+        // Put together seldom, however often it is asked for.
+        if self.told.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= TOLD_AGAIN) {
+            self.told = Some((visit.now, self.handle.statistics().to_json()));
+        }
+        let told = self.told.as_ref().map_or("", |(_, told)| told);
+        settle(&mut conversation.session, ticket, Reply::Result(told.as_bytes()), visit);
+    }
+}
+
+/// Answers a call and counts it.
+fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, P>) {
+    if let Some(answered) = session.answer(ticket, reply, visit) {
+        match answered.dropped {
+            Some(reason) => visit.counters.drop_for(reason),
+            None => visit.count_completed(answered.sojourn),
+        }
+    }
+}
+
+impl<E: Execute> Protocol for Rpc<E> {
+    type Connection = Conversation;
+    type Call = Call;
+    type Done = Done;
+
+    const TURN: usize = 256;
+    const IS_SERIAL: bool = false;
+    const HAS_TASKS: bool = E::TASKS;
+
+    fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
+        let has_credits = self.handle.gauges().credit_pool.is_some();
+        let session = ServerConnection::new(ServerConfig {
+            slot: SessionSlot(visit.id.slot),
+            core: CoreId(visit.core as u32),
+            regime: if has_credits { Regime::Credits } else { Regime::Open },
+            payload_max: self.payload,
+            unanswered_max: UNANSWERED,
+        });
+        Conversation { session, tasks: Vec::new() }
+    }
+
+    fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
+        let event = match conversation.session.next(visit.waited, visit) {
+            Ok(event) => event,
+            Err(fatal) => {
+                return Next::End(Ending::Protocol { code: fatal.code.number(), words: fatal.words });
+            }
+        };
+        match event {
+            Event::Nothing => return Next::Nothing,
+            Event::Other => {}
+            Event::Demand => add(&visit.counters.demands, 1),
+            Event::Dropped(reason) => {
+                visit.count_received();
+                visit.counters.drop_for(reason);
+                if reason == DropReason::NoCredit {
+                    add(&visit.counters.without_credit, 1);
+                }
+            }
+            Event::Call(call) => {
+                visit.count_received();
+                let (ticket, method, budget) = (call.ticket, call.method, call.budget);
+                if method == statistics::METHOD {
+                    self.tell(conversation, ticket, visit);
+                    return Next::Handled;
+                }
+                let mut payload = visit.spares.take();
+                payload.extend_from_slice(call.payload);
+                let may_spend = budget.remaining().map_or(visit.limits.budget, Budget::of);
+                let whose = Whose::Ticket(ticket);
+                let mut call = Call { whose, method, budget, may_spend, payload, task: None };
+                conversation.tasks.extend(self.execute.begin(&mut call, visit.core, visit.id));
+                return Next::Call { call, is_admitted: true };
+            }
+        }
+        Next::Handled
+    }
+
+    fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
+        let Conversation { session, tasks } = conversation;
+        let ticket = match done.whose {
+            Whose::Ticket(ticket) => Some(ticket),
+            Whose::Task(request) => {
+                let place = tasks.iter().position(|(ticket, _)| ticket.request() == request);
+                place.map(|place| tasks.swap_remove(place).0)
+            }
+        };
+        if let Some(ticket) = ticket {
+            let reply = match &done.end {
+                End::Late(reason) => Reply::Drop(*reason, ""),
+                End::Executed { outcome: Ok(()), reply } => Reply::Result(reply),
+                End::Executed { outcome: Err(failed), .. } => match failed {
+                    Failed::Congested(congested) => Reply::Drop(DropReason::Lock, congested.lock),
+                    Failed::UnknownMethod => Reply::Failure(FailureCode::UnknownMethod, "no such method"),
+                    Failed::Because(words) => Reply::Failure(FailureCode::Failed, words),
+                },
+            };
+            settle(session, ticket, reply, visit);
+        }
+        if let End::Executed { reply, .. } = done.end {
+            visit.spares.keep(reply);
+        }
+        visit.spares.keep(done.spare);
+        After::GoOn
+    }
+
+    fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
+        conversation.session.credit(visit)
+    }
+
+    fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
+        let (code, words) = match &why {
+            Ending::ConnectionLimit => (ErrorCode::ConnectionLimit, "this server has as many connections as it takes"),
+            Ending::Stopping => (ErrorCode::ShuttingDown, "this server is stopping"),
+            Ending::Stopped => (ErrorCode::ShuttingDown, "this server has stopped"),
+            Ending::Silence => (ErrorCode::Timeout, "nothing has come for too long"),
+            Ending::SlowRequest => (ErrorCode::Timeout, "one frame has taken too long"),
+            Ending::Protocol { code, words } => {
+                (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), words.as_str())
+            }
+        };
+        conversation.session.end(code, words, visit)
+    }
+
+    fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
+        conversation.session.abandon(visit)
+    }
+
+    fn spare(conversation: &mut Conversation) -> &mut [u8] {
+        conversation.session.spare()
+    }
+
+    fn filled(conversation: &mut Conversation, count: usize) {
+        conversation.session.filled(count);
+    }
+
+    fn buffered(conversation: &Conversation) -> usize {
+        conversation.session.buffered()
+    }
+
+    fn may_read(conversation: &Conversation) -> bool {
+        conversation.session.may_read()
+    }
+
+    fn owed(conversation: &Conversation) -> usize {
+        conversation.session.unanswered()
+    }
+
+    fn is_leaving(conversation: &Conversation) -> bool {
+        conversation.session.is_leaving()
+    }
+
+    fn outlives_its_peer(conversation: &Conversation) -> bool {
+        // docs/protocol.md, "The life of a connection".
+        conversation.session.is_leaving()
+    }
+
+    fn on_sweep(conversation: &mut Conversation) -> bool {
+        conversation.session.on_sweep()
+    }
+
+    fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
+        let Call { whose, method, budget, mut may_spend, payload, task } = call;
+        if let Some(task) = task {
+            budget::turn_came_after(waited);
+            return Ran::Task(task);
+        }
+        may_spend.charge(waited);
+        let mut reply = spares.take();
+        let request = Request { method, payload: &payload, arrived, budget };
+        let call = AssertUnwindSafe(|| budget::with(may_spend, || self.execute.call(&request, &mut reply)).0);
+        let outcome = catch_unwind(call).unwrap_or_else(|_| Err(Failed::panicked()));
+        Ran::Done(Done { whose, end: End::Executed { outcome, reply }, spare: payload })
+    }
+
+    fn late(call: Call, reason: RejectReason) -> Done {
+        Done { whose: call.whose, end: End::Late(reason.into()), spare: call.payload }
+    }
+}

@@ -1,0 +1,14 @@
+//! Both ends of a connection of Leeward's protocol, pure: bytes go in, calls, credits and words come out.
+//!
+//! - [`client`]: the client's [`client::Connection`]. It turns requests into bytes and answers into events.
+//! - [`server`]: the server's [`server::ServerConnection`]. It turns bytes into admitted calls, and their results into answers.
+//! - [`pair`]: both ends on a wire in virtual time, which delays, cuts and cheats.
+//!
+//! Time, chance and room for bytes are arguments ([`leeward_host::Desk`] on the server's side). Never here: a socket, a
+//! clock, a thread, a decision about admission (`leeward-control`).
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod pair;
+pub mod server;

@@ -1,0 +1,1 @@
+//! Both ends on a wire in virtual time.

@@ -1,0 +1,83 @@
+//! What a server's connection tells its owner, and what the owner tells it.
+
+use leeward_control::units::{CreditId, Nanos, Time};
+use leeward_wire::{Budget, DropReason, ErrorCode, FailureCode, Method, RequestId, Timestamp};
+
+/// One thing that a client has sent.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Nothing whole is left: more bytes are needed.
+    Nothing,
+    /// A call was admitted. It is answered by [`super::ServerConnection::answer`], exactly once.
+    Call(Call<'a>),
+    /// A call was dropped, and the drop stands in the output.
+    Dropped(DropReason),
+    /// The client has said how many requests wait.
+    Demand,
+    /// Anything else that was lawful: a registration, a farewell, a sign of life.
+    Other,
+}
+
+/// An admitted call.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Goes back with the answer.
+    pub ticket: Ticket,
+    /// Which procedure.
+    pub method: Method,
+    /// Queueing delay that it might still spend when it left its client.
+    pub budget: Budget,
+    /// Its argument; lives in the connection's buffer.
+    pub payload: &'a [u8],
+}
+
+/// The right to answer one call, and the duty. Not a copy can be made of it: who answers gives it up.
+#[derive(Debug)]
+#[must_use = "a call is answered exactly once"]
+pub struct Ticket {
+    pub(super) request: RequestId,
+    pub(super) timestamp: Timestamp,
+    pub(super) credit: CreditId,
+    pub(super) arrived: Time,
+}
+
+impl Ticket {
+    /// The client's name of the call.
+    pub fn request(&self) -> RequestId {
+        self.request
+    }
+
+    /// When its packet came, on the plant's clock.
+    pub fn arrived(&self) -> Time {
+        self.arrived
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Reply<'a> {
+    /// With a result.
+    Result(&'a [u8]),
+    /// It was executed and has no result; the words are for people.
+    Failure(FailureCode, &'a str),
+    /// It was given up; the words say what exactly, where the reason does not.
+    Drop(DropReason, &'a str),
+}
+
+/// The account of a call that its client hears of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// From its arrival to now.
+    pub sojourn: Nanos,
+    /// Why it was dropped, if it was.
+    pub dropped: Option<DropReason>,
+}
+
+/// An offence after which the connection ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fatal {
+    /// The code that the client is told.
+    pub code: ErrorCode,
+    /// The words that it is told.
+    pub words: String,
+}

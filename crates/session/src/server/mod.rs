@@ -1,0 +1,12 @@
+//! The server's end: one [`ServerConnection`], sans I/O, for those who drive sockets themselves or have none.
+//!
+//! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
+//!
+//! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`), and what a call does.
+
+mod connection;
+mod enforcement;
+mod event;
+
+pub use connection::{ServerConfig, ServerConnection};
+pub use event::{Answered, Call, Event, Fatal, Reply, Ticket};

@@ -1,0 +1,239 @@
+//! From bytes to frames: [`decode`] on bytes that lie in memory, [`Decoder`] on bytes that come in pieces.
+
+use super::error::WireError;
+use super::frame::{Frame, payload_max};
+use super::header::{Field, HEADER_LEN, Kind, MAGIC, Side, VERSION, Words};
+use super::value::PayloadLimit;
+
+/// Bytes of the header that say what and how long the frame is.
+const PREFIX_LEN: usize = 8;
+
+/// What [`decode`] found at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// A whole frame.
+    Frame {
+        /// The frame.
+        frame: Frame<'a>,
+        /// Bytes that it took, header included. The next frame begins behind them.
+        length: usize,
+    },
+    /// The beginning of a frame, right so far.
+    Incomplete {
+        /// Bytes without which there is nothing new to find, counted from the frame's beginning.
+        needed: usize,
+    },
+}
+
+/// Decodes the frame at the beginning of `bytes`, which `from` sent to a side that accepts payloads up to `limit`.
+/// Nothing is copied or allocated. What is wrong is found as soon as the bytes that show it are there: kind and length
+/// after 8 bytes, everything else in the header after 64, before any payload.
+///
+/// # Errors
+/// Every [`WireError`] but [`WireError::Truncated`]; the earliest in the stream, so that it doesn't depend on how
+/// many more bytes are there.
+#[inline]
+pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
+    let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else {
+        return Ok(Decoded::Incomplete { needed: PREFIX_LEN });
+    };
+    let (kind, payload_len) = prefixed(prefix, from, limit)?;
+    let Some((header, behind)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return Ok(Decoded::Incomplete { needed: HEADER_LEN });
+    };
+    let words = Words::read(header);
+    match behind.get(..payload_len) {
+        Some(payload) => {
+            let frame = Frame::read(kind, &words, payload)?;
+            Ok(Decoded::Frame { frame, length: HEADER_LEN + payload_len })
+        }
+        None => {
+            Frame::read(kind, &words, &[])?;
+            Ok(Decoded::Incomplete { needed: HEADER_LEN + payload_len })
+        }
+    }
+}
+
+/// The kind and the payload's length, from the first 8 bytes.
+#[inline]
+fn prefixed(prefix: &[u8; PREFIX_LEN], from: Side, limit: PayloadLimit) -> Result<(Kind, usize), WireError> {
+    let words = Words::first(prefix);
+    if words.value(Field::Magic) != u64::from(MAGIC) {
+        return Err(WireError::Magic { found: [prefix[0], prefix[1]] });
+    }
+    let version = words.value_u8(Field::Version);
+    if version != VERSION {
+        return Err(WireError::Version { found: version });
+    }
+    let number = words.value_u8(Field::Kind);
+    let kind = Kind::from_number(number).ok_or(WireError::Kind { found: number })?;
+    if !kind.may_come_from(from) {
+        return Err(WireError::Direction { kind, from });
+    }
+    let length = words.value_u32(Field::PayloadLen);
+    let limit = payload_max(kind, limit);
+    if length > limit {
+        return Err(WireError::PayloadTooLarge { kind, length, limit });
+    }
+    Ok((kind, length as usize))
+}
+
+/// Turns what a socket gives into frames. One buffer, reused for ever: a frame is borrowed from it until the next call.
+///
+/// Read into [`Decoder::spare`], say how much with [`Decoder::filled`], then take frames with [`Decoder::next_frame`]
+/// until there is none:
+/// ```
+/// # use leeward_wire::{Decoder, PayloadLimit, Side, WireError};
+/// # fn serve(mut socket: impl std::io::Read) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
+/// loop {
+///     let read = socket.read(decoder.spare())?;
+///     if read == 0 {
+///         return Ok(decoder.end()?);
+///     }
+///     decoder.filled(read);
+///     while let Some(frame) = decoder.next_frame()? {
+///         println!("{frame:?}");
+///     }
+/// }
+/// # }
+/// # serve(&b""[..]).unwrap();
+/// ```
+///
+/// The buffer begins at 16 KiB or less and doubles only when a frame has filled it, up to the longest frame that the
+/// limit allows. So a peer has to send about half of what it makes us hold; announcing a megabyte costs us nothing.
+/// Between frames every byte is moved at most once.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    from: Side,
+    limit: PayloadLimit,
+    /// Received bytes that are not yet taken lie in `start..end`; all of it is initialised.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Bytes after `start` without which there is nothing new to find.
+    needed: usize,
+    /// Fatal, and so final.
+    failed: Option<WireError>,
+}
+
+/// The buffer's first size: some hundred small calls per read.
+const FIRST_LEN: usize = 16 * 1024;
+
+impl Decoder {
+    /// For what `from` sends to a side that accepts payloads up to `limit`. Holds no memory before the first read.
+    pub fn new(from: Side, limit: PayloadLimit) -> Self {
+        Decoder { from, limit, buffer: Vec::new(), start: 0, end: 0, needed: PREFIX_LEN, failed: None }
+    }
+
+    /// The longest frame, and so the largest buffer.
+    fn buffer_max(&self) -> usize {
+        HEADER_LEN + self.limit.bytes() as usize
+    }
+
+    /// Where the next bytes go. Never empty after [`Decoder::next_frame`] has said `Ok(None)`; before that, and after
+    /// an error, it may be.
+    pub fn spare(&mut self) -> &mut [u8] {
+        if self.failed.is_some() {
+            return &mut [];
+        }
+        self.compact();
+        if self.end == self.buffer.len() && self.start == 0 && self.waits() {
+            self.grow();
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Whether more bytes are needed before anything can be found.
+    fn waits(&self) -> bool {
+        self.end - self.start < self.needed
+    }
+
+    /// Moves what is buffered to the front. When all whole frames have been taken, what is left is one part of a
+    /// frame, which will then not move again. A caller that leaves frames behind pays only where more was taken than
+    /// is moved.
+    fn compact(&mut self) {
+        let kept = self.end - self.start;
+        if self.start > 0 && (self.waits() || kept <= self.start) {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, kept);
+        }
+    }
+
+    fn grow(&mut self) {
+        let length = (self.buffer.len() * 2).max(FIRST_LEN).min(self.buffer_max());
+        self.buffer.reserve_exact(length - self.buffer.len());
+        self.buffer.resize(length, 0);
+    }
+
+    /// The first `count` bytes of [`Decoder::spare`] have been filled.
+    ///
+    /// # Panics
+    /// If there weren't as many.
+    pub fn filled(&mut self, count: usize) {
+        assert!(count <= self.buffer.len() - self.end, "more bytes than there was room for");
+        self.end += count;
+    }
+
+    /// Takes the next frame; `None` until more bytes have come.
+    ///
+    /// # Errors
+    /// Every [`WireError`] but [`WireError::Truncated`], after the frames before it; and the same one again ever after.
+    #[inline]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, WireError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if self.waits() {
+            return Ok(None);
+        }
+        match decode(&self.buffer[self.start..self.end], self.from, self.limit) {
+            Ok(Decoded::Frame { frame, length }) => {
+                self.start += length;
+                self.needed = PREFIX_LEN;
+                Ok(Some(frame))
+            }
+            Ok(Decoded::Incomplete { needed }) => {
+                self.needed = needed;
+                Ok(None)
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The stream has ended: was that between two frames?
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] if not; the earlier error if there was one.
+    pub fn end(&self) -> Result<(), WireError> {
+        match (self.failed, self.buffered()) {
+            (Some(error), _) => Err(error),
+            (None, 0) => Ok(()),
+            (None, buffered) => Err(WireError::Truncated { buffered, needed: self.needed }),
+        }
+    }
+
+    /// Bytes received and not yet taken.
+    pub fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Bytes of memory held: at most the limit and a header.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Gives the memory back if nothing is buffered, and says whether it did. For connections that have been idle for a
+    /// while: the next read allocates again.
+    pub fn release(&mut self) -> bool {
+        let idle = self.buffered() == 0;
+        if idle {
+            self.buffer = Vec::new();
+            (self.start, self.end) = (0, 0);
+        }
+        idle
+    }
+}
