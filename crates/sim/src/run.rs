@@ -409,16 +409,16 @@ impl<'a> Run<'a> {
                 self.stats.received(true);
                 self.since_tick.arrivals += 1;
                 let record = self.requests[request];
-                let arrival = Arrival {
-                    now: self.now,
-                    demand: record.demand,
-                    priority: record.priority,
-                    delay: self.delay(),
-                    random: self.server_rng.bits(),
-                };
+                let arrival = Arrival::new(self.now)
+                    .with_demand(record.demand)
+                    .with_priority(record.priority)
+                    .with_delay(self.delay())
+                    .with_random(self.server_rng.bits());
                 let home = self.home(record.session);
                 let session = &mut self.sessions[record.session as usize];
-                match session.request(self.halves.cores[home].as_mut(), &arrival) {
+                let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
+                self.requests.keep_ticket(request, ticket);
+                match verdict {
                     Verdict::Admit if self.budget_lasts(request) => {
                         self.server.queues.push_task(core, self.now, Task { request });
                         self.server.cost_of_admission()
@@ -512,7 +512,8 @@ impl<'a> Run<'a> {
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
-        let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);
+        let ticket = self.requests.take_ticket(request);
+        let feedback = session.reply(self.halves.cores[home].as_mut(), ticket, &departure);
         let at = self.wire.arrival_at_client(record.session, self.now);
         self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
     }

@@ -4,7 +4,7 @@ use super::enforcement::Enforcement;
 use super::outbox::Outbox;
 use super::receive::{Came, Received, Receiver, age};
 use crate::wire::{Decoder, EncodeError, Encoder, Frame, PayloadLimit, RequestId, Side};
-use leeward_control::server::Session;
+use leeward_control::server::{Session, Ticket};
 use leeward_control::units::Time;
 use mio::net::TcpStream;
 use std::io;
@@ -38,8 +38,8 @@ pub(super) struct Connection {
     pub(super) session: Option<Session>,
     /// Whether the client keeps to its window; before it registers there is nothing to keep to.
     pub(super) enforcement: Enforcement,
-    /// Calls that are unanswered. Few: a list is faster than a set.
-    pub(super) unanswered: Vec<RequestId>,
+    /// Calls that are unanswered, with the controller's tickets. Few: a list is faster than a set.
+    pub(super) unanswered: Vec<(RequestId, Ticket)>,
     /// The last time anything came.
     pub(super) heard: Time,
     /// Since when a frame has been under way of which the rest could be read.

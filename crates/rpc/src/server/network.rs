@@ -330,13 +330,17 @@ impl<H: Execute> CoreNetwork<H> {
         let counters = &self.common.counters[self.index];
         let Some(connection) = &mut self.connections[slot as usize] else { return Ok(()) };
         let Some(session) = &mut connection.session else { return Ok(()) };
-        if connection.unanswered.contains(&call.request) {
+        if connection.unanswered.iter().any(|(request, _)| *request == call.request) {
             return Err((ErrorCode::DuplicateRequest, format!("request {} is unanswered", call.request.value())));
         }
-        connection.unanswered.push(call.request);
         add(&counters.received, 1);
-        let arrival = Arrival { now, demand: call.demand, priority: call.priority, delay, random };
-        let verdict = session.request(self.admission.as_mut(), &arrival);
+        let arrival = Arrival::new(now)
+            .with_demand(call.demand)
+            .with_priority(call.priority)
+            .with_delay(delay)
+            .with_random(random);
+        let (verdict, owed) = session.request(self.admission.as_mut(), &arrival);
+        connection.unanswered.push((call.request, owed));
         let id = ConnectionId { slot, tenant: connection.tenant };
         let ticket = Ticket {
             connection: id,

@@ -1,7 +1,7 @@
 //! One connection's bytes: what came in and is no request yet, what shall go out and is not sent.
 
 use crate::protocol::{Decoder, Request};
-use leeward_control::server::Session;
+use leeward_control::server::{Session, Ticket};
 use leeward_control::units::Time;
 use leeward_rpc::server::parts::{Came, Outbox, Received, Receiver};
 use mio::net::TcpStream;
@@ -23,8 +23,8 @@ pub(super) struct Connection {
     pub(super) request: Request,
     /// Whether a request is with the cores: the next one waits for its end, for they have an order.
     pub(super) in_flight: bool,
-    /// Whether the controller knows of that one.
-    pub(super) counted: bool,
+    /// The controller's ticket of that one, if the controller knows of it.
+    pub(super) ticket: Option<Ticket>,
     /// When what was read last had come.
     pub(super) arrived: Time,
     /// The last time that anything came.
@@ -59,7 +59,7 @@ impl Connection {
             session,
             request: Request::default(),
             in_flight: false,
-            counted: false,
+            ticket: None,
             arrived: now,
             heard: now,
             part_since: None,

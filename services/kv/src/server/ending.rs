@@ -21,7 +21,7 @@ impl CoreNetwork {
         self.admission.close(&mut connection.session, now);
         let counters = &self.common.counters[self.index];
         add(&counters.connections, 1u64.wrapping_neg());
-        if connection.in_flight && connection.counted {
+        if connection.in_flight && connection.ticket.is_some() {
             add(&counters.abandoned, 1);
         }
         self.ending -= usize::from(connection.ending_since.is_some());

@@ -335,13 +335,14 @@ impl CoreNetwork {
         let mut admitted = true;
         if counted {
             add(&counters.received, 1);
-            let arrival = Arrival { now, demand: 0, priority: Priority::from_random(random), delay, random };
-            let verdict = connection.session.request(self.admission.as_mut(), &arrival);
+            let arrival =
+                Arrival::new(now).with_priority(Priority::from_random(random)).with_delay(delay).with_random(random);
+            let (verdict, ticket) = connection.session.request(self.admission.as_mut(), &arrival);
+            connection.ticket = Some(ticket);
             admitted = verdict == Verdict::Admit && !is_stopping;
         }
         if admitted {
             connection.in_flight = true;
-            connection.counted = counted;
             let ticket = Ticket { slot, tenant: connection.tenant, arrived: connection.arrived, counted };
             let request = std::mem::take(&mut connection.request);
             let job = Job { home: self.index, ticket, request };
@@ -349,8 +350,10 @@ impl CoreNetwork {
             return;
         }
         add(&counters.dropped, 1);
-        let sojourn = now.since(connection.arrived);
-        let _ = connection.session.reply(self.admission.as_mut(), &departure(now, Outcome::Dropped, sojourn));
+        let departure = departure(now, Outcome::Dropped, now.since(connection.arrived));
+        if let Some(ticket) = connection.ticket.take() {
+            let _ = connection.session.reply(self.admission.as_mut(), ticket, &departure);
+        }
         Self::say(connection, Executor::busy(&connection.request));
         self.mark_dirty(slot, now);
     }
@@ -387,10 +390,10 @@ impl CoreNetwork {
                 End::Late => (Outcome::Dropped, &counters.dropped),
                 End::Refused => (Outcome::Dropped, &counters.refused),
             };
-            if ticket.counted {
+            if let Some(owed) = connection.ticket.take() {
                 add(counter, 1);
                 let departure = departure(now, outcome, now.since(ticket.arrived));
-                let _ = connection.session.reply(self.admission.as_mut(), &departure);
+                let _ = connection.session.reply(self.admission.as_mut(), owed, &departure);
             }
             if outcome == Outcome::Dropped {
                 Self::say(connection, busy);

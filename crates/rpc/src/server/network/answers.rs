@@ -53,13 +53,14 @@ impl<H: Execute> CoreNetwork<H> {
         if connection.tenant != ticket.connection.tenant {
             return None;
         }
-        let place = connection.unanswered.iter().position(|request| *request == ticket.request)?;
-        connection.unanswered.swap_remove(place);
+        let place = connection.unanswered.iter().position(|(request, _)| *request == ticket.request)?;
+        let (_, owed) = connection.unanswered.swap_remove(place);
         self.handler.settled(slot, ticket.request);
         let sojourn = now.since(ticket.arrived);
         let feedback = match &mut connection.session {
             Some(session) => {
-                session.reply(self.admission.as_mut(), &Departure { now, outcome, sojourn, credit: ticket.credit })
+                let departure = Departure { now, outcome, sojourn, credit: ticket.credit };
+                session.reply(self.admission.as_mut(), owed, &departure)
             }
             None => Feedback::NONE,
         };
