@@ -1,8 +1,8 @@
 //! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
 //! Never here: the pool's laws (`law`).
 
-use super::allocation::{Awareness, Growth};
-use super::config::{Config, Demand, Signal};
+use super::allocation::Growth;
+use super::config::{Awareness, Config, Demand, Signal};
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
 use super::pool::Pool;
