@@ -41,16 +41,20 @@ mod gate;
 mod handle;
 mod inbox;
 mod outbox;
+mod response_future;
+mod settings;
+mod shared;
 mod slots;
 
 pub use builder::{BuildError, Builder, REPLICAS_MAX};
-pub use call::{CallOptions, Response, ResponseFuture};
+pub use call::{CallOptions, Response};
 pub use call_error::{CallError, Effect};
 pub use connection::{Connection, ConnectionConfig, Request};
 pub use counters::Counts;
 pub use error::ConnectionError;
 pub use event::{Disconnected, Event, Phase, Welcomed};
 pub use handle::Client;
+pub use response_future::ResponseFuture;
 
 /// The guide's examples compile.
 #[cfg(doctest)]
