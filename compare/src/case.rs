@@ -1,7 +1,7 @@
 //! What is compared with what, and what is asked of it.
 
 use crate::load::{Dialect, Load};
-use crate::measure::Measurement;
+use crate::outcome::Measurement;
 use crate::servers::ServerKind;
 
 /// One comparison.

@@ -1,6 +1,7 @@
 //! The program behind `make compare`: Leeward's server against bare echoes and tonic, and what admission control costs.
 //!
-//! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `report`: the table and the JSON.
+//! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `outcome`: the numbers. `report`: the
+//!   table and the JSON.
 //! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
 #![deny(unsafe_code)]
 
@@ -9,6 +10,7 @@ mod case;
 mod child;
 mod load;
 mod measure;
+mod outcome;
 mod report;
 mod servers;
 mod statistics;

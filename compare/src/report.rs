@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::measure::{Outcome, Turns, Verdict};
+use crate::outcome::{Outcome, Turns, Verdict};
 use crate::statistics::Spread;
 
 /// Below this share of idle time the load may have been the limit.

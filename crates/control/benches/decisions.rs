@@ -70,13 +70,18 @@ fn requests(criterion: &mut Criterion, group: &str, wrap: impl Fn(&Algorithm, &P
             now += Nanos(1_000);
             next = (next + 1) % sessions.len();
             let session = &mut sessions[next];
-            let arrival = Arrival { now, demand: 1, priority: Priority::new(20), delay: Nanos(30_000), random: now.0 };
-            let outcome = match session.request(core, &arrival) {
+            let arrival = Arrival::new(now)
+                .with_demand(1)
+                .with_priority(Priority::new(20))
+                .with_delay(Nanos(30_000))
+                .with_random(now.0);
+            let (verdict, ticket) = session.request(core, &arrival);
+            let outcome = match verdict {
                 Verdict::Admit => Outcome::Completed,
                 Verdict::Reject(_) => Outcome::Dropped,
             };
             let departure = Departure { now, outcome, sojourn: Nanos(40_000), credit: CreditId(now.0 - 800) };
-            black_box(session.reply(core, &departure))
+            black_box(session.reply(core, ticket, &departure))
         });
     });
 }

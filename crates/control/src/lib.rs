@@ -54,12 +54,10 @@
 //! assert_eq!(wire.0, ["get a"]);
 //!
 //! // The server admits it, and the answer carries the next window.
-//! let arrival = Arrival { now, demand: 0, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
-//! session.arrived(&arrival);
-//! assert_eq!(core.request(&mut session, &arrival), Verdict::Admit);
+//! let (verdict, ticket) = session.request(core.as_mut(), &Arrival::new(now));
+//! assert_eq!(verdict, Verdict::Admit);
 //! let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos::from_micros(12), credit: CreditId::NONE };
-//! session.departing();
-//! let feedback = core.reply(&mut session, &departure);
+//! let feedback = session.reply(core.as_mut(), ticket, &departure);
 //! assert!(feedback.window.0 >= 1);
 //! ```
 

@@ -133,9 +133,13 @@ impl Plant {
             // What an answer lets out is answered in the next round.
             for _ in 0..peer.wire.sent.len() {
                 let header = peer.wire.sent.remove(0);
-                let arrival =
-                    Arrival { now, demand: header.demand, priority: header.priority, delay, random: random[0] };
-                let outcome = match peer.session.request(core, &arrival) {
+                let arrival = Arrival::new(now)
+                    .with_demand(header.demand)
+                    .with_priority(header.priority)
+                    .with_delay(delay)
+                    .with_random(random[0]);
+                let (verdict, ticket) = peer.session.request(core, &arrival);
+                let outcome = match verdict {
                     Verdict::Admit => Outcome::Completed,
                     Verdict::Reject(_) => Outcome::Dropped,
                 };
@@ -144,7 +148,8 @@ impl Plant {
                     Outcome::Dropped => self.dropped += 1,
                 }
                 let sojourn = delay + Nanos::from_micros(10);
-                let feedback = peer.session.reply(core, &Departure { now, outcome, sojourn, credit: header.credit });
+                let departure = Departure { now, outcome, sojourn, credit: header.credit };
+                let feedback = peer.session.reply(core, ticket, &departure);
                 peer.client.on_reply(now, outcome, sojourn, &feedback, &mut peer.wire);
             }
         }

@@ -70,7 +70,7 @@ impl Admission for Core {
 
     fn request(&mut self, session: &mut Session, _: &Arrival) -> Verdict {
         // A client that has not heard of its smaller share yet.
-        if u64::from(session.pending) > 2 * self.share() {
+        if u64::from(session.pending()) > 2 * self.share() {
             Verdict::Reject(RejectReason::Concurrency)
         } else {
             Verdict::Admit

@@ -51,15 +51,19 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
             0 | 1 => {
                 let delay = Nanos(step % 97 * 5_000);
                 let random = step.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                let event =
-                    Arrival { now, demand: (step % 4) as u32, priority: Priority::from_random(random), delay, random };
+                let event = Arrival::new(now)
+                    .with_demand((step % 4) as u32)
+                    .with_priority(Priority::from_random(random))
+                    .with_delay(delay)
+                    .with_random(random);
                 let turn = Nanos(step % 89 * 8_000);
-                let outcome = match session.request(core, &event) {
+                let (verdict, ticket) = session.request(core, &event);
+                let outcome = match verdict {
                     Verdict::Admit if core.execute(turn) == Verdict::Admit => Outcome::Completed,
                     _ => Outcome::Dropped,
                 };
                 let sojourn = delay + Nanos(10_000);
-                let _ = session.reply(core, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
+                let _ = session.reply(core, ticket, &Departure { now, outcome, sojourn, credit: CreditId(now.0 / 2) });
             }
             2 => drop(core.demand(session, now)),
             3 => {
@@ -306,7 +310,7 @@ fn every_method_is_forwarded_and_recorded() {
         let (core, control) = (halves.cores[0].as_mut(), halves.control.as_mut());
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         let now = Time(1);
-        let arrival = Arrival { now, demand: 0, priority: Priority::HIGHEST, delay: Nanos(0), random: 0 };
+        let arrival = Arrival::new(now);
         core.open(&mut session, &Opened { now, demand: 0 });
         assert_eq!(core.request(&mut session, &arrival), Verdict::Reject(RejectReason::Priority));
         assert_eq!(core.execute(Nanos(7)), Verdict::Reject(RejectReason::Concurrency));
@@ -422,8 +426,9 @@ proptest! {
                     let now = Time(words[0]);
                     entry.call = match entry.call {
                         Call::Open(_) => Call::Open(Opened { now, demand: words[1] as u32 }),
-                        Call::Request(event) => {
-                            Call::Request(Arrival { now, delay: Nanos(words[1]), demand: words[2] as u32, ..event })
+                        Call::Request(mut event) => {
+                            event.now = now;
+                            Call::Request(event.with_delay(Nanos(words[1])).with_demand(words[2] as u32))
                         }
                         Call::Reply(event) => Call::Reply(Departure { now, sojourn: Nanos(words[1]), credit: CreditId(words[2]), ..event }),
                         call => call,
@@ -467,8 +472,11 @@ fn the_format_is_pinned() {
             custom: None,
         })
     };
-    let arrival =
-        Arrival { now: Time(300), demand: 3, priority: Priority::new(7), delay: Nanos(1_000), random: 0x0102_0304 };
+    let arrival = Arrival::new(Time(300))
+        .with_demand(3)
+        .with_priority(Priority::new(7))
+        .with_delay(Nanos(1_000))
+        .with_random(0x0102_0304);
     let feedback = Feedback { window: Credits(5), ..Feedback::NONE };
     let named = Feedback { credit: CreditId(9), ..feedback };
     let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64), credit: CreditId::NONE };

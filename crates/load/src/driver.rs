@@ -17,7 +17,7 @@ use crate::ask::bits_of;
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
-use crate::recorder::{Due, Recorder, Recording, WINDOWS_MAX};
+use crate::recorder::{Course, Due, Recorder, Recording, WINDOWS_MAX};
 use crate::report::{Counts, Ending, LoadReport, WindowReport};
 use crate::schedule::{Planned, Schedule, ScheduleError};
 use crate::system::{Pinned, allow_sockets};
@@ -153,13 +153,6 @@ enum Action<'a> {
     Flush,
     Timer(Time, Time),
     Close,
-}
-
-/// How a run went.
-pub(crate) struct Course {
-    pub(crate) ending: Ending,
-    /// Requests that the schedule holds.
-    pub(crate) planned: u64,
 }
 
 struct Driver<'a> {

@@ -9,12 +9,18 @@ use leeward_control::units::{Nanos, Time};
 use leeward_rpc::client::{Disconnected, Event};
 
 use crate::config::{LoadConfig, Plan};
-use crate::driver::Course;
-use crate::report::{Adherence, Connections, Counts, FineWindow, LoadReport, Percentiles, WindowReport};
+use crate::report::{Adherence, Connections, Counts, Ending, FineWindow, LoadReport, Percentiles, WindowReport};
 
 /// What a request is known by: when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due(pub Time);
+
+/// How a run went.
+pub(crate) struct Course {
+    pub(crate) ending: Ending,
+    /// Requests that the schedule holds.
+    pub(crate) planned: u64,
+}
 
 /// A distribution of spans in nanoseconds: a histogram and an exact mean.
 #[derive(Clone, Debug)]

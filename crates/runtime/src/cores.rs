@@ -8,7 +8,7 @@ use crate::packets::PacketDelays;
 use crate::parking::Parking;
 use crate::queues::RunQueues;
 use crate::sync::{AtomicU64, Padded};
-use crate::tasks::{ReadyTask, Work};
+use crate::tasks::{Host, ReadyTask, Work};
 use crate::timers::Timers;
 use leeward_control::units::{Nanos, Time};
 use std::io;
@@ -121,16 +121,6 @@ impl<J> Shared<J> {
         self.packets.delay(now) + self.queues.delay(now)
     }
 
-    /// Queues a task that has been woken, from any thread, and wakes a core for it if one sleeps.
-    pub(crate) fn ready(&self, core: usize, task: ReadyTask, running: bool) {
-        let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
-        let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
-        // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
-        if !next_in_turn && !self.parking.wake(core) {
-            self.parking.wake_another(core);
-        }
-    }
-
     #[cfg(all(test, not(loom)))]
     pub(crate) fn parking(&self) -> &Parking {
         &self.parking
@@ -140,6 +130,17 @@ impl<J> Shared<J> {
     pub(crate) fn close(&self) {
         self.queues.close();
         self.timers.close();
+    }
+}
+
+impl<J: Send> Host for Shared<J> {
+    fn ready(&self, core: usize, task: ReadyTask, running: bool) {
+        let alone = self.queues.push(core, self.clock.now(), Work::Task(task));
+        let next_in_turn = alone && (running || context::place(self.timers.of(core)) == Place::InLoop);
+        // Its own core at best. If that is awake it may be busy, and one that sleeps can steal.
+        if !next_in_turn && !self.parking.wake(core) {
+            self.parking.wake_another(core);
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 //! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
 
 use crate::context;
-use crate::cores::Shared;
 use async_task::{Runnable, ScheduleInfo, Task, WithInfo};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,9 +31,10 @@ struct Tag {
     core: AtomicUsize,
 }
 
-/// Takes tasks that have been woken: the cores' queues, whatever their jobs are.
-pub(crate) trait Host: Send + Sync {
-    /// `running`: it was woken while it ran, which is over now, on that very core.
+/// Takes tasks that have been woken: the cores' queues ([`crate::cores::Shared`]), whatever their jobs are.
+pub trait Host: Send + Sync {
+    /// Queues a task that last ran on `core`, from any thread, and wakes a core for it if one sleeps. `running`: it was woken
+    /// while it ran, which is over now, on that very core.
     fn ready(&self, core: usize, task: ReadyTask, running: bool);
 }
 
@@ -54,9 +54,10 @@ pub struct Spawner {
     host: Arc<dyn Host>,
 }
 
-struct CoreHost<J>(Arc<Shared<J>>);
+/// A count of references of its own, that of one [`Spawner`]'s tasks.
+struct Own<H>(Arc<H>);
 
-impl<J: Send> Host for CoreHost<J> {
+impl<H: Host> Host for Own<H> {
     fn ready(&self, core: usize, task: ReadyTask, running: bool) {
         self.0.ready(core, task, running);
     }
@@ -64,8 +65,8 @@ impl<J: Send> Host for CoreHost<J> {
 
 impl Spawner {
     /// For tasks on these cores.
-    pub fn new<J: Send + 'static>(shared: &Arc<Shared<J>>) -> Self {
-        Spawner { host: Arc::new(CoreHost(Arc::clone(shared))) }
+    pub fn new<H: Host + 'static>(cores: &Arc<H>) -> Self {
+        Spawner { host: Arc::new(Own(Arc::clone(cores))) }
     }
 
     /// Makes a task that runs `future` and hands its outcome to `ended`; it begins when a [`Network::run`] returns it. If
@@ -160,6 +161,7 @@ pub fn yield_now() -> impl Future<Output = ()> + Send + Sync {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::cores::Shared;
     use leeward_control::units::Time;
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;

@@ -30,6 +30,7 @@ mod audit;
 mod check;
 mod clients;
 pub mod config;
+mod event;
 mod heap;
 mod locks;
 mod paced;

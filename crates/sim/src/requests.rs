@@ -1,6 +1,8 @@
-//! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused.
+//! The requests that are under way: one record each, from issue to end, in a slab whose slots are reused. Beside it lies
+//! the controller's ticket, from a request's verdict to its answer.
 
 use leeward_control::client::LocalReason;
+use leeward_control::server::Ticket;
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 /// A request's slot.
@@ -75,6 +77,7 @@ pub(crate) struct Ended {
 /// All requests under way.
 pub(crate) struct Requests {
     slots: Vec<Request>,
+    tickets: Vec<Option<Ticket>>,
     free: Vec<u32>,
     /// Those that have ended, where somebody looks at them.
     ended: Option<Vec<Ended>>,
@@ -82,7 +85,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        Requests { slots: Vec::new(), free: Vec::new(), ended: None }
+        Requests { slots: Vec::new(), tickets: Vec::new(), free: Vec::new(), ended: None }
     }
 
     /// Keeps what ends until it is asked for with [`ended`](Self::ended).
@@ -104,9 +107,23 @@ impl Requests {
             }
             None => {
                 self.slots.push(request);
+                self.tickets.push(None);
                 RequestId(self.slots.len() as u32 - 1)
             }
         }
+    }
+
+    /// Keeps the controller's ticket of a request that is in the server.
+    pub(crate) fn keep_ticket(&mut self, id: RequestId, ticket: Ticket) {
+        self.tickets[id.slot()] = Some(ticket);
+    }
+
+    /// The controller's ticket of a request that is answered now.
+    ///
+    /// # Panics
+    /// If the request was answered before, or never decided on.
+    pub(crate) fn take_ticket(&mut self, id: RequestId) -> Ticket {
+        self.tickets[id.slot()].take().expect("a request is answered once")
     }
 
     /// Ends a request.

@@ -7,10 +7,11 @@ use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
+use crate::event::{Event, Packet};
 use crate::report::SimReport;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
-use crate::server::{Activity, Outgoing, Packet, Server};
+use crate::server::{Activity, Outgoing, Server};
 use crate::server_queues::Task;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
@@ -28,37 +29,6 @@ use staged::Staged;
 /// Explicit credit messages that one control tick may cause. Far above what any controller asks for in a round trip,
 /// far below what would stall the run.
 const WAKES_PER_TICK: usize = 256;
-
-/// Something that happens.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// This client issues a request.
-    Issue(u32),
-    /// A message reaches the server.
-    ToServer(Packet),
-    /// A response or drop reaches its client.
-    Reply(RequestId, Outcome, Feedback),
-    /// An explicit credit message reaches its client.
-    Credit(u32, Feedback),
-    /// A core has finished what it was busy with.
-    Core(u32),
-    /// A request has waited long enough for a lock: its wait of this number.
-    LockTimeout(RequestId, u32),
-    /// A client's timer.
-    Timer(u32),
-    /// The controller's slow half is due.
-    Tick,
-    /// The allocator is due.
-    Allocate,
-    /// A granted core can be used.
-    Granted(u32),
-    /// A core that looks for work sees some, or gives up; the number tells an overtaken event from the valid one.
-    Look(u32, u32),
-    /// The measured part begins.
-    WarmedUp,
-    /// A window of the time series ends.
-    Window,
-}
 
 /// Everything of one run.
 pub(crate) struct Run<'a> {
@@ -409,16 +379,16 @@ impl<'a> Run<'a> {
                 self.stats.received(true);
                 self.since_tick.arrivals += 1;
                 let record = self.requests[request];
-                let arrival = Arrival {
-                    now: self.now,
-                    demand: record.demand,
-                    priority: record.priority,
-                    delay: self.delay(),
-                    random: self.server_rng.bits(),
-                };
+                let arrival = Arrival::new(self.now)
+                    .with_demand(record.demand)
+                    .with_priority(record.priority)
+                    .with_delay(self.delay())
+                    .with_random(self.server_rng.bits());
                 let home = self.home(record.session);
                 let session = &mut self.sessions[record.session as usize];
-                match session.request(self.halves.cores[home].as_mut(), &arrival) {
+                let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
+                self.requests.keep_ticket(request, ticket);
+                match verdict {
                     Verdict::Admit if self.budget_lasts(request) => {
                         self.server.queues.push_task(core, self.now, Task { request });
                         self.server.cost_of_admission()
@@ -512,7 +482,8 @@ impl<'a> Run<'a> {
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
-        let feedback = session.reply(self.halves.cores[home].as_mut(), &departure);
+        let ticket = self.requests.take_ticket(request);
+        let feedback = session.reply(self.halves.cores[home].as_mut(), ticket, &departure);
         let at = self.wire.arrival_at_client(record.session, self.now);
         self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
     }

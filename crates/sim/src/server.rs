@@ -4,25 +4,12 @@
 mod handover;
 
 use crate::config::{Costs, Order, ServerModel};
+use crate::event::Packet;
 use crate::requests::RequestId;
 use crate::server_queues::{Queues, Task};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Time};
 use std::collections::VecDeque;
-
-/// A message that has reached the server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Packet {
-    /// A request.
-    Request(RequestId),
-    /// A session's demand in a message of its own.
-    Demand {
-        /// Which session.
-        session: u32,
-        /// Requests that wait there.
-        demand: u32,
-    },
-}
 
 /// A message that a core has yet to send besides responses.
 #[derive(Clone, Copy, Debug)]

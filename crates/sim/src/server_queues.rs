@@ -1,7 +1,7 @@
 //! The cores' packet and run queues, and the age of the oldest entry in them: the queueing-delay signal.
 
+use crate::event::Packet;
 use crate::requests::RequestId;
-use crate::server::Packet;
 use leeward_control::units::{Nanos, Time};
 use std::collections::VecDeque;
 

@@ -2,9 +2,8 @@
 
 use crate::agenda::{Agenda, Lane};
 use crate::config::SimConfig;
+use crate::event::{Event, Packet};
 use crate::requests::{End, RequestId, Requests};
-use crate::run::Event;
-use crate::server::Packet;
 use crate::stats::Stats;
 use leeward_control::client::{Header, LocalEnd};
 use leeward_control::units::{Nanos, Time};

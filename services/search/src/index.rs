@@ -12,7 +12,7 @@ use super::merge::{due, merge};
 use super::query::{Matching, Query};
 use super::ranking::{Best, Fitting};
 use super::score::{Collection, Score};
-use super::segment::{Counted, SegmentData};
+use super::segment::{Counted, Layout, Segment, SegmentData};
 use super::terms::{Scorer, Terms};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,24 +33,6 @@ pub struct Document {
     pub title: String,
     /// What it says.
     pub text: String,
-}
-
-/// How an index is cut into segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Segments of equal size that the first documents are put into (≥ 1). One is what a search engine's users make of an
-    /// index that is loaded once; more of them spread the contention for their locks.
-    pub segments: usize,
-    /// Documents that come later fill segments of so many (≥ 1).
-    pub seal_at: usize,
-    /// So many segments of the same magnitude become one (≥ 2).
-    pub merge_factor: usize,
-}
-
-impl Default for Layout {
-    fn default() -> Self {
-        Layout { segments: 1, seal_at: 1_000, merge_factor: 10 }
-    }
 }
 
 /// A document that fits.
@@ -107,19 +89,6 @@ pub struct Size {
     pub terms: u64,
     /// Segments, the one that is being filled included.
     pub segments: u64,
-}
-
-/// Documents that came one after another.
-pub(super) struct Segment {
-    /// The number of the first.
-    pub(super) first: u32,
-    pub(super) data: Lock<SegmentData>,
-}
-
-impl Segment {
-    pub(super) fn new(first: u32, data: SegmentData) -> Arc<Self> {
-        Arc::new(Segment { first, data: Lock::new("search.segment", data) })
-    }
 }
 
 /// Whoever holds it adds. The segments that are full, with their numbers of documents.

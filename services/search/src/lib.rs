@@ -26,7 +26,8 @@ mod terms;
 pub mod token;
 pub mod wire;
 
-pub use index::{AddError, DOCUMENTS_MAX, Document, Entry, Found, Hit, Index, Layout, Size, TITLE_MAX};
+pub use index::{AddError, DOCUMENTS_MAX, Document, Entry, Found, Hit, Index, Size, TITLE_MAX};
 pub use locks::Refused;
 pub use query::{Matching, Query};
+pub use segment::Layout;
 pub use service::Search;

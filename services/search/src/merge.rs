@@ -1,8 +1,7 @@
 //! Several segments become one, a piece at a time, while searches go on.
 
-use super::index::{Layout, Segment};
 use super::postings::{Posting, PostingList};
-use super::segment::SegmentData;
+use super::segment::{Layout, Segment, SegmentData};
 use leeward_runtime::tasks::yield_now;
 use std::collections::VecDeque;
 use std::sync::Arc;

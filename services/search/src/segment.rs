@@ -2,17 +2,50 @@
 //! lock, as in the Lucene of the thesis (§2.5.3); see `docs/search.md` for what that costs and why it is so here.
 
 use super::decoded::{Decoded, Occurrence};
+use super::locks::Lock;
 use super::postings::{Local, Posting, PostingList};
 use super::query::Matching;
 use super::ranking::Fitting;
 use super::score::Norm;
 use super::terms::Scorer;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Of a segment's postings, this part is held decoded.
 const DECODED_PART: usize = 4;
 /// And no less than this many.
 const DECODED_LEAST: usize = 1 << 16;
+
+/// How an index is cut into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Segments of equal size that the first documents are put into (≥ 1). One is what a search engine's users make of an
+    /// index that is loaded once; more of them spread the contention for their locks.
+    pub segments: usize,
+    /// Documents that come later fill segments of so many (≥ 1).
+    pub seal_at: usize,
+    /// So many segments of the same magnitude become one (≥ 2).
+    pub merge_factor: usize,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout { segments: 1, seal_at: 1_000, merge_factor: 10 }
+    }
+}
+
+/// Documents that came one after another.
+pub(super) struct Segment {
+    /// The number of the first.
+    pub(super) first: u32,
+    pub(super) data: Lock<SegmentData>,
+}
+
+impl Segment {
+    pub(super) fn new(first: u32, data: SegmentData) -> Arc<Self> {
+        Arc::new(Segment { first, data: Lock::new("search.segment", data) })
+    }
+}
 
 /// A document's words as the index needs them: how often each is in it, by alphabet, and how many there are in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

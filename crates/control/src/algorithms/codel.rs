@@ -161,7 +161,6 @@ mod tests {
     use super::*;
     use crate::params::Raw;
     use crate::server::{CoreId, SessionSlot};
-    use crate::units::Priority;
 
     const TARGET_US: u64 = 80;
     const INTERVAL_US: u64 = 200;
@@ -179,14 +178,9 @@ mod tests {
 
     fn admits(core: &mut Core, at_us: u64, delay_us: u64) -> bool {
         let mut session = Session::new(SessionSlot(0), CoreId(0));
-        let arrival = Arrival {
-            now: Time::ZERO + Nanos::from_micros(at_us),
-            demand: 0,
-            priority: Priority::HIGHEST,
-            delay: Nanos::from_micros(delay_us),
-            random: 0,
-        };
-        session.request(core, &arrival) == Verdict::Admit
+        let now = Time::ZERO + Nanos::from_micros(at_us);
+        let arrival = Arrival::new(now).with_delay(Nanos::from_micros(delay_us));
+        session.request(core, &arrival).0 == Verdict::Admit
     }
 
     #[test]

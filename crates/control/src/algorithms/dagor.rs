@@ -249,9 +249,8 @@ mod tests {
 
     fn verdict(server: &mut ServerHalves, level: u8) -> Verdict {
         let mut session = Session::new(SessionSlot(0), CoreId(0));
-        let priority = Priority::new(level);
-        let arrival = Arrival { now: Time::ZERO, demand: 0, priority, delay: Nanos::ZERO, random: 0 };
-        session.request(server.cores[0].as_mut(), &arrival)
+        let arrival = Arrival::new(Time::ZERO).with_priority(Priority::new(level));
+        session.request(server.cores[0].as_mut(), &arrival).0
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Buffer cores: a few cores without work are always kept ready, by number or by share (McClure et al., NSDI'22).
 
-use super::delay::{EVERY, PERIOD};
-use super::registry::AllocationPolicy;
+use super::policy::{AllocationPolicy, EVERY, PERIOD};
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::params::{Kind, ParamError, ParamSpec};
 use crate::units::Nanos;

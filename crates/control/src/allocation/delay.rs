@@ -1,34 +1,10 @@
 //! The queueing-delay threshold: one more core when something has waited for too long; a core without work gives itself
 //! back (Shenango, NSDI'19; poster §1).
 
-use super::registry::AllocationPolicy;
+use super::policy::{AllocationPolicy, EVERY, LOOKS, PERIOD, SEARCH};
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::params::{Kind, ParamSpec};
 use crate::units::Nanos;
-
-/// How often cores are reallocated (poster §1: every 5 µs).
-pub(super) const PERIOD: ParamSpec = ParamSpec {
-    name: "period",
-    kind: Kind::SPAN,
-    default: "5us",
-    doc: "how often the number of cores is reconsidered",
-    tune: &[],
-};
-
-/// The default of [`PERIOD`].
-pub(super) const EVERY: Nanos = Nanos::from_micros(5);
-
-/// How long a core looks for work in vain (one look at each of 31 other queues at 100 ns, in the poster's simulator).
-pub(super) const SEARCH: ParamSpec = ParamSpec {
-    name: "search",
-    kind: Kind::Duration { min: Nanos::ZERO, max: Nanos::from_secs(1) },
-    default: "3.1us",
-    doc: "how long a core looks for work in vain before it parks",
-    tune: &[],
-};
-
-/// The default of [`SEARCH`].
-pub(super) const LOOKS: Nanos = Nanos(3_100);
 
 /// The registry's entry.
 pub const POLICY: AllocationPolicy = AllocationPolicy {

@@ -1,7 +1,6 @@
 //! A fixed number of cores: what there is without an allocator, and what the others are compared with.
 
-use super::delay::EVERY;
-use super::registry::AllocationPolicy;
+use super::policy::{AllocationPolicy, EVERY};
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::params::{Kind, ParamSpec};
 

@@ -5,7 +5,7 @@
 //! Never here: which core is granted or taken, how long that lasts, and how work finds a core. That is the plant's.
 //!
 //! - [`Allocator`]: what a plant asks; [`CoreSignals`] is what it tells, [`Change`] what it is told.
-//! - [`registry`]: the policies by name.
+//! - [`registry`]: the policies by name; [`registry::AllocationPolicy`] is the entry of each.
 //! - One file per policy: [`delay`], [`delay_range`], [`buffer`], [`utilization`], [`per_request`] (and `ideal`, the same
 //!   where granting takes no time), [`fixed`].
 //!
@@ -30,6 +30,7 @@ pub mod delay;
 pub mod delay_range;
 pub mod fixed;
 pub mod per_request;
+mod policy;
 pub mod registry;
 pub mod utilization;
 

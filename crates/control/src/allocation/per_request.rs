@@ -1,8 +1,7 @@
 //! One core per request: a core is granted for each request that finds none free, and parks when it has nothing to do;
 //! and *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
 
-use super::delay::{LOOKS, SEARCH};
-use super::registry::AllocationPolicy;
+use super::policy::{AllocationPolicy, LOOKS, SEARCH};
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::units::Nanos;
 

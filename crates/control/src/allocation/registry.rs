@@ -1,43 +1,8 @@
 //! The policies of core allocation by name.
 
-use super::{Allocator, CoreLimits, buffer, delay, delay_range, fixed, per_request, utilization};
-use crate::params::{ParamError, ParamSpec, Params, Raw};
+pub use super::policy::{AllocationPolicy, Build};
 
-/// Makes a policy for a server of so many cores.
-pub type Build = fn(&Params, CoreLimits) -> Result<Box<dyn Allocator>, ParamError>;
-
-/// A policy: its name, what it may be told, and how it is made.
-#[derive(Clone, Copy, Debug)]
-pub struct AllocationPolicy {
-    /// The name in scenario files and on command lines.
-    pub name: &'static str,
-    /// What it does, in one line.
-    pub summary: &'static str,
-    /// Where it was published.
-    pub source: &'static str,
-    /// The parameters it takes.
-    pub params: &'static [ParamSpec],
-    /// Makes one for a service with these limits.
-    pub build: Build,
-}
-
-impl AllocationPolicy {
-    /// Reads parameters for this policy.
-    ///
-    /// # Errors
-    /// The first that is unknown, of the wrong kind or out of range.
-    pub fn params(&self, pairs: &[(&str, Raw)]) -> Result<Params, ParamError> {
-        Params::read(self.params, pairs)
-    }
-
-    /// The policy for a service with these limits.
-    ///
-    /// # Errors
-    /// Parameters that can't stand together.
-    pub fn build(&self, params: &Params, limits: CoreLimits) -> Result<Box<dyn Allocator>, ParamError> {
-        (self.build)(params, limits)
-    }
-}
+use super::{buffer, delay, delay_range, fixed, per_request, utilization};
 
 /// No policy of that name.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,8 +1,7 @@
 //! The cores' utilization kept within a range: a core more above it, a core less below it (Arachne, OSDI'18; McClure et
 //! al., NSDI'22).
 
-use super::delay::{EVERY, PERIOD};
-use super::registry::AllocationPolicy;
+use super::policy::{AllocationPolicy, EVERY, PERIOD};
 use super::{Allocator, Change, CoreSignals, Pace};
 use crate::params::{Kind, ParamError, ParamSpec};
 use crate::units::Nanos;

@@ -3,11 +3,12 @@
 
 use super::bytes::{Bytes, Problem, put, put_signed};
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use crate::budget::Budget;
 use crate::server::{
     Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals,
     Verdict,
 };
-use crate::units::{CreditId, Credits, Nanos, Priority, Time};
+use crate::units::{Cost, CreditId, Credits, Nanos, Priority, Tenant, Time};
 
 const OPEN: u8 = 0;
 const REQUEST: u8 = 1;
@@ -33,6 +34,8 @@ const CREDIT: u8 = 1 << 5;
 const PLAIN: u8 = 1 << 7;
 /// The demand message is answered, a session was named. No kind has both this and [`SAME_DEMAND`].
 const SOME: u8 = 1 << 5;
+/// The request has a budget, a tenant or a cost of its own. No kind has both this and [`PLAIN`].
+const PARTICULARS: u8 = 1 << 7;
 /// The gauges are those of the last tick.
 const SAME_GAUGES: u8 = 1 << 4;
 
@@ -102,7 +105,8 @@ impl Codec {
             SessionCall::Open(event) => OPEN | flag(event.demand == demand, SAME_DEMAND),
             SessionCall::Request(event) => {
                 let rejected = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
-                REQUEST | flag(event.demand == demand, SAME_DEMAND) | flag(rejected, NEGATIVE)
+                let marks = flag(rejected, NEGATIVE) | flag(has_particulars(&event), PARTICULARS);
+                REQUEST | flag(event.demand == demand, SAME_DEMAND) | marks
             }
             SessionCall::Reply(event) => {
                 let marks = flag(event.outcome == Outcome::Dropped, NEGATIVE) | flag(plain, PLAIN);
@@ -129,6 +133,11 @@ impl Codec {
                 out.push(event.priority.level());
                 put(out, event.delay.0);
                 out.extend_from_slice(&event.random.to_le_bytes());
+                if has_particulars(&event) {
+                    put(out, event.budget.remaining().unwrap_or(Nanos::MAX).0);
+                    put(out, event.tenant.0.into());
+                    put(out, event.cost.0.into());
+                }
             }
             SessionCall::Reply(event) => {
                 put(out, event.sojourn.0);
@@ -163,7 +172,7 @@ impl Codec {
         let tag = bytes.byte()?;
         let accepted = match tag & KINDS {
             OPEN => CUSTOM | SAME_DEMAND,
-            REQUEST => CUSTOM | SAME_DEMAND | NEGATIVE,
+            REQUEST => CUSTOM | SAME_DEMAND | NEGATIVE | PARTICULARS,
             REPLY => CUSTOM | CREDIT | NEGATIVE | PLAIN,
             DEMAND => CUSTOM | SOME | PLAIN,
             WAKE => CUSTOM | PLAIN,
@@ -236,7 +245,12 @@ impl Codec {
             REQUEST => {
                 let demand = if has(SAME_DEMAND) { demand } else { bytes.small()? };
                 let (priority, delay) = (priority(bytes.byte()?)?, Nanos(bytes.number()?));
-                let event = Arrival { now, demand, priority, delay, random: bytes.word()? };
+                let event = Arrival::new(now)
+                    .with_demand(demand)
+                    .with_priority(priority)
+                    .with_delay(delay)
+                    .with_random(bytes.word()?);
+                let event = if has(PARTICULARS) { decode_particulars(event, bytes)? } else { event };
                 let verdict = if has(NEGATIVE) { Verdict::Reject(reason(bytes.byte()?)?) } else { Verdict::Admit };
                 (SessionCall::Request(event), Answer::Verdict(verdict))
             }
@@ -263,6 +277,17 @@ impl Codec {
         self.time = self.time.wrapping_add(bytes.signed()? as u64);
         Ok(Time(self.time))
     }
+}
+
+/// Whether a request differs from others of its service in what most plants don't know of any.
+fn has_particulars(event: &Arrival) -> bool {
+    (event.budget, event.tenant, event.cost) != (Budget::UNLIMITED, Tenant::DEFAULT, Cost::ONE)
+}
+
+fn decode_particulars(event: Arrival, bytes: &mut Bytes<'_>) -> Result<Arrival, Problem> {
+    let (budget, tenant, cost) = (Budget::of(Nanos(bytes.number()?)), Tenant(bytes.small()?), Cost(bytes.small()?));
+    let event = event.with_budget(budget).with_tenant(tenant).with_cost(cost);
+    if has_particulars(&event) { Ok(event) } else { Err("particulars are marked and there are none") }
 }
 
 fn flag(on: bool, mark: u8) -> u8 {
@@ -379,10 +404,18 @@ mod tests {
     fn call() -> impl Strategy<Value = (SessionCall, Answer)> {
         let at = || any::<u64>().prop_map(Time);
         let said = || feedback().prop_map(Answer::Feedback);
-        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>()).prop_map(
-            |(now, demand, level, delay, random)| {
-                let (priority, delay) = (Priority::new(level), Nanos(delay));
-                SessionCall::Request(Arrival { now, demand, priority, delay, random })
+        let particulars = prop_oneof![Just((u64::MAX, 0, 1)), any::<(u64, u32, u32)>()];
+        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>(), particulars).prop_map(
+            |(now, demand, level, delay, random, (budget, tenant, cost))| {
+                let event = Arrival::new(now)
+                    .with_demand(demand)
+                    .with_priority(Priority::new(level))
+                    .with_delay(Nanos(delay))
+                    .with_random(random)
+                    .with_budget(Budget::of(Nanos(budget)))
+                    .with_tenant(Tenant(tenant))
+                    .with_cost(Cost(cost));
+                SessionCall::Request(event)
             },
         );
         let outcome = prop_oneof![Just(Outcome::Completed), Just(Outcome::Dropped)];

@@ -62,7 +62,7 @@ pub struct SessionEntry {
     pub answer: Answer,
     /// [`crate::server::Session::window`] after the call.
     pub window: Credits,
-    /// [`crate::server::Session::custom`] after the call, if the call has changed it.
+    /// The words of the session's [`crate::server::SessionState`] after the call, if the call has changed them.
     pub custom: Option<[u64; 2]>,
 }
 

@@ -20,7 +20,7 @@
 //!     recording::{Header, Item, Memory, Reader, Replayer, record},
 //!     registry::{Environment, Registry},
 //!     server::{Arrival, CoreId, Opened, Session, SessionSlot},
-//!     units::{Nanos, Priority, Time},
+//!     units::{Nanos, Time},
 //! };
 //!
 //! let registry = Registry::builtin();
@@ -33,9 +33,8 @@
 //! let (mut halves, recorder) = record(codel.server(&params, &environment)?, &header, Box::new(memory.clone()));
 //! let mut session = Session::new(SessionSlot(0), CoreId(0));
 //! halves.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
-//! let arrival =
-//!     Arrival { now: Time(5_000), demand: 0, priority: Priority::HIGHEST, delay: Nanos::from_millis(2), random: 1 };
-//! let _ = session.request(halves.cores[0].as_mut(), &arrival);
+//! let arrival = Arrival::new(Time(5_000)).with_delay(Nanos::from_millis(2));
+//! let (_, _ticket) = session.request(halves.cores[0].as_mut(), &arrival);
 //! let bytes = memory.finish(&recorder);
 //!
 //! let mut replayer = None;

@@ -198,8 +198,9 @@ impl RecordedCore {
         answer: impl FnOnce(R) -> Answer,
     ) -> R {
         let Some(mut pages) = self.log.open() else { return act(self.inner.as_mut(), session) };
-        let (pending, demand, before) = (session.pending, session.demand, session.custom);
+        let (pending, demand, before) = (session.pending(), session.demand, session.state::<[u64; 2]>());
         let said = act(self.inner.as_mut(), session);
+        let after = session.state::<[u64; 2]>();
         pages.append(&Entry::Session(SessionEntry {
             core: self.core,
             slot: session.slot,
@@ -208,7 +209,7 @@ impl RecordedCore {
             call,
             answer: answer(said),
             window: session.window,
-            custom: (session.custom != before).then_some(session.custom),
+            custom: (after != before).then_some(after),
         }));
         said
     }

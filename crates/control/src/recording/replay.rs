@@ -229,9 +229,8 @@ impl Replayer {
         }
         let Some(place) = self.places.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
         let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
-        session.pending = call.pending;
-        session.demand = call.demand;
-        let before = session.custom;
+        session.set_recorded(call.pending, call.demand);
+        let before = session.state::<[u64; 2]>();
         let outcome = match call.call {
             // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.
             SessionCall::Reply(event) if !self.same => {
@@ -272,7 +271,7 @@ impl Replayer {
                 Answer::Nothing
             }
         };
-        let (window, custom) = (session.window, session.custom);
+        let (window, custom) = (session.window, session.state::<[u64; 2]>());
         if let SessionCall::Close(_) = call.call {
             self.counts.closed += 1;
         } else {

@@ -11,9 +11,10 @@
 
 mod session;
 
-pub use session::{CoreId, Session, SessionSlot};
+pub use session::{CoreId, Session, SessionSlot, SessionState, Ticket};
 
-use crate::units::{CreditId, Credits, Nanos, Priority, Time};
+use crate::budget::Budget;
+use crate::units::{Cost, CreditId, Credits, Nanos, Priority, Tenant, Time};
 
 /// A client has registered (or connected, where the protocol has no registration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,16 @@ pub struct Opened {
     pub demand: u32,
 }
 
-/// A request has been received and parsed.
+/// A request has been received and parsed. Made by [`Arrival::new`], which knows nothing but the time.
+///
+/// ```
+/// use leeward_control::{server::Arrival, units::{Nanos, Priority, Time}};
+///
+/// let arrival = Arrival::new(Time(5_000)).with_priority(Priority::new(20)).with_delay(Nanos::from_micros(30));
+/// assert_eq!((arrival.demand, arrival.delay), (0, Nanos(30_000)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Arrival {
     /// Now.
     pub now: Time,
@@ -38,6 +47,71 @@ pub struct Arrival {
     pub delay: Nanos,
     /// 64 random bits.
     pub random: u64,
+    /// Queueing delay that the request may still spend.
+    pub budget: Budget,
+    /// On whose behalf the request was sent.
+    pub tenant: Tenant,
+    /// How much work the request is.
+    pub cost: Cost,
+}
+
+impl Arrival {
+    /// A request of the highest priority that nothing else is known of: no demand behind it, no queueing delay, no random
+    /// bits, no limit to its budget, the default tenant, a cost of one.
+    pub const fn new(now: Time) -> Self {
+        Arrival {
+            now,
+            demand: 0,
+            priority: Priority::HIGHEST,
+            delay: Nanos::ZERO,
+            random: 0,
+            budget: Budget::UNLIMITED,
+            tenant: Tenant::DEFAULT,
+            cost: Cost::ONE,
+        }
+    }
+
+    /// The same request with [`Arrival::demand`].
+    pub const fn with_demand(mut self, demand: u32) -> Self {
+        self.demand = demand;
+        self
+    }
+
+    /// The same request with [`Arrival::priority`].
+    pub const fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The same request with [`Arrival::delay`].
+    pub const fn with_delay(mut self, delay: Nanos) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// The same request with [`Arrival::random`].
+    pub const fn with_random(mut self, random: u64) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// The same request with [`Arrival::budget`].
+    pub const fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// The same request with [`Arrival::tenant`].
+    pub const fn with_tenant(mut self, tenant: Tenant) -> Self {
+        self.tenant = tenant;
+        self
+    }
+
+    /// The same request with [`Arrival::cost`].
+    pub const fn with_cost(mut self, cost: Cost) -> Self {
+        self.cost = cost;
+        self
+    }
 }
 
 /// What to do with a request that has just been parsed.
@@ -107,8 +181,9 @@ impl Feedback {
 
 /// The fast half: what every core asks about its own sessions. One value per core.
 ///
-/// The plant keeps [`Session::pending`] and [`Session::demand`] up to date by calling [`Session::arrived`] and
-/// [`Session::departing`] just before [`Admission::request`] and [`Admission::reply`]; implementations only read them.
+/// A plant calls [`Session::request`] and [`Session::reply`], which keep the session's books and call [`Admission::request`]
+/// and [`Admission::reply`]. Implementations only read [`Session::pending`] and [`Session::demand`]. State of their own they
+/// keep in the session, too ([`SessionState`]).
 pub trait Admission: Send {
     /// A session registers on this core.
     fn open(&mut self, session: &mut Session, event: &Opened) {

@@ -1,6 +1,7 @@
-//! One client's registered connection as the controllers see it. Owned by the plant, and by one core of it.
+//! One client's registered connection as the controllers see it, with the ticket of a request that is unanswered and the
+//! state that an algorithm keeps of a session. Owned by the plant, and by one core of it.
 
-use super::{Arrival, Departure};
+use super::{Admission, Arrival, Departure, Feedback, Verdict};
 use crate::units::Credits;
 
 /// A core (worker) of the server, counted from 0.
@@ -13,7 +14,7 @@ pub struct CoreId(pub u32);
 pub struct SessionSlot(pub u32);
 
 /// What is known about one session. The same record for every algorithm.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Session {
     /// Its place in its core's table.
     pub slot: SessionSlot,
@@ -21,41 +22,193 @@ pub struct Session {
     pub core: CoreId,
     /// Credits it holds; written by the algorithm only.
     pub window: Credits,
-    /// Requests received and not yet answered; written by the plant only.
-    pub pending: u32,
     /// Requests that waited at the client when it last told; written by the plant only.
     pub demand: u32,
-    /// Two words of the algorithm's own.
-    pub custom: [u64; 2],
+    pending: u32,
+    state: [u64; 2],
 }
 
 impl Session {
     /// A session that holds nothing yet.
-    pub fn new(slot: SessionSlot, core: CoreId) -> Self {
-        Session { slot, core, window: Credits(0), pending: 0, demand: 0, custom: [0; 2] }
+    pub const fn new(slot: SessionSlot, core: CoreId) -> Self {
+        Session { slot, core, window: Credits(0), demand: 0, pending: 0, state: [0; 2] }
     }
 
-    /// Notes a request; call before [`super::Admission::request`].
-    pub fn arrived(&mut self, event: &Arrival) {
+    /// Requests received and not yet answered: the number of tickets that are out.
+    pub const fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// Tells the session's core of a request that was received and parsed. The ticket is for [`Session::reply`], whatever
+    /// the verdict: a rejected request is answered with a drop.
+    pub fn request(&mut self, core: &mut dyn Admission, event: &Arrival) -> (Verdict, Ticket) {
         self.pending += 1;
         self.demand = event.demand;
+        (core.request(self, event), Ticket::of(self))
     }
 
-    /// Notes that a response or drop leaves; call before [`super::Admission::reply`].
-    pub fn departing(&mut self) {
-        debug_assert!(self.pending > 0, "a reply without a request");
+    /// Tells the session's core that the response or drop of a request leaves; returns what goes back with it.
+    pub fn reply(&mut self, core: &mut dyn Admission, ticket: Ticket, event: &Departure) -> Feedback {
+        ticket.check(self);
         self.pending = self.pending.saturating_sub(1);
-    }
-
-    /// [`Session::arrived`] and [`super::Admission::request`] in the right order.
-    pub fn request(&mut self, core: &mut dyn super::Admission, event: &Arrival) -> super::Verdict {
-        self.arrived(event);
-        core.request(self, event)
-    }
-
-    /// [`Session::departing`] and [`super::Admission::reply`] in the right order.
-    pub fn reply(&mut self, core: &mut dyn super::Admission, event: &Departure) -> super::Feedback {
-        self.departing();
         core.reply(self, event)
+    }
+
+    /// The algorithm's state of this session.
+    pub fn state<S: SessionState>(&self) -> S {
+        S::from_words(self.state)
+    }
+
+    /// Replaces the algorithm's state of this session.
+    pub fn set_state<S: SessionState>(&mut self, state: S) {
+        self.state = state.into_words();
+    }
+
+    /// Changes the algorithm's state of this session in place.
+    pub fn update_state<S: SessionState, R>(&mut self, change: impl FnOnce(&mut S) -> R) -> R {
+        let mut state = self.state();
+        let result = change(&mut state);
+        self.set_state(state);
+        result
+    }
+
+    /// A recorded session as its plant had set it for a call.
+    pub(crate) fn set_recorded(&mut self, pending: u32, demand: u32) {
+        (self.pending, self.demand) = (pending, demand);
+    }
+}
+
+/// One unanswered request. [`Session::request`] gives it out and [`Session::reply`] consumes it, so that no request is
+/// answered twice, and nothing that was never asked. A plant keeps it beside whatever else it knows of the request, and
+/// drops it when the session is closed first.
+///
+/// Nothing in a release build; a debug build notes the session, and panics if another session is given the ticket.
+///
+/// ```compile_fail
+/// # use leeward_control::server::{Admission, Departure, Session, Ticket};
+/// fn twice(session: &mut Session, core: &mut dyn Admission, ticket: Ticket, departure: &Departure) {
+///     session.reply(core, ticket, departure);
+///     session.reply(core, ticket, departure); // use of a moved value
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "an unanswered request stays pending until its ticket is given to `Session::reply`"]
+pub struct Ticket {
+    #[cfg(debug_assertions)]
+    of: (CoreId, SessionSlot),
+    // No plant can make one.
+    _private: (),
+}
+
+impl Ticket {
+    fn of(session: &Session) -> Self {
+        #[cfg(not(debug_assertions))]
+        let _ = session;
+        Ticket {
+            #[cfg(debug_assertions)]
+            of: (session.core, session.slot),
+            _private: (),
+        }
+    }
+
+    fn check(self, session: &Session) {
+        #[cfg(not(debug_assertions))]
+        let _ = session;
+        #[cfg(debug_assertions)]
+        assert_eq!(self.of, (session.core, session.slot), "a ticket of another session");
+    }
+}
+
+/// An algorithm's own state of one session, of which [`Session`] keeps two words.
+///
+/// A new session's words are zero, so that `from_words([0, 0])` is the state to begin with. Recordings hold the words, and
+/// a replay compares them: equal states must have equal words.
+///
+/// ```
+/// use leeward_control::server::{CoreId, Session, SessionSlot, SessionState};
+///
+/// /// Requests of one session: rejected in a row, and in all.
+/// #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// struct Rejections { in_a_row: u64, total: u64 }
+///
+/// impl SessionState for Rejections {
+///     fn from_words([in_a_row, total]: [u64; 2]) -> Self {
+///         Rejections { in_a_row, total }
+///     }
+///     fn into_words(self) -> [u64; 2] {
+///         [self.in_a_row, self.total]
+///     }
+/// }
+///
+/// let mut session = Session::new(SessionSlot(0), CoreId(0));
+/// session.update_state(|rejections: &mut Rejections| rejections.total += 1);
+/// assert_eq!(session.state::<Rejections>(), Rejections { in_a_row: 0, total: 1 });
+/// ```
+pub trait SessionState: Copy {
+    /// The state that `words` hold.
+    fn from_words(words: [u64; 2]) -> Self;
+
+    /// The two words that hold this state.
+    fn into_words(self) -> [u64; 2];
+}
+
+/// The words themselves, for code that handles sessions of any algorithm.
+impl SessionState for [u64; 2] {
+    fn from_words(words: [u64; 2]) -> Self {
+        words
+    }
+
+    fn into_words(self) -> [u64; 2] {
+        self
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::algorithms::none;
+    use crate::params::Params;
+    use crate::registry::Environment;
+    use crate::server::Outcome;
+    use crate::units::{CreditId, Nanos, Time};
+
+    const DEPARTURE: Departure =
+        Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO, credit: CreditId::NONE };
+
+    fn core() -> Box<dyn Admission> {
+        let environment = Environment::new(1, Nanos::from_micros(10), Nanos::from_micros(200));
+        none::ALGORITHM.server(&Params::default(), &environment).unwrap().cores.remove(0)
+    }
+
+    #[test]
+    fn a_request_is_pending_until_its_ticket_comes_back() {
+        let (mut core, mut session) = (core(), Session::new(SessionSlot(0), CoreId(0)));
+        let tickets = [1, 2, 3].map(|demand| {
+            let (verdict, ticket) = session.request(core.as_mut(), &Arrival::new(Time::ZERO).with_demand(demand));
+            assert_eq!((verdict, session.demand), (Verdict::Admit, demand));
+            ticket
+        });
+        assert_eq!(session.pending(), 3);
+        for (answered, ticket) in tickets.into_iter().enumerate() {
+            let _ = session.reply(core.as_mut(), ticket, &DEPARTURE);
+            assert_eq!(session.pending() as usize, 2 - answered);
+        }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a ticket of another session")]
+    fn a_ticket_of_another_session_is_refused() {
+        let mut core = core();
+        let mut sessions = [0, 1].map(|slot| Session::new(SessionSlot(slot), CoreId(0)));
+        let (_, ticket) = sessions[0].request(core.as_mut(), &Arrival::new(Time::ZERO));
+        let _ = sessions[1].reply(core.as_mut(), ticket, &DEPARTURE);
+    }
+
+    /// A ticket lies in every plant's record of a request.
+    #[test]
+    #[cfg(not(debug_assertions))]
+    fn a_ticket_takes_no_room() {
+        assert_eq!(size_of::<Ticket>(), 0);
     }
 }

@@ -48,6 +48,30 @@ impl Priority {
     }
 }
 
+/// On whose behalf a request was sent. Numbers are the plant's; a tenant may have any number of sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(pub u32);
+
+impl Tenant {
+    /// The tenant of every request that names none.
+    pub const DEFAULT: Tenant = Tenant(0);
+}
+
+/// Work that a request is, in units of an ordinary request of its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(pub u32);
+
+impl Cost {
+    /// The cost of an ordinary request, and of every request of which the plant knows no better.
+    pub const ONE: Cost = Cost(1);
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Cost::ONE
+    }
+}
+
 /// Events per second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Rate(pub f64);

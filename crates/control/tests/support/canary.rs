@@ -48,7 +48,9 @@ impl Admission for Spoilt {
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         let mut feedback = self.inner.reply(session, event);
         self.replies += 1;
-        if self.mistake == Mistake::LosesCredit && self.replies.is_multiple_of(20) && session.window.0 > session.pending
+        if self.mistake == Mistake::LosesCredit
+            && self.replies.is_multiple_of(20)
+            && session.window.0 > session.pending()
         {
             session.window.0 -= 1;
             feedback.window = session.window;
@@ -75,7 +77,7 @@ impl Admission for Spoilt {
     fn close(&mut self, session: &mut Session, now: Time) {
         match self.mistake {
             Mistake::KeepsWindowOnClose => session.window = Credits(0),
-            Mistake::ForgetsInFlightOnClose => session.custom = [0; 2],
+            Mistake::ForgetsInFlightOnClose => session.set_state([0; 2]),
             _ => {}
         }
         self.inner.close(session, now);

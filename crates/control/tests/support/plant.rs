@@ -8,7 +8,7 @@ use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::{
     Admission, Arrival, ControlLoop, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Signals,
-    Verdict,
+    Ticket, Verdict,
 };
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
@@ -31,6 +31,7 @@ struct InServer {
     sent: Time,
     arrived: Time,
     admitted: bool,
+    ticket: Ticket,
 }
 
 struct Connection {
@@ -248,10 +249,15 @@ impl Plant {
                 }
             }
             Some(ToServer::Request { request, header, sent }) => {
-                let arrival = Arrival { now, demand: header.demand, priority: header.priority, delay, random };
-                let verdict = connection.session.request(self.cores[core].as_mut(), &arrival);
+                let arrival = Arrival::new(now)
+                    .with_demand(header.demand)
+                    .with_priority(header.priority)
+                    .with_delay(delay)
+                    .with_random(random);
+                let (verdict, ticket) = connection.session.request(self.cores[core].as_mut(), &arrival);
                 let admitted = verdict == Verdict::Admit;
-                connection.in_server.push(InServer { request, credit: header.credit, sent, arrived: now, admitted });
+                let credit = header.credit;
+                connection.in_server.push(InServer { request, credit, sent, arrived: now, admitted, ticket });
                 self.since_tick.0 += 1;
                 if admitted {
                     self.events.push(Event::Admitted);
@@ -281,7 +287,7 @@ impl Plant {
         // Admitted and not executed: it was refused a lock.
         self.since_tick.3 += u64::from(entry.admitted && !executed);
         let departure = Departure { now, outcome, sojourn: waited, credit: entry.credit };
-        let feedback = connection.session.reply(self.cores[core].as_mut(), &departure);
+        let feedback = connection.session.reply(self.cores[core].as_mut(), entry.ticket, &departure);
         self.events.push(departed(&feedback, &connection.session));
         let answer = ToClient::Answer { request: entry.request, outcome, sent: entry.sent, feedback };
         connection.to_client.push_back(answer);
@@ -355,5 +361,5 @@ impl Plant {
 }
 
 fn departed(feedback: &Feedback, session: &Session) -> Event {
-    Event::Departed { window: feedback.window.0, pending: session.pending }
+    Event::Departed { window: feedback.window.0, pending: session.pending() }
 }

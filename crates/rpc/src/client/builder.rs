@@ -7,17 +7,18 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
 
-use leeward_control::client::ClientParts;
 use leeward_control::params::{ParamError, Params};
-use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::registry::Algorithm;
 use leeward_control::units::Nanos;
 use leeward_runtime::Clock;
 use mio::Poll;
 
 use super::counters::Counters;
 use super::driver::{self, Driver};
-use super::handle::{Client, Shared};
+use super::handle::Client;
 use super::inbox::Inbox;
+use super::settings::{Replica, Settings};
+use super::shared::Shared;
 use crate::wire::PayloadLimit;
 
 /// The most replicas, and the most connections to each.
@@ -61,49 +62,15 @@ pub struct Builder {
     settings: Settings,
 }
 
-/// What the client's thread has to know.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    algorithm: Algorithm,
-    params: Params,
-    rtt: Nanos,
-    slo: Nanos,
-    queue: Option<usize>,
-    expiry: Option<Nanos>,
-    pub(super) replicas: Vec<Replica>,
-    /// Per replica.
-    pub(super) connections: usize,
-    pub(super) payload_max: PayloadLimit,
-    pub(super) patience: Nanos,
-    pub(super) connect_timeout: Nanos,
-    pub(super) backoff: (Nanos, Nanos),
-    pub(super) keep_alive: (Nanos, Nanos),
-    pub(super) retries_max: u32,
-    pub(super) retry_percent: u32,
-}
-
-/// A server's addresses: one that answers is enough.
-#[derive(Clone, Debug)]
-pub(super) struct Replica {
-    pub(super) name: String,
-    pub(super) addresses: Vec<SocketAddr>,
-}
-
-impl Settings {
-    /// The client side of the algorithm, for one connection.
-    pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
-        // The number of cores concerns the server's side.
-        let environment = Environment::new(1, self.rtt, self.slo);
-        let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
-        parts.config.queue = self.queue.unwrap_or(parts.config.queue).max(1);
-        parts.config.max_delay = self.expiry.unwrap_or(parts.config.max_delay);
-        parts.config.max_outstanding = parts.config.max_outstanding.max(1);
-        Ok(parts)
+impl Client {
+    /// A client to be; it needs at least one replica.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }
 
 impl Builder {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Builder {
             replicas: Vec::new(),
             payload_max: PayloadLimit::DEFAULT,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_channel::oneshot;
-use leeward_control::units::{Nanos, Time};
-use leeward_runtime::Clock;
+use leeward_control::units::Nanos;
 
-use super::builder::Builder;
-use super::call::{CallOptions, Outcome, Response, ResponseFuture};
+use super::call::{CallOptions, Response};
 use super::call_error::{CallError, Effect};
-use super::counters::{Counters, Counts, count};
-use super::inbox::{Inbox, Mode, Refused};
+use super::counters::{Counts, count};
+use super::inbox::{Mode, Refused};
+use super::response_future::ResponseFuture;
+use super::shared::{Command, NewCall, Shared};
 use crate::wire::{Method, PayloadLimit};
 
 /// Calls procedures at one or more replicas of a server, under the client half of an admission controller. Cheap to
@@ -68,35 +68,7 @@ struct Handle {
     payload_max: PayloadLimit,
 }
 
-/// What callers share with the client's thread.
-pub(super) struct Shared {
-    pub(super) inbox: Inbox<Command, mio::Waker>,
-    pub(super) counters: Counters,
-    pub(super) clock: Clock,
-}
-
-/// From a caller to the client's thread.
-pub(super) enum Command {
-    Call { number: u64, call: Box<NewCall> },
-    Cancel(u64),
-}
-
-/// A call as it is made.
-pub(super) struct NewCall {
-    pub(super) method: Method,
-    pub(super) payload: Vec<u8>,
-    pub(super) options: CallOptions,
-    pub(super) made: Time,
-    pub(super) deadline: Time,
-    pub(super) answer: oneshot::Sender<Outcome>,
-}
-
 impl Client {
-    /// A client to be; it needs at least one replica.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     pub(super) fn new(shared: Arc<Shared>, timeout: Nanos, payload_max: PayloadLimit) -> Self {
         Client { handle: Arc::new(Handle { shared, timeout, payload_max }) }
     }

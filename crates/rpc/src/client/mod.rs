@@ -7,7 +7,7 @@
 //!
 //! What may leave, and when, is decided by the client half of a `leeward-control` algorithm inside
 //! `leeward_control::client::Client`: the same code as in the simulator. Never here: a decision of that kind.
-//!
+
 mod builder;
 mod call;
 mod call_error;
@@ -15,15 +15,19 @@ mod counters;
 mod driver;
 mod handle;
 mod inbox;
+mod response_future;
+mod settings;
+mod shared;
 
 pub use builder::{BuildError, Builder, REPLICAS_MAX};
-pub use call::{CallOptions, Response, ResponseFuture};
+pub use call::{CallOptions, Response};
 pub use call_error::{CallError, Effect};
 pub use counters::Counts;
 pub use handle::Client;
 pub use leeward_session::client::{
     Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request, Welcomed,
 };
+pub use response_future::ResponseFuture;
 
 /// The guide's examples compile.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use super::async_handler::{AsyncHandler, OwnedRequest};
 use super::handler::{Failed, Handler, Request};
 use super::protocol::{Call, Done, End, Rpc, Whose};
-use leeward_port::{ConnectionId, Handle, Job};
+use leeward_port::{ConnectionId, Handle};
 use leeward_runtime::budget;
 use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle};
 use leeward_session::server::Ticket;
@@ -58,7 +58,7 @@ struct Home<H: AsyncHandler> {
 impl<H: AsyncHandler> Tasks<H> {
     pub(super) fn new(handle: &Handle<Rpc<Tasks<H>>>, handler: &Arc<H>) -> Self {
         let home = Home { handler: Arc::clone(handler), handle: handle.clone() };
-        Tasks { spawner: Spawner::new::<Job<Rpc<Tasks<H>>>>(handle.shared()), home: Arc::new(home) }
+        Tasks { spawner: Spawner::new(handle.shared()), home: Arc::new(home) }
     }
 }
 

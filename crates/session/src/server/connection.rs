@@ -2,6 +2,7 @@
 
 use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Reply, Ticket};
+use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::Desk;
@@ -133,7 +134,7 @@ impl ServerConnection {
 
     /// A call has ended: settles its account with the controller and appends the answer. `None` if nobody waits for it.
     pub fn answer(&mut self, ticket: Ticket, reply: Reply<'_>, desk: &mut impl Desk) -> Option<Answered> {
-        self.account.answer(&ticket, reply, desk)
+        self.account.answer(ticket, reply, desk)
     }
 
     /// Sends an explicit credit. Whether there was a session to send it to.
@@ -235,13 +236,21 @@ impl Account {
         }
         self.unanswered.push(call.request);
         let (now, delay, random) = (desk.now(), desk.delay(), desk.random());
-        let arrival = Arrival { now, demand: call.demand, priority: call.priority, delay, random };
-        let verdict = session.request(desk.admission(), &arrival);
+        let mut arrival = Arrival::new(now)
+            .with_demand(call.demand)
+            .with_priority(call.priority)
+            .with_delay(delay)
+            .with_random(random);
+        if let Some(budget) = call.budget.remaining() {
+            arrival = arrival.with_budget(Budget::of(budget));
+        }
+        let (verdict, owed) = session.request(desk.admission(), &arrival);
         let ticket = Ticket {
             request: call.request,
             timestamp: call.timestamp,
             credit: call.credit,
             arrived: Time(now.0.saturating_sub(waited.0)),
+            owed,
         };
         let reason = match verdict {
             Verdict::Reject(reason) => DropReason::from(reason),
@@ -255,7 +264,7 @@ impl Account {
                 }));
             }
         };
-        let _ = self.answer(&ticket, Reply::Drop(reason, ""), desk);
+        let _ = self.answer(ticket, Reply::Drop(reason, ""), desk);
         Ok(Event::Dropped(reason))
     }
 
@@ -271,7 +280,7 @@ impl Account {
         Event::Dropped(DropReason::NoCredit)
     }
 
-    fn answer(&mut self, ticket: &Ticket, reply: Reply<'_>, desk: &mut impl Desk) -> Option<Answered> {
+    fn answer(&mut self, ticket: Ticket, reply: Reply<'_>, desk: &mut impl Desk) -> Option<Answered> {
         let place = self.unanswered.iter().position(|request| *request == ticket.request)?;
         self.unanswered.swap_remove(place);
         let now = desk.now();
@@ -283,7 +292,7 @@ impl Account {
         let feedback = match &mut self.session {
             Some(session) => {
                 let departure = Departure { now, outcome, sojourn, credit: ticket.credit };
-                session.reply(desk.admission(), &departure)
+                session.reply(desk.admission(), ticket.owed, &departure)
             }
             None => Feedback::NONE,
         };

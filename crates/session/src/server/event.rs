@@ -1,5 +1,6 @@
 //! What a server's connection tells its owner, and what the owner tells it.
 
+use leeward_control::server;
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_wire::{Budget, DropReason, ErrorCode, FailureCode, Method, RequestId, Timestamp};
 
@@ -39,6 +40,8 @@ pub struct Ticket {
     pub(super) timestamp: Timestamp,
     pub(super) credit: CreditId,
     pub(super) arrived: Time,
+    /// The controller's ticket of the same call.
+    pub(super) owed: server::Ticket,
 }
 
 impl Ticket {

@@ -2,9 +2,10 @@
 //! done or has to wait. At a mutex it leaves the core, and joins a run queue when the lock is its; at a spinlock it keeps
 //! the core. Who gets a lock next is `locks.rs`'s.
 
-use super::{Event, Run};
+use super::Run;
 use crate::audit::Audit;
 use crate::config::{Acquire, LockKind, SimConfig};
+use crate::event::Event;
 use crate::locks::{Locks, Waiter};
 use crate::report::LockReport;
 use crate::requests::RequestId;

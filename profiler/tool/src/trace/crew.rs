@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, Result, Scope, ScopedJoinHandle};
 
 use super::decoded::{Decoded, Place};
-use super::open::Decoding;
+use super::decoding::Decoding;
 use crate::format::event::{Decoder, Sink};
 
 /// Bytes that are handed over together: enough that handing over costs nothing, and little enough that everybody has something to do.

@@ -3,6 +3,7 @@
 mod crew;
 mod damage;
 mod decoded;
+mod decoding;
 mod open;
 mod order;
 mod places;

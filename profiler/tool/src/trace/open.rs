@@ -9,6 +9,7 @@ use std::thread;
 use super::crew::Crew;
 use super::damage::Damage;
 use super::decoded::{Decoded, Place};
+use super::decoding::{Decoding, Here};
 use super::places::{self, Counts};
 use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
 use crate::format::block::{BlockReader, Item};
@@ -57,29 +58,6 @@ pub(super) fn on_threads<S: Sink + Send>(
         read_all(&mut trace, segments, &mut Here { decoder, sink: &mut sink }, watch)?;
         Ok((trace, vec![sink]))
     })
-}
-
-/// Who decodes blocks of events.
-pub(super) trait Decoding {
-    /// Takes a block, and hands out what was found in it or in earlier ones, in the order of the file.
-    fn take(&mut self, place: Place, payload: &[u8], each: impl FnMut(Decoded));
-
-    /// Hands out what was found in all blocks that were taken.
-    fn settle(&mut self, each: impl FnMut(Decoded));
-}
-
-/// Decodes blocks when they come.
-struct Here<'a, S> {
-    decoder: Decoder,
-    sink: &'a mut S,
-}
-
-impl<S: Sink> Decoding for Here<'_, S> {
-    fn take(&mut self, place: Place, payload: &[u8], mut each: impl FnMut(Decoded)) {
-        each(Decoded::of(place, payload, &mut self.decoder, self.sink));
-    }
-
-    fn settle(&mut self, _: impl FnMut(Decoded)) {}
 }
 
 /// A trace of which no block was read, and its segments.

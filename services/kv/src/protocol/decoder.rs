@@ -1,7 +1,7 @@
 //! Finds the requests in a connection's bytes. Its memory is bounded by one line and one data block of the largest size; a
 //! multi-get of many keys comes out in parts, so that no request makes an answer of unbounded length.
 
-use super::text::{UpdateError, update};
+use super::update::{UpdateError, update};
 use super::words::words;
 
 /// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.

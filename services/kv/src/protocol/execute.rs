@@ -1,7 +1,7 @@
 //! Executes requests on a store.
 
 use super::decoder::Request;
-use super::text::{is_silent, update};
+use super::update::{is_silent, update};
 use super::{BUSY, words};
 use crate::store::{Congested, Store, Visit};
 use std::fmt::Display;

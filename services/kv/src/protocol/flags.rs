@@ -1,8 +1,8 @@
 //! The words behind a meta command's key: one letter each, some with a value.
 
 use super::base64;
-use super::text::{BAD_FORMAT, ERROR, Update, UpdateError};
-use super::words::{first, is_key, length, signed, small, unsigned, words};
+use super::replies::BAD_FORMAT;
+use super::words::{is_key, signed, small, unsigned, words};
 use crate::store::Mode;
 
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
@@ -115,32 +115,5 @@ pub(super) fn mode(flags: &Flags) -> Option<Mode> {
         Some(b'P' | b'p') => Mode::Prepend,
         Some(b'R' | b'r') => Mode::Replace,
         Some(_) => return None,
-    })
-}
-
-/// The line of `ms`, as far as it says where the next request begins.
-pub(super) fn update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
-    let ([_, key, count], words) = first::<3>(line);
-    let error = |reply, swallow| Err(UpdateError { reply, silent: false, swallow });
-    if words < 2 {
-        return error(ERROR, None);
-    }
-    let (true, Some(length)) = (is_key(key), length(count)) else { return error(BAD_FORMAT, None) };
-    let flags = match Flags::read(line, key, 3) {
-        Ok(flags) => flags,
-        Err(reply) => return error(reply, Some(length)),
-    };
-    let Some(mode) = mode(&flags) else {
-        return error(b"CLIENT_ERROR invalid mode for ms M token\r\n", Some(length));
-    };
-    Ok(Update {
-        key,
-        client_flags: flags.client_flags,
-        exptime: flags.exptime.unwrap_or(0),
-        length,
-        mode,
-        cas: flags.cas,
-        silent: flags.quiet,
-        is_meta: true,
     })
 }

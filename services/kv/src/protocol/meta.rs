@@ -3,7 +3,7 @@
 use super::base64;
 use super::execute::Executor;
 use super::flags::{Flags, mode};
-use super::text::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
+use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::words::{first, is_key, length, push_number, words};
 use crate::store::read::Deletion;
 use crate::store::stats::Counter;

@@ -3,7 +3,8 @@
 //!
 //! - `decoder`: finds where a request ends, with bounded memory.
 //! - `words`: the words of a line and the numbers in them.
-//! - `text`: the text commands. `meta`, `flags`: the meta commands. `show`: `stats`. `base64`: binary keys.
+//! - `update`: the lines of commands with a data block. `text`: the text commands. `meta`, `flags`: the meta commands.
+//!   `show`: `stats`. `replies`: what several of them answer. `base64`: binary keys.
 //!
 //! Never here: memcached's binary protocol, which is deprecated.
 
@@ -12,8 +13,10 @@ mod decoder;
 mod execute;
 mod flags;
 mod meta;
+mod replies;
 mod show;
 mod text;
+mod update;
 mod words;
 
 pub use decoder::{Decoder, LINE_MAX, Next, Request};

@@ -1,7 +1,7 @@
 //! `stats`: what the store has counted and holds, in memcached's lines.
 
 use super::execute::Executor;
-use super::text::ERROR;
+use super::replies::ERROR;
 use crate::store::Visit;
 use crate::store::stats::COUNTERS;
 use std::fmt::Display;

@@ -1,78 +1,15 @@
 //! The text commands. What they answer to mistakes is what memcached 1.6 answers.
 
 use super::execute::{After, Executor};
-use super::words::{first, is_key, length, push_number, signed, small, unsigned, words};
-use super::{flags, show};
+use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
+use super::show;
+use super::update::{Update, is_silent};
+use super::words::{first, is_key, push_number, signed, small, unsigned, words};
 use crate::store::stats::Counter;
 use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
-pub(super) const ERROR: &[u8] = b"ERROR\r\n";
-pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";
-pub(super) const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
-pub(super) const OUT_OF_MEMORY: &[u8] = b"SERVER_ERROR out of memory storing object\r\n";
 const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
-pub(super) const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
-
-/// The line of a command that is followed by a data block.
-pub(super) struct Update<'a> {
-    pub(super) key: &'a [u8],
-    pub(super) client_flags: u32,
-    pub(super) exptime: i64,
-    /// Of the data block.
-    pub(super) length: usize,
-    pub(super) mode: Mode,
-    pub(super) cas: Option<u64>,
-    /// Without an answer.
-    pub(super) silent: bool,
-    pub(super) is_meta: bool,
-}
-
-/// Such a line with a mistake in it.
-pub(super) struct UpdateError {
-    pub(super) reply: &'static [u8],
-    pub(super) silent: bool,
-    /// The length of its data block, if that is understood and thrown away.
-    pub(super) swallow: Option<usize>,
-}
-
-/// Reads the line of an update; `None` if it is no update.
-pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
-    let ([verb, key, client_flags, exptime, count, sixth, seventh], words) = first::<7>(line);
-    let (mode, has_cas) = match verb {
-        b"set" => (Mode::Set, false),
-        b"add" => (Mode::Add, false),
-        b"replace" => (Mode::Replace, false),
-        b"append" => (Mode::Append, false),
-        b"prepend" => (Mode::Prepend, false),
-        b"cas" => (Mode::Set, true),
-        b"ms" => return Some(flags::update(line)),
-        _ => return None,
-    };
-    let last = if has_cas { seventh } else { sixth };
-    let silent = last == b"noreply";
-    let error = |reply| Some(Err(UpdateError { reply, silent, swallow: None }));
-    let fewest = if has_cas { 6 } else { 5 };
-    if !(fewest..=fewest + 1).contains(&words) {
-        return Some(Err(UpdateError { reply: ERROR, silent: false, swallow: None }));
-    }
-    let parsed = (small(client_flags), signed(exptime), length(count));
-    let (Some(client_flags), Some(exptime), Some(length), true) = (parsed.0, parsed.1, parsed.2, is_key(key)) else {
-        return error(BAD_FORMAT);
-    };
-    let cas = if has_cas { unsigned(sixth).map(Some) } else { Some(None) };
-    let Some(cas) = cas else { return error(BAD_FORMAT) };
-    Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
-}
-
-/// Whether a line says itself that it wants no answer.
-pub(super) fn is_silent(line: &[u8]) -> bool {
-    let mut words = words(line);
-    let verb = words.next().unwrap_or_default();
-    // To those that look up keys it is one, and the meta commands say `q`, which hides no errors.
-    !matches!(verb, b"get" | b"gets" | b"gat" | b"gats" | b"mg" | b"ms" | b"md" | b"ma" | b"me" | b"mn")
-        && words.last() == Some(b"noreply")
-}
 
 impl Executor {
     pub(super) fn update(

@@ -4,7 +4,9 @@
 use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
 use crate::store::{PAGE, Visit as StoreVisit};
-use leeward_control::server::{Arrival, CoreId, Departure, Opened, Outcome, RejectReason, Session, SessionSlot, Verdict};
+use leeward_control::server::{
+    Arrival, CoreId, Departure, Opened, Outcome, RejectReason, Session, SessionSlot, Ticket, Verdict,
+};
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
 use leeward_host::Desk;
 use leeward_port::{After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
@@ -31,11 +33,11 @@ pub(super) struct Conversation {
 }
 
 /// How the controller sees a request that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum InFlight {
-    /// It has admitted it, and may refuse it yet.
-    Admitted,
-    /// It does not know of it: the request is about the server.
+    /// The controller has admitted it, and may refuse it yet.
+    Admitted(Ticket),
+    /// The controller does not know of it: the request is about the server.
     Unknown,
 }
 
@@ -78,15 +80,14 @@ impl Memcached {
             let after = self.executor.execute(&conversation.request, &now, visit.out());
             return if after == Ok(After::Close) { Next::End(quietly()) } else { Next::Handled };
         }
-        if concern == Concern::Items
-            && let Err(reason) = conversation.admit(visit)
-        {
-            conversation.settle(visit, visit.arrived(), Some(reason));
-            conversation.say_busy(visit);
-            return Next::Handled;
-        }
         let is_admitted = concern == Concern::Items;
-        conversation.in_flight = Some(if is_admitted { InFlight::Admitted } else { InFlight::Unknown });
+        let in_flight = if is_admitted {
+            let Some(ticket) = conversation.admit(visit) else { return Next::Handled };
+            InFlight::Admitted(ticket)
+        } else {
+            InFlight::Unknown
+        };
+        conversation.in_flight = Some(in_flight);
         let request = std::mem::take(&mut conversation.request);
         let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget };
         Next::Call { call, is_admitted }
@@ -94,21 +95,26 @@ impl Memcached {
 }
 
 impl Conversation {
-    /// Asks the controller about the request that has been decoded.
-    fn admit(&mut self, visit: &mut Visit<'_, Memcached>) -> Result<(), DropReason> {
+    /// Asks the controller about the request that has been decoded. One that is not admitted has its answer.
+    fn admit(&mut self, visit: &mut Visit<'_, Memcached>) -> Option<Ticket> {
+        let session = self.session.as_mut()?;
         visit.count_received();
-        let Some(session) = &mut self.session else { return Err(DropReason::ShuttingDown) };
         let (now, delay, random) = (visit.now, visit.delay(), visit.random());
-        let arrival = Arrival { now, demand: 0, priority: Priority::from_random(random), delay, random };
-        match session.request(visit.admission(), &arrival) {
-            Verdict::Reject(reason) => Err(reason.into()),
-            Verdict::Admit if visit.is_stopping() => Err(DropReason::ShuttingDown),
-            Verdict::Admit => Ok(()),
-        }
+        let arrival =
+            Arrival::new(now).with_priority(Priority::from_random(random)).with_delay(delay).with_random(random);
+        let (verdict, ticket) = session.request(visit.admission(), &arrival);
+        let reason = match verdict {
+            Verdict::Reject(reason) => DropReason::from(reason),
+            Verdict::Admit if visit.is_stopping() => DropReason::ShuttingDown,
+            Verdict::Admit => return Some(ticket),
+        };
+        self.settle(visit, ticket, visit.arrived(), Some(reason));
+        self.say_busy(visit);
+        None
     }
 
     /// Settles a request's account with the controller, and counts it.
-    fn settle(&mut self, visit: &mut Visit<'_, Memcached>, arrived: Time, dropped: Option<DropReason>) {
+    fn settle(&mut self, visit: &mut Visit<'_, Memcached>, ticket: Ticket, arrived: Time, dropped: Option<DropReason>) {
         let sojourn = visit.now.since(arrived);
         let outcome = match dropped {
             None => Outcome::Completed,
@@ -117,7 +123,7 @@ impl Conversation {
         if let Some(session) = &mut self.session {
             // A memcached client names no credit, and hears of none.
             let departure = Departure { now: visit.now, outcome, sojourn, credit: CreditId::NONE };
-            let _ = session.reply(visit.admission(), &departure);
+            let _ = session.reply(visit.admission(), ticket, &departure);
         }
         match dropped {
             None => visit.count_completed(sojourn),
@@ -138,7 +144,7 @@ impl Conversation {
             let now = visit.now;
             visit.admission().close(&mut session, now);
         }
-        usize::from(self.in_flight.take() == Some(InFlight::Admitted))
+        usize::from(matches!(self.in_flight.take(), Some(InFlight::Admitted(_))))
     }
 }
 
@@ -178,8 +184,8 @@ impl Protocol for Memcached {
         visit.out().extend_from_slice(&reply);
         visit.spares.keep(reply);
         let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
-        if in_flight == InFlight::Admitted {
-            conversation.settle(visit, arrived, dropped);
+        if let InFlight::Admitted(ticket) = in_flight {
+            conversation.settle(visit, ticket, arrived, dropped);
         }
         if dropped.is_some() {
             conversation.say_busy(visit);

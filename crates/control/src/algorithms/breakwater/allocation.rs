@@ -1,51 +1,10 @@
-//! Breakwater where an allocator grants and parks the cores (poster SIGCOMM'23 §3): the pool grows with the cores, and its
-//! minimum follows from the round trip. Never here: the pool's law between two grants ([`super::pool`]).
+//! Breakwater where an allocator grants and parks the cores (poster SIGCOMM'23 §3): the pool grows with the cores. Never
+//! here: the pool's minimum ([`super::config`]) and its law between two grants ([`super::pool`]).
 
-use super::config::Config;
+use super::config::{Awareness, Config};
 use super::pool::Pool;
-use crate::params::Params;
-use crate::registry::{Environment, Provision};
 use crate::server::{CoresGranted, Signals};
 use crate::units::Nanos;
-
-/// What the pool knows of an allocator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awareness {
-    /// Nothing: the cores are always there, or it is to be seen what happens without.
-    Off,
-    /// It grows with each granted core (the poster's).
-    Grants,
-    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it
-    /// unused. Neither is in the poster: credits that lie at clients without demand hold nothing back, and a pool that
-    /// has shrunk below the number of clients would take hundreds of round trips to find that out by α alone.
-    On,
-}
-
-/// As asked for, or by whether there is an allocator.
-pub(super) fn awareness(params: &Params, environment: &Environment) -> Awareness {
-    let default = if environment.provision == Provision::Allocated { "on" } else { "off" };
-    match params.choice("allocator_aware", default) {
-        "on" => Awareness::On,
-        "grants" => Awareness::Grants,
-        _ => Awareness::Off,
-    }
-}
-
-/// The smallest pool: the number of cores, as in the published code; for an aware pool what all cores serve in the time
-/// that a credit takes to come back, so that a server that has parked its cores still asks for enough to need them.
-pub(super) fn default_min_pool(awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
-    let cores = u64::from(environment.cores);
-    if awareness == Awareness::Off {
-        return cores;
-    }
-    // The objective is ten times service and round trip unless it was set (Breakwater §5.1). Where it was set to less than
-    // the round trip needs, a service as long as that is a careful guess: it gives the smaller pool.
-    let implied = (environment.slo / 10).saturating_sub(environment.rtt);
-    let implied = if implied == Nanos::ZERO { environment.rtt } else { implied };
-    let service = params.duration("service", implied).max(Nanos(1));
-    let per_core = 1.0 + environment.rtt.0 as f64 / service.0 as f64;
-    (cores as f64 * per_core).ceil().min(1e6) as u64
-}
 
 /// The pool's growth with each granted core.
 #[derive(Debug)]
@@ -100,7 +59,8 @@ impl Growth {
 mod tests {
     use super::super::config::Signal;
     use super::*;
-    use crate::params::Raw;
+    use crate::params::{Params, Raw};
+    use crate::registry::Environment;
     use crate::units::Time;
 
     fn config(pairs: &[(&str, Raw)], environment: Environment) -> Config {

@@ -2,10 +2,9 @@
 //! Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
-use super::allocation::{self, Awareness};
 use crate::client::ClientConfig;
 use crate::params::{ParamError, Params};
-use crate::registry::Environment;
+use crate::registry::{Environment, Provision};
 use crate::units::Nanos;
 
 /// What the credit pool is adapted by.
@@ -53,6 +52,19 @@ pub enum Demand {
     Speculation,
     /// From a message at every change; nothing is overcommitted (the ablation of Breakwater Fig. 8).
     Synchronization,
+}
+
+/// What the pool knows of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awareness {
+    /// Nothing: the cores are always there, or it is to be seen what happens without.
+    Off,
+    /// It grows with each granted core (the poster's).
+    Grants,
+    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it
+    /// unused. Neither is in the poster: credits that lie at clients without demand hold nothing back, and a pool that
+    /// has shrunk below the number of clients would take hundreds of round trips to find that out by α alone.
+    On,
 }
 
 /// Everything Breakwater may be told.
@@ -126,8 +138,8 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
-        let allocator_aware = allocation::awareness(params, environment);
-        let least = allocation::default_min_pool(allocator_aware, params, environment);
+        let allocator_aware = awareness(params, environment);
+        let least = default_min_pool(allocator_aware, params, environment);
         let min_pool = params.count("min_pool", least) as u32;
         let max_pool = match params.count("max_pool", 0) as u32 {
             0 => None,
@@ -178,4 +190,30 @@ impl Config {
             client: client_config(params, environment.slo.saturating_sub(target)),
         })
     }
+}
+
+/// As asked for, or by whether there is an allocator.
+fn awareness(params: &Params, environment: &Environment) -> Awareness {
+    let default = if environment.provision == Provision::Allocated { "on" } else { "off" };
+    match params.choice("allocator_aware", default) {
+        "on" => Awareness::On,
+        "grants" => Awareness::Grants,
+        _ => Awareness::Off,
+    }
+}
+
+/// The smallest pool: the number of cores, as in the published code; for an aware pool what all cores serve in the time
+/// that a credit takes to come back, so that a server that has parked its cores still asks for enough to need them.
+fn default_min_pool(awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
+    let cores = u64::from(environment.cores);
+    if awareness == Awareness::Off {
+        return cores;
+    }
+    // The objective is ten times service and round trip unless it was set (Breakwater §5.1). Where it was set to less than
+    // the round trip needs, a service as long as that is a careful guess: it gives the smaller pool.
+    let implied = (environment.slo / 10).saturating_sub(environment.rtt);
+    let implied = if implied == Nanos::ZERO { environment.rtt } else { implied };
+    let service = params.duration("service", implied).max(Nanos(1));
+    let per_core = 1.0 + environment.rtt.0 as f64 / service.0 as f64;
+    (cores as f64 * per_core).ceil().min(1e6) as u64
 }

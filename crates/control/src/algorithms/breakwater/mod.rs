@@ -7,12 +7,12 @@
 //! - `law`: by what the pool grows and shrinks; the only part in which the three differ.
 //! - `samples`: what the efficiency signal needs to know of responses.
 //! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per RTT).
-//! - [`allocation`]: what is different where cores come and go (poster SIGCOMM'23 §3).
+//! - `allocation`: what is different where cores come and go (poster SIGCOMM'23 §3).
 //! - `room`: what AQM lets wait there for cores that are still to come.
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - [`client`]: sends while the window allows.
 
-pub mod allocation;
+mod allocation;
 pub mod client;
 pub mod config;
 mod drained;

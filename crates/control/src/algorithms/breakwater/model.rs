@@ -13,7 +13,7 @@ use crate::params::Params;
 use crate::registry::Environment;
 use crate::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
 use crate::sync::Arc;
-use crate::units::{CreditId, Nanos, Priority, Time};
+use crate::units::{CreditId, Nanos, Time};
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -77,11 +77,11 @@ fn life(pool: Arc<Pool>, index: u32) {
     if core.next_to_wake(0).is_some() {
         let _ = core.wake(&mut session, Time::ZERO);
     }
-    let arrival = Arrival { now: Time::ZERO, demand: 1, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
-    let _ = session.request(&mut core, &arrival);
+    let arrival = Arrival::new(Time::ZERO).with_demand(1);
+    let (_, ticket) = session.request(&mut core, &arrival);
     let departure =
         Departure { now: Time::ZERO, outcome: Outcome::Completed, sojourn: Nanos::ZERO, credit: CreditId::NONE };
-    let feedback = session.reply(&mut core, &departure);
+    let feedback = session.reply(&mut core, ticket, &departure);
     assert!(feedback.window.0 < 64);
     let _ = session.request(&mut core, &arrival);
     core.close(&mut session, Time::ZERO);

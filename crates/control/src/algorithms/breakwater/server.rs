@@ -1,8 +1,8 @@
 //! The server of the credit schemes: windows by lazy distribution, AQM, and a tick for the pool's law.
 //! Never here: the pool's laws (`law`).
 
-use super::allocation::{Awareness, Growth};
-use super::config::{Config, Demand, Signal};
+use super::allocation::Growth;
+use super::config::{Awareness, Config, Demand, Signal};
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
 use super::pool::Pool;
@@ -111,7 +111,7 @@ impl Core {
         let issued = self.pool.issued();
         let overcommit = self.pool.overcommit();
         let held = i64::from(session.window.0);
-        let pending = i64::from(session.pending);
+        let pending = i64::from(session.pending());
         let known = pending + i64::from(session.demand);
 
         let mut window = held;
@@ -139,7 +139,7 @@ impl Core {
     /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
     /// message.
     fn shrink_to_demand(&self, session: &mut Session) {
-        let known = i64::from(session.pending) + i64::from(session.demand);
+        let known = i64::from(session.pending()) + i64::from(session.demand);
         if i64::from(session.window.0) > known {
             self.set_window(session, known);
         }
@@ -149,7 +149,7 @@ impl Core {
     /// that want something: the others will tell.
     fn note_if_drained(&mut self, session: &Session) {
         let wants = self.demand == Demand::Speculation || session.demand > 0;
-        if session.window.0 == 0 && session.pending == 0 && wants {
+        if session.window.0 == 0 && session.pending() == 0 && wants {
             self.drained.insert(session.slot);
         }
     }
@@ -215,7 +215,7 @@ impl Admission for Core {
             return None;
         }
         // With requests pending, their responses will carry the credit.
-        if session.pending > 0 {
+        if session.pending() > 0 {
             return None;
         }
         let before = session.window;
@@ -244,7 +244,7 @@ impl Admission for Core {
 
     fn close(&mut self, session: &mut Session, _: Time) {
         if let Some(sampler) = &self.sampler {
-            sampler.closed(session.pending);
+            sampler.closed(session.pending());
         }
         self.drained.remove(session.slot);
         self.set_window(session, 0);

@@ -19,7 +19,7 @@ use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::registry::{Algorithm, Environment};
 use crate::server::{
     Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, ServerHalves, Session,
-    Signals, Verdict,
+    SessionState, Signals, Verdict,
 };
 use crate::sync::{Arc, AtomicU64, Ordering, Padded};
 use crate::units::{Nanos, Time};
@@ -126,35 +126,54 @@ struct Core {
     times: Arc<Times>,
 }
 
-/// Which word of [`Session::custom`] counts this session's admitted and unanswered requests,
-const ADMITTED: usize = 0;
-/// and which those that were rejected and whose drop has not left. Their sum is [`Session::pending`].
-const REJECTED: usize = 1;
+/// Unanswered requests of one session. Their sum is [`Session::pending`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unanswered {
+    /// Admitted, and counted in [`InFlight`].
+    admitted: u64,
+    /// Rejected; the drop has not left.
+    rejected: u64,
+}
+
+impl SessionState for Unanswered {
+    fn from_words([admitted, rejected]: [u64; 2]) -> Self {
+        Unanswered { admitted, rejected }
+    }
+
+    fn into_words(self) -> [u64; 2] {
+        [self.admitted, self.rejected]
+    }
+}
 
 impl Admission for Core {
     fn open(&mut self, session: &mut Session, _: &Opened) {
-        session.custom = [0; 2];
+        session.set_state(Unanswered::default());
     }
 
     fn request(&mut self, session: &mut Session, _: &Arrival) -> Verdict {
-        if self.in_flight.enter() {
-            session.custom[ADMITTED] += 1;
-            Verdict::Admit
-        } else {
-            session.custom[REJECTED] += 1;
-            Verdict::Reject(RejectReason::Concurrency)
-        }
+        session.update_state(|unanswered: &mut Unanswered| {
+            if self.in_flight.enter() {
+                unanswered.admitted += 1;
+                Verdict::Admit
+            } else {
+                unanswered.rejected += 1;
+                Verdict::Reject(RejectReason::Concurrency)
+            }
+        })
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         // A drop is either our own reject or comes from inside the server (a full lock queue): then it was admitted and
         // gives its place back. Which of several drops is which does not matter to the counts.
-        if event.outcome == Outcome::Dropped && session.custom[REJECTED] > 0 {
-            session.custom[REJECTED] -= 1;
+        let mut unanswered: Unanswered = session.state();
+        if event.outcome == Outcome::Dropped && unanswered.rejected > 0 {
+            unanswered.rejected -= 1;
+            session.set_state(unanswered);
             return Feedback::NONE;
         }
-        if session.custom[ADMITTED] > 0 {
-            session.custom[ADMITTED] -= 1;
+        if unanswered.admitted > 0 {
+            unanswered.admitted -= 1;
+            session.set_state(unanswered);
             self.in_flight.leave(1);
         }
         if event.outcome == Outcome::Completed {
@@ -168,8 +187,8 @@ impl Admission for Core {
         // Nobody will answer what the session had in the server, so that its places come back here. For as long as that
         // work still runs, a little more is in the server than the limit says; the other way round the limit would leak
         // away with every connection lost.
-        self.in_flight.leave(session.custom[ADMITTED] as i64);
-        session.custom = [0; 2];
+        self.in_flight.leave(session.state::<Unanswered>().admitted as i64);
+        session.set_state(Unanswered::default());
     }
 }
 
@@ -210,28 +229,25 @@ impl ControlLoop for Control {
 mod tests {
     use super::*;
     use crate::params::Raw;
-    use crate::server::{CoreId, SessionSlot};
-    use crate::units::Priority;
+    use crate::server::{CoreId, SessionSlot, Ticket};
 
     fn server(pairs: &[(&str, Raw)]) -> ServerHalves {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
         halves(&Params::read(ALGORITHM.params, pairs).unwrap(), &environment).unwrap()
     }
 
-    fn request(server: &mut ServerHalves, session: &mut Session) -> Verdict {
-        let arrival =
-            Arrival { now: Time::ZERO, demand: 0, priority: Priority::HIGHEST, delay: Nanos::ZERO, random: 0 };
-        session.request(server.cores[0].as_mut(), &arrival)
+    fn request(server: &mut ServerHalves, session: &mut Session) -> (Verdict, Ticket) {
+        session.request(server.cores[0].as_mut(), &Arrival::new(Time::ZERO))
     }
 
-    fn reply(server: &mut ServerHalves, session: &mut Session, outcome: Outcome, sojourn_us: u64) {
+    fn reply(server: &mut ServerHalves, session: &mut Session, ticket: Ticket, outcome: Outcome, sojourn_us: u64) {
         let departure = Departure {
             now: Time::ZERO,
             outcome,
             sojourn: Nanos::from_micros(sojourn_us),
             credit: crate::units::CreditId::NONE,
         };
-        let _ = session.reply(server.cores[0].as_mut(), &departure);
+        let _ = session.reply(server.cores[0].as_mut(), ticket, &departure);
     }
 
     fn in_flight(server: &ServerHalves) -> i64 {
@@ -243,30 +259,54 @@ mod tests {
         let mut server = server(&[("min_limit", Raw::Integer(2)), ("max_limit", Raw::Integer(2))]);
         let mut session = Session::new(SessionSlot(0), CoreId(0));
         server.cores[0].open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
-        assert_eq!(request(&mut server, &mut session), Verdict::Admit);
-        assert_eq!(request(&mut server, &mut session), Verdict::Admit);
-        assert_eq!(request(&mut server, &mut session), Verdict::Reject(RejectReason::Concurrency));
-        reply(&mut server, &mut session, Outcome::Dropped, 1); // the rejected one
+        let requests = [0, 1, 2].map(|_| request(&mut server, &mut session));
+        let verdicts = requests.each_ref().map(|(verdict, _)| *verdict);
+        assert_eq!(verdicts, [Verdict::Admit, Verdict::Admit, Verdict::Reject(RejectReason::Concurrency)]);
+        let [(_, admitted), (_, _still_in), (_, rejected)] = requests;
+        reply(&mut server, &mut session, rejected, Outcome::Dropped, 1);
         assert_eq!(in_flight(&server), 2);
-        reply(&mut server, &mut session, Outcome::Dropped, 1); // admitted, dropped inside
+        reply(&mut server, &mut session, admitted, Outcome::Dropped, 1); // dropped inside
         assert_eq!(in_flight(&server), 1);
         server.cores[0].close(&mut session, Time::ZERO);
         assert_eq!(in_flight(&server), 0);
     }
 
+    /// A session with the tickets of its unanswered requests.
+    struct Peer {
+        session: Session,
+        tickets: Vec<Ticket>,
+    }
+
+    impl Peer {
+        fn new() -> Self {
+            Peer { session: Session::new(SessionSlot(0), CoreId(0)), tickets: Vec::new() }
+        }
+    }
+
+    fn offer(server: &mut ServerHalves, peer: &mut Peer) -> Verdict {
+        let (verdict, ticket) = request(server, &mut peer.session);
+        peer.tickets.push(ticket);
+        verdict
+    }
+
+    fn answer(server: &mut ServerHalves, peer: &mut Peer, outcome: Outcome, sojourn_us: u64) {
+        let ticket = peer.tickets.pop().expect("a request is unanswered");
+        reply(server, &mut peer.session, ticket, outcome, sojourn_us);
+    }
+
     /// A server with two cores and `service_us` per request, in rounds of 100 µs: its time in the server follows from how
     /// many are in (Little). Offers `offered` requests per round to keep in the server; returns the limit at the end.
-    fn run(server: &mut ServerHalves, session: &mut Session, now: &mut Time, rounds: u64, offered: usize) -> f64 {
+    fn run(server: &mut ServerHalves, peer: &mut Peer, now: &mut Time, rounds: u64, offered: usize) -> f64 {
         const SERVICE_US: u64 = 10;
         for _ in 0..rounds {
-            while in_flight(server) < offered as i64 && request(server, session) == Verdict::Admit {}
-            if session.custom[REJECTED] > 0 {
-                reply(server, session, Outcome::Dropped, 0);
+            while in_flight(server) < offered as i64 && offer(server, peer) == Verdict::Admit {}
+            if peer.session.state::<Unanswered>().rejected > 0 {
+                answer(server, peer, Outcome::Dropped, 0);
             }
             let sojourn = (in_flight(server) as u64 * SERVICE_US / 2).max(SERVICE_US);
             for _ in 0..(100 * in_flight(server) as u64 / sojourn) {
-                reply(server, session, Outcome::Completed, sojourn);
-                let _ = request(server, session);
+                answer(server, peer, Outcome::Completed, sojourn);
+                let _ = offer(server, peer);
             }
             *now += Nanos::from_micros(100);
             server.control.tick(&Signals::idle(*now));
@@ -277,20 +317,20 @@ mod tests {
     #[test]
     fn recovers_after_heavy_overload() {
         let mut server = server(&[("probe", Raw::Text("100ms".into()))]);
-        let mut session = Session::new(SessionSlot(0), CoreId(0));
+        let mut peer = Peer::new();
         let mut now = Time::ZERO;
-        let before = run(&mut server, &mut session, &mut now, 2_000, 6);
+        let before = run(&mut server, &mut peer, &mut now, 2_000, 6);
         // Ten seconds of far more than the limit: it settles where the time in the server is a few times its shortest,
         // and does not creep up with it.
-        let overloaded = run(&mut server, &mut session, &mut now, 100_000, 10_000);
+        let overloaded = run(&mut server, &mut peer, &mut now, 100_000, 10_000);
         assert!((2.0..20.0).contains(&overloaded), "limit {overloaded} under overload");
         // A crash of every client in the middle of it, then the load of before.
-        server.cores[0].close(&mut session, now);
+        server.cores[0].close(&mut peer.session, now);
         assert_eq!(in_flight(&server), 0);
-        let mut session = Session::new(SessionSlot(0), CoreId(0));
-        let after = run(&mut server, &mut session, &mut now, 5_000, 6);
+        let mut peer = Peer::new();
+        let after = run(&mut server, &mut peer, &mut now, 5_000, 6);
         assert!(after >= 6.0, "limit {after} after, {before} before");
-        assert_eq!(request(&mut server, &mut session), Verdict::Admit);
+        assert_eq!(offer(&mut server, &mut peer), Verdict::Admit);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::choice::Standing;
 use super::note::Note;
 use super::random::Random;
 use super::table::Pending;
-use crate::client::builder::Settings;
+use crate::client::settings::Settings;
 use crate::client::{Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request};
 use crate::wire::{Budget, RequestId, WireError};
 

@@ -27,11 +27,11 @@ use leeward_control::client::{BoundedQueue, ClientConfig};
 use leeward_control::units::{Nanos, Time};
 use mio::{Events, Poll, Token};
 
-use super::builder::Settings;
 use super::call_error::{CallError, Effect};
 use super::counters::count;
-use super::handle::{Command, Shared};
 use super::inbox::Mode;
+use super::settings::Settings;
+use super::shared::{Command, Shared};
 use link::Link;
 use note::Note;
 use random::Random;

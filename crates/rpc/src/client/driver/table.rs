@@ -7,7 +7,7 @@ use futures_channel::oneshot;
 use leeward_control::units::{Nanos, Priority, Time};
 
 use crate::client::call::Outcome;
-use crate::client::handle::NewCall;
+use crate::client::shared::NewCall;
 use crate::wire::{Method, RequestId};
 
 /// Where a call is.

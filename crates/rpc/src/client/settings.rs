@@ -1,0 +1,51 @@
+//! What a client's thread has to know: its settings, and the replicas' addresses. Never here: how they are set (`builder`).
+
+use std::net::SocketAddr;
+
+use leeward_control::client::ClientParts;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::units::Nanos;
+
+use crate::wire::PayloadLimit;
+
+/// What the client's thread has to know.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) algorithm: Algorithm,
+    pub(super) params: Params,
+    pub(super) rtt: Nanos,
+    pub(super) slo: Nanos,
+    pub(super) queue: Option<usize>,
+    pub(super) expiry: Option<Nanos>,
+    pub(super) replicas: Vec<Replica>,
+    /// Per replica.
+    pub(super) connections: usize,
+    pub(super) payload_max: PayloadLimit,
+    pub(super) patience: Nanos,
+    pub(super) connect_timeout: Nanos,
+    pub(super) backoff: (Nanos, Nanos),
+    pub(super) keep_alive: (Nanos, Nanos),
+    pub(super) retries_max: u32,
+    pub(super) retry_percent: u32,
+}
+
+/// A server's addresses: one that answers is enough.
+#[derive(Clone, Debug)]
+pub(super) struct Replica {
+    pub(super) name: String,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Settings {
+    /// The client side of the algorithm, for one connection.
+    pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
+        // The number of cores concerns the server's side.
+        let environment = Environment::new(1, self.rtt, self.slo);
+        let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
+        parts.config.queue = self.queue.unwrap_or(parts.config.queue).max(1);
+        parts.config.max_delay = self.expiry.unwrap_or(parts.config.max_delay);
+        parts.config.max_outstanding = parts.config.max_outstanding.max(1);
+        Ok(parts)
+    }
+}
