@@ -4,6 +4,7 @@
 //! - [`Config`]: what every server can be told; [`Config::start`] starts it. [`Server`]: looking at it, stopping it.
 //! - [`Handle`]: what a protocol and its tasks may ask of the running engine. [`Visit`]: what a protocol works with while it
 //!   handles one connection.
+//! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
 //!   one system call. `acceptor`, `outbox`, `farewell`: small parts. `mail`, `inbox`: messages between cores.
@@ -12,6 +13,7 @@
 //! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
 
 mod acceptor;
+mod account;
 pub mod allocation;
 #[allow(unsafe_code)]
 pub mod batch;
@@ -31,6 +33,7 @@ pub mod statistics;
 mod stream;
 mod visit;
 
+pub use account::Account;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use farewell::Farewell;
 pub use handle::{Handle, Job};

@@ -70,10 +70,14 @@ pub trait Protocol: Sized + Send + 'static {
     fn owed(connection: &Self::Connection) -> usize;
 
     /// Whether the connection ends as soon as it owes nothing.
-    fn is_leaving(connection: &Self::Connection) -> bool;
+    fn is_leaving(_: &Self::Connection) -> bool {
+        false
+    }
 
     /// Whether a peer that has closed its half is still owed answers.
-    fn outlives_its_peer(connection: &Self::Connection) -> bool;
+    fn outlives_its_peer(_: &Self::Connection) -> bool {
+        true
+    }
 
     /// A tenth of a second has passed. Whether the connection may be read again that might not be before.
     fn on_sweep(_: &mut Self::Connection) -> bool {

@@ -4,12 +4,10 @@
 use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
 use crate::store::{PAGE, Visit as StoreVisit};
-use leeward_control::server::{
-    Arrival, CoreId, Departure, Opened, Outcome, RejectReason, Session, SessionSlot, Ticket, Verdict,
-};
-use leeward_control::units::{CreditId, Nanos, Priority, Time};
+use leeward_control::server::RejectReason;
+use leeward_control::units::{Nanos, Time};
 use leeward_host::Desk;
-use leeward_port::{After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
+use leeward_port::{Account, After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -24,21 +22,10 @@ pub(super) struct Memcached {
 /// One connection.
 pub(super) struct Conversation {
     decoder: Decoder,
-    /// `None` once its window was given back.
-    session: Option<Session>,
+    /// One request at a time: the next one waits for its end, for they have an order.
+    account: Account,
     /// Where the next request is put.
     request: Request,
-    /// The request that is with the cores; the next one waits for its end, for they have an order.
-    in_flight: Option<InFlight>,
-}
-
-/// How the controller sees a request that is under way.
-#[derive(Debug)]
-enum InFlight {
-    /// The controller has admitted it, and may refuse it yet.
-    Admitted(Ticket),
-    /// The controller does not know of it: the request is about the server.
-    Unknown,
 }
 
 /// An admitted request on its way to the store.
@@ -81,13 +68,13 @@ impl Memcached {
             return if after == Ok(After::Close) { Next::End(quietly()) } else { Next::Handled };
         }
         let is_admitted = concern == Concern::Items;
-        let in_flight = if is_admitted {
-            let Some(ticket) = conversation.admit(visit) else { return Next::Handled };
-            InFlight::Admitted(ticket)
-        } else {
-            InFlight::Unknown
-        };
-        conversation.in_flight = Some(in_flight);
+        if !is_admitted {
+            conversation.account.begin_unknown();
+        } else if let Err(reason) = conversation.account.admit(visit) {
+            conversation.account.settle(visit.arrived(), Some(reason), visit);
+            conversation.say_busy(visit);
+            return Next::Handled;
+        }
         let request = std::mem::take(&mut conversation.request);
         let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget };
         Next::Call { call, is_admitted }
@@ -95,56 +82,11 @@ impl Memcached {
 }
 
 impl Conversation {
-    /// Asks the controller about the request that has been decoded. One that is not admitted has its answer.
-    fn admit(&mut self, visit: &mut Visit<'_, Memcached>) -> Option<Ticket> {
-        let session = self.session.as_mut()?;
-        visit.count_received();
-        let (now, delay, random) = (visit.now, visit.delay(), visit.random());
-        let arrival =
-            Arrival::new(now).with_priority(Priority::from_random(random)).with_delay(delay).with_random(random);
-        let (verdict, ticket) = session.request(visit.admission(), &arrival);
-        let reason = match verdict {
-            Verdict::Reject(reason) => DropReason::from(reason),
-            Verdict::Admit if visit.is_stopping() => DropReason::ShuttingDown,
-            Verdict::Admit => return Some(ticket),
-        };
-        self.settle(visit, ticket, visit.arrived(), Some(reason));
-        self.say_busy(visit);
-        None
-    }
-
-    /// Settles a request's account with the controller, and counts it.
-    fn settle(&mut self, visit: &mut Visit<'_, Memcached>, ticket: Ticket, arrived: Time, dropped: Option<DropReason>) {
-        let sojourn = visit.now.since(arrived);
-        let outcome = match dropped {
-            None => Outcome::Completed,
-            Some(_) => Outcome::Dropped,
-        };
-        if let Some(session) = &mut self.session {
-            // A memcached client names no credit, and hears of none.
-            let departure = Departure { now: visit.now, outcome, sojourn, credit: CreditId::NONE };
-            let _ = session.reply(visit.admission(), ticket, &departure);
-        }
-        match dropped {
-            None => visit.count_completed(sojourn),
-            Some(reason) => visit.counters.drop_for(reason),
-        }
-    }
-
     /// Refuses the request, and what belongs to it and has not been decoded.
     fn say_busy(&mut self, visit: &mut Visit<'_, Memcached>) {
         let words = Executor::busy(&self.request);
         visit.out().extend_from_slice(words);
         self.decoder.skip_parts();
-    }
-
-    /// Gives the session's window back. Returns the requests that nobody will hear of.
-    fn abandon(&mut self, visit: &mut Visit<'_, Memcached>) -> usize {
-        if let Some(mut session) = self.session.take() {
-            let now = visit.now;
-            visit.admission().close(&mut session, now);
-        }
-        usize::from(matches!(self.in_flight.take(), Some(InFlight::Admitted(_))))
     }
 }
 
@@ -158,11 +100,7 @@ impl Protocol for Memcached {
     const HAS_TASKS: bool = false;
 
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
-        let mut session = Session::new(SessionSlot(visit.id.slot), CoreId(visit.core as u32));
-        let opened = Opened { now: visit.now, demand: 0 };
-        visit.admission().open(&mut session, &opened);
-        let decoder = Decoder::new(PAGE);
-        Conversation { decoder, session: Some(session), request: Request::default(), in_flight: None }
+        Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
@@ -179,14 +117,13 @@ impl Protocol for Memcached {
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> Fate {
         let Done { request, arrived, reply, end } = done;
-        let Some(in_flight) = conversation.in_flight.take() else { return Fate::GoOn };
+        let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
+        if !conversation.account.settle(arrived, dropped, visit) {
+            return Fate::GoOn;
+        }
         conversation.request = request;
         visit.out().extend_from_slice(&reply);
         visit.spares.keep(reply);
-        let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
-        if let InFlight::Admitted(ticket) = in_flight {
-            conversation.settle(visit, ticket, arrived, dropped);
-        }
         if dropped.is_some() {
             conversation.say_busy(visit);
         }
@@ -201,12 +138,8 @@ impl Protocol for Memcached {
         }
     }
 
-    /// A memcached client hears nothing of credits. The controller's lists are emptied all the same.
     fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
-        let now = visit.now;
-        if let Some(session) = &mut conversation.session {
-            let _ = visit.admission().wake(session, now);
-        }
+        conversation.account.credit(visit);
         false
     }
 
@@ -218,11 +151,11 @@ impl Protocol for Memcached {
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",
         };
         visit.out().extend_from_slice(words.as_bytes());
-        conversation.abandon(visit)
+        conversation.account.abandon(visit)
     }
 
     fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
-        conversation.abandon(visit)
+        conversation.account.abandon(visit)
     }
 
     fn spare(conversation: &mut Conversation) -> &mut [u8] {
@@ -238,20 +171,11 @@ impl Protocol for Memcached {
     }
 
     fn may_read(conversation: &Conversation) -> bool {
-        conversation.in_flight.is_none()
+        conversation.account.owed() == 0
     }
 
     fn owed(conversation: &Conversation) -> usize {
-        usize::from(conversation.in_flight.is_some())
-    }
-
-    fn is_leaving(_: &Conversation) -> bool {
-        false
-    }
-
-    fn outlives_its_peer(_: &Conversation) -> bool {
-        // What a client has asked for before it closed its half goes out first.
-        true
+        conversation.account.owed()
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
