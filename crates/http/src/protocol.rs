@@ -11,37 +11,37 @@ use std::sync::Arc;
 
 /// The longest head of a request, bytes.
 const HEAD_MAX: usize = 8 * 1024;
-/// Headers of a request.
-const HEADERS_MAX: usize = 64;
 
 /// One core's protocol.
-pub(crate) struct Protocol<H: Fn(&str) -> String + Send + Sync + 'static> {
-    handle: Handle<Self>,
-    route: Arc<str>,
-    handler: Arc<H>,
+pub(crate) struct Protocol<H: Handler> {
+    pub(crate) handle: Handle<Self>,
+    pub(crate) route: Arc<str>,
+    pub(crate) handler: Arc<H>,
 }
+
+/// Answers a query.
+pub(crate) trait Handler: Fn(&str) -> String + Send + Sync + 'static {}
+
+impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
 /// One connection.
 pub(crate) struct Conversation {
     bytes: Vec<u8>,
     filled: usize,
     account: Account,
-    /// Whether the client wants the connection closed after the answer under way.
+    /// Whether the connection ends after the answer under way.
     closes: bool,
 }
 
-/// An admitted request: the query of its target.
+/// An admitted request.
 pub(crate) struct Call {
     query: String,
     arrived: Time,
     may_spend: Budget,
 }
 
-/// A request's end: the response's body, or why there is none.
-pub(crate) struct Done {
-    arrived: Time,
-    end: Result<String, Option<DropReason>>,
-}
+/// A request's arrival and its end: the response's body, or why there is none (`None`: a panic).
+pub(crate) struct Done(Time, Result<String, Option<DropReason>>);
 
 /// A whole head.
 struct Head {
@@ -51,61 +51,36 @@ struct Head {
     closes: bool,
 }
 
-impl<H: Fn(&str) -> String + Send + Sync + 'static> Protocol<H> {
-    pub(crate) fn new(handle: Handle<Self>, route: Arc<str>, handler: Arc<H>) -> Self {
-        Protocol { handle, route, handler }
+/// The head at the beginning of `bytes`, if it is whole; an error is the status that it deserves.
+fn head(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    let length = match request.parse(bytes).map_err(|_| "400 Bad Request")? {
+        httparse::Status::Complete(length) => length,
+        httparse::Status::Partial if bytes.len() < HEAD_MAX => return Ok(None),
+        httparse::Status::Partial => return Err("431 Request Header Fields Too Large"),
+    };
+    let value = |name: &str| {
+        let mut found = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+        found.next().map(|header| header.value.to_ascii_lowercase())
+    };
+    // A body would be taken for the next head.
+    if value("transfer-encoding").is_some() || value("content-length").is_some_and(|length| length != b"0") {
+        return Err("413 Content Too Large");
     }
-}
-
-impl Conversation {
-    /// The first head, if it is whole; an error is the status that it deserves.
-    fn head(&self) -> Result<Option<Head>, &'static str> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-        let mut request = httparse::Request::new(&mut headers);
-        let length = match request.parse(&self.bytes[..self.filled]) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if self.filled < HEAD_MAX => return Ok(None),
-            Ok(httparse::Status::Partial) => return Err("431 Request Header Fields Too Large"),
-            Err(_) => return Err("400 Bad Request"),
-        };
-        let has = |name: &str, value: &str| {
-            let mut found = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-            found.any(|header| header.value.eq_ignore_ascii_case(value.as_bytes()))
-        };
-        let has_body = request.headers.iter().any(|header| {
-            let is_length = header.name.eq_ignore_ascii_case("content-length") && header.value != b"0";
-            is_length || header.name.eq_ignore_ascii_case("transfer-encoding")
-        });
-        if has_body {
-            return Err("413 Content Too Large");
-        }
-        let is_old = request.version == Some(0);
-        Ok(Some(Head {
-            length,
-            is_get: request.method == Some("GET"),
-            target: request.path.unwrap_or_default().into(),
-            closes: has("connection", "close") || (is_old && !has("connection", "keep-alive")),
-        }))
-    }
+    let (is_old, connection) = (request.version == Some(0), value("connection").unwrap_or_default());
+    let closes = connection == b"close" || (is_old && connection != b"keep-alive");
+    let target = request.path.unwrap_or_default().into();
+    Ok(Some(Head { length, is_get: request.method == Some("GET"), target, closes }))
 }
 
 fn respond(out: &mut Vec<u8>, status: &str, kind: &str, body: &str, closes: bool) {
-    let connection = if closes { "close" } else { "keep-alive" };
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: {connection}\r\n");
-    out.extend_from_slice(head.as_bytes());
-    if status.starts_with("503") {
-        out.extend_from_slice(b"retry-after: 1\r\n");
-    }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(body.as_bytes());
+    let (length, connection) = (body.len(), if closes { "close" } else { "keep-alive" });
+    let head = format!("content-type: {kind}\r\ncontent-length: {length}\r\nconnection: {connection}");
+    out.extend_from_slice(format!("HTTP/1.1 {status}\r\n{head}\r\n\r\n{body}").as_bytes());
 }
 
-fn quietly() -> Ending {
-    Ending::Protocol { code: 0, words: String::new() }
-}
-
-impl<H: Fn(&str) -> String + Send + Sync + 'static> leeward_port::Protocol for Protocol<H> {
+impl<H: Handler> leeward_port::Protocol for Protocol<H> {
     type Connection = Conversation;
     type Call = Call;
     type Done = Done;
@@ -119,52 +94,48 @@ impl<H: Fn(&str) -> String + Send + Sync + 'static> leeward_port::Protocol for P
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
-        let head = match conversation.head() {
+        let head = match head(&conversation.bytes[..conversation.filled]) {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Nothing,
             Err(status) => return Next::End(Ending::Protocol { code: 0, words: status.into() }),
         };
         conversation.bytes.copy_within(head.length..conversation.filled, 0);
         conversation.filled -= head.length;
-        let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
-        let told = match path {
-            _ if !head.is_get => Some(("405 Method Not Allowed", "text/plain", String::new())),
-            "/healthz" => Some(("200 OK", "text/plain", "ok\n".into())),
-            "/statistics" => Some(("200 OK", "application/json", self.handle.statistics().to_json())),
-            path if path != &*self.route => Some(("404 Not Found", "text/plain", String::new())),
-            _ => None,
-        };
-        if let Some((status, kind, body)) = told {
-            respond(visit.out(), status, kind, &body, head.closes);
-            return if head.closes { Next::End(quietly()) } else { Next::Handled };
-        }
         conversation.closes = head.closes;
-        if let Err(reason) = conversation.account.admit(visit) {
-            let done = Done { arrived: visit.arrived(), end: Err(Some(reason)) };
-            return match self.answer(conversation, done, visit) {
-                After::GoOn => Next::Handled,
-                After::End(why) => Next::End(why),
-            };
-        }
-        let call = Call { query: query.into(), arrived: visit.arrived(), may_spend: visit.limits.budget };
-        Next::Call { call, is_admitted: true }
+        let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
+        let (status, kind, body) = match path {
+            _ if !head.is_get => ("405 Method Not Allowed", "text/plain", String::new()),
+            "/healthz" => ("200 OK", "text/plain", "ok\n".into()),
+            "/statistics" => ("200 OK", "application/json", self.handle.statistics().to_json()),
+            path if path != &*self.route => ("404 Not Found", "text/plain", String::new()),
+            _ => match conversation.account.admit(visit) {
+                Ok(()) => {
+                    let call = Call { query: query.into(), arrived: visit.arrived(), may_spend: visit.limits.budget };
+                    return Next::Call { call, is_admitted: true };
+                }
+                Err(reason) => {
+                    conversation.account.settle(visit.arrived(), Some(reason), visit);
+                    ("503 Service Unavailable", "text/plain", format!("{reason:?}\n"))
+                }
+            },
+        };
+        respond(visit.out(), status, kind, &body, head.closes);
+        if head.closes { Next::End(Ending::QUIET) } else { Next::Handled }
     }
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
-        let dropped = done.end.as_ref().err().copied().flatten();
-        if !conversation.account.settle(done.arrived, dropped, visit) {
+        let Done(arrived, end) = done;
+        let dropped = end.as_ref().err().copied().flatten();
+        if !conversation.account.settle(arrived, dropped, visit) {
             return After::GoOn;
         }
-        let closes = conversation.closes;
-        match done.end {
-            Ok(body) => respond(visit.out(), "200 OK", "text/plain; charset=utf-8", &body, closes),
-            Err(Some(reason)) => {
-                let words = format!("overloaded: {reason:?}\n");
-                respond(visit.out(), "503 Service Unavailable", "text/plain", &words, closes);
-            }
-            Err(None) => respond(visit.out(), "500 Internal Server Error", "text/plain", "", closes),
-        }
-        if closes { After::End(quietly()) } else { After::GoOn }
+        let (status, body) = match end {
+            Ok(body) => ("200 OK", body),
+            Err(Some(reason)) => ("503 Service Unavailable", format!("{reason:?}\n")),
+            Err(None) => ("500 Internal Server Error", String::new()),
+        };
+        respond(visit.out(), status, "text/plain; charset=utf-8", &body, conversation.closes);
+        if conversation.closes { After::End(Ending::QUIET) } else { After::GoOn }
     }
 
     fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
@@ -202,10 +173,6 @@ impl<H: Fn(&str) -> String + Send + Sync + 'static> leeward_port::Protocol for P
         conversation.filled
     }
 
-    fn may_read(conversation: &Conversation) -> bool {
-        conversation.account.owed() == 0
-    }
-
     fn owed(conversation: &Conversation) -> usize {
         conversation.account.owed()
     }
@@ -214,11 +181,10 @@ impl<H: Fn(&str) -> String + Send + Sync + 'static> leeward_port::Protocol for P
         let mut may_spend = call.may_spend;
         may_spend.charge(waited);
         let handler = AssertUnwindSafe(|| (self.handler)(&call.query));
-        let end = catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None);
-        Ran::Done(Done { arrived, end })
+        Ran::Done(Done(arrived, catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None)))
     }
 
     fn late(call: Call, reason: RejectReason) -> Done {
-        Done { arrived: call.arrived, end: Err(Some(reason.into())) }
+        Done(call.arrived, Err(Some(reason.into())))
     }
 }

@@ -63,8 +63,11 @@ pub trait Protocol: Sized + Send + 'static {
     /// Bytes that have come and are not handled.
     fn buffered(connection: &Self::Connection) -> usize;
 
-    /// Whether more may be handled now: not while the peer has as much unanswered as it may.
-    fn may_read(connection: &Self::Connection) -> bool;
+    /// Whether more may be handled now: not while the peer has as much unanswered as it may. Unless said otherwise, that is
+    /// one request.
+    fn may_read(connection: &Self::Connection) -> bool {
+        Self::owed(connection) == 0
+    }
 
     /// Requests that are unanswered.
     fn owed(connection: &Self::Connection) -> usize;
@@ -148,4 +151,9 @@ pub enum Ending {
         /// The words that the peer is told.
         words: String,
     },
+}
+
+impl Ending {
+    /// The protocol's own end without a word.
+    pub const QUIET: Ending = Ending::Protocol { code: 0, words: String::new() };
 }

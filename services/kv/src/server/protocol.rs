@@ -65,7 +65,7 @@ impl Memcached {
         if concern == Concern::Nothing {
             let now = StoreVisit::at(unix_seconds());
             let after = self.executor.execute(&conversation.request, &now, visit.out());
-            return if after == Ok(After::Close) { Next::End(quietly()) } else { Next::Handled };
+            return if after == Ok(After::Close) { Next::End(Ending::QUIET) } else { Next::Handled };
         }
         let is_admitted = concern == Concern::Items;
         if !is_admitted {
@@ -106,7 +106,7 @@ impl Protocol for Memcached {
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
         match conversation.decoder.next(&mut conversation.request) {
             Decoded::Nothing => Next::Nothing,
-            Decoded::Close => Next::End(quietly()),
+            Decoded::Close => Next::End(Ending::QUIET),
             Decoded::Reply(reply) => {
                 visit.out().extend_from_slice(reply);
                 Next::Handled
@@ -132,7 +132,7 @@ impl Protocol for Memcached {
             conversation.request = Request::default();
         }
         match end {
-            End::Executed(After::Close) => Fate::End(quietly()),
+            End::Executed(After::Close) => Fate::End(Ending::QUIET),
             End::Panicked => Fate::End(Ending::Protocol { code: 0, words: "SERVER_ERROR internal error\r\n".into() }),
             _ => Fate::GoOn,
         }
@@ -170,10 +170,6 @@ impl Protocol for Memcached {
         conversation.decoder.buffered()
     }
 
-    fn may_read(conversation: &Conversation) -> bool {
-        conversation.account.owed() == 0
-    }
-
     fn owed(conversation: &Conversation) -> usize {
         conversation.account.owed()
     }
@@ -199,9 +195,4 @@ impl Protocol for Memcached {
     fn late(call: Call, reason: RejectReason) -> Done {
         Done { request: call.request, arrived: call.arrived, reply: Vec::new(), end: End::Dropped(reason.into()) }
     }
-}
-
-/// An end without words.
-fn quietly() -> Ending {
-    Ending::Protocol { code: 0, words: String::new() }
 }
