@@ -87,7 +87,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         stdout::print(&format!("memcached's clients: {}", port.address()))?;
     }
     let mut watch = recording.as_ref();
-    let has_failed = || server.has_failed() || port.as_ref().is_some_and(leeward_kv::server::Server::has_failed);
+    let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         watch = watch.filter(|recording| record::goes_on(recording));
