@@ -3,6 +3,7 @@
 use crate::acceptor::listen;
 use crate::allocation;
 use crate::core::{Core, Local, WAKER};
+use crate::guest::Guests;
 use crate::handle::{Common, Handle, Job, SlowHalf};
 use crate::mail::Mail;
 use crate::protocol::Protocol;
@@ -90,6 +91,8 @@ pub struct Config {
     pub recording: Option<Recording>,
     /// Who grants and takes back cores.
     pub allocator: Option<Allocator>,
+    /// What the cores poll besides their connections.
+    pub guests: Guests,
 }
 
 /// A policy of core allocation, and between how many cores it may choose.
@@ -126,6 +129,7 @@ impl Default for Config {
             },
             recording: None,
             allocator: None,
+            guests: Guests::default(),
         }
     }
 }
@@ -188,7 +192,8 @@ impl Config {
         let networks = parts
             .map(|(index, ((poll, first), admission))| {
                 let local = Local::new(index, handle.clone(), admission, limits);
-                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take())
+                let guests = self.guests.take(index, cores);
+                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)
             })
             .collect::<io::Result<Vec<_>>>()?;
         let shared = Arc::clone(&handle.shared);
@@ -303,6 +308,16 @@ macro_rules! server_settings {
         #[must_use]
         pub fn io_uring(mut self, io_uring: $crate::IoUring) -> Self {
             self.port.limits.io_uring = io_uring;
+            self
+        }
+
+        /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: a client that was made by
+        /// [`build_polled`], for one. It is dropped when the server has stopped.
+        ///
+        /// [`build_polled`]: https://docs.rs/leeward-rpc
+        #[must_use]
+        pub fn poll_also(self, core: usize, guest: impl $crate::Guest + 'static) -> Self {
+            self.port.guests.add(core, Box::new(guest));
             self
         }
 

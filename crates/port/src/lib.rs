@@ -8,6 +8,7 @@
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
 //!   one system call. `acceptor`, `outbox`, `farewell`: small parts. `mail`, `inbox`: messages between cores.
+//! - [`Guest`]: what cores poll besides their connections, such as a client's.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
 //! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
@@ -20,6 +21,7 @@ pub mod batch;
 mod config;
 mod core;
 mod farewell;
+mod guest;
 mod handle;
 mod inbox;
 mod mail;
@@ -36,6 +38,7 @@ mod visit;
 pub use account::Account;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use farewell::Farewell;
+pub use guest::{Guest, Guests, Turn};
 pub use handle::{Handle, Job};
 pub use leeward_host::Counts;
 pub use leeward_wire::DropReason;
