@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod search;
 pub(crate) mod serve;
+mod source;
 mod summary;
 mod target;
 mod top;
