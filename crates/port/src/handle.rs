@@ -6,7 +6,6 @@ use crate::statistics::{self, Statistics};
 use leeward_control::server::{CoresGranted, Gauges};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Pulse};
-use leeward_runtime::CoreUsage;
 use leeward_runtime::allocation::Bystander;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::current_core;
@@ -97,16 +96,6 @@ impl<P: Protocol> Handle<P> {
     /// The queueing delay at this moment.
     pub fn delay(&self) -> Nanos {
         self.shared.delay(self.shared.clock.now())
-    }
-
-    /// How long the cores have had nothing to do since the start, all together.
-    pub fn idle(&self) -> Nanos {
-        self.shared.idle()
-    }
-
-    /// Who has had the cores so far; `None` without an allocator.
-    pub fn core_usage(&self) -> Option<CoreUsage> {
-        self.shared.core_usage()
     }
 
     /// Hands the end of a call to the core that answers it, from wherever a task has ended.

@@ -44,7 +44,7 @@ pub use leeward_host::Counts;
 pub use leeward_wire::DropReason;
 pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};
 pub use receive::{Came, IoUring, Received, Receiver};
-pub use server::Server;
+pub use server::{Running, Server};
 pub use spares::Spares;
 pub use statistics::Statistics;
 pub use stream::Stream;
