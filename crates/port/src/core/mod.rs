@@ -160,10 +160,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 
     /// Gives a peer's place back, if that is its fate.
+    #[inline]
     fn follow(&mut self, slot: u32, fate: Fate, now: Time) {
-        if fate == Fate::Goes
-            && let Some(mut peer) = self.peers.take(slot)
-        {
+        if fate == Fate::Goes {
+            self.remove(slot, now);
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self, slot: u32, now: Time) {
+        if let Some(mut peer) = self.peers.take(slot) {
             peer.stream.deregister(self.poll.registry());
             self.local.close(&mut peer, &mut self.protocol, now);
             self.peers.release(peer.id);
