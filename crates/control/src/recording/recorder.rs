@@ -25,7 +25,7 @@ pub trait Sink: Send {
     fn take(&mut self, block: Block) -> Result<Vec<u8>, Full>;
 }
 
-/// What is left to write when a recording has ended.
+/// Bytes left to write when a recording has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// To be written after everything that the sink has taken.

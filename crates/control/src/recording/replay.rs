@@ -57,7 +57,7 @@ const MOST_SLOTS: u64 = 1 << 22;
 /// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
 const WAKES: u32 = 64;
 
-/// What was replayed, and how the decisions compare.
+/// Counts of a replay: calls made, and how the decisions compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls.
@@ -99,7 +99,7 @@ pub struct Counts {
     pub windows_now: u64,
 }
 
-/// One place for sessions.
+/// A place for sessions.
 struct Place {
     /// How many sessions were opened in it.
     generation: u32,
@@ -157,7 +157,7 @@ impl Replayer {
         Replayer { halves, same, places, slots, admitted: 0, late: 0, now: Time::ZERO, counts, difference }
     }
 
-    /// What was replayed so far.
+    /// Counts of the replay so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -408,7 +408,7 @@ impl Replayer {
     }
 }
 
-/// What of a state is there, for people.
+/// The gauges that a state has, for people.
 fn shown(gauges: &Gauges) -> String {
     let whole = |name: &str, value: Option<i64>| value.map(|value| format!("{name} {value}"));
     let real = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));

@@ -37,7 +37,7 @@ impl Priority {
         Priority(level.clamp(Self::HIGHEST.0, Self::LOWEST.0))
     }
 
-    /// One of the 128 priorities, evenly, from 64 random bits.
+    /// Draws a priority from the 128, evenly, from 64 random bits.
     pub fn from_random(bits: u64) -> Self {
         Priority((bits >> 57) as u8 + 1)
     }

@@ -7,7 +7,7 @@ use leeward_control::units::Nanos;
 
 use super::checker::Promises;
 
-/// One algorithm with parameters.
+/// An algorithm with parameters.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) algorithm: Algorithm,

@@ -62,13 +62,13 @@ pub(crate) enum End {
     Disconnect,
 }
 
-/// What the checker may look at after a step.
+/// State that the checker may look at after a step.
 pub(crate) struct View {
     pub(crate) gauges: Gauges,
     pub(crate) sessions: Vec<SessionView>,
 }
 
-/// One open session.
+/// View of one open session.
 pub(crate) struct SessionView {
     pub(crate) window: u32,
     /// Requests admitted and not answered.
@@ -79,7 +79,7 @@ pub(crate) struct SessionView {
     pub(crate) queued: usize,
 }
 
-/// What a case promises beyond what holds for all.
+/// Promises of a case beyond what holds for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promises {
     /// Clients send by window, and every window is below this.
@@ -92,7 +92,7 @@ pub(crate) struct Promises {
     pub(crate) max_outstanding: u32,
 }
 
-/// What is wrong.
+/// Description of a broken invariant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Violation {
     /// `c_issued` is not the sum of all windows.

@@ -1,5 +1,5 @@
-//! What Breakwater may be told, read and checked. Each part that the paper takes away in an ablation can be switched off.
-//! Never here: the parameters' names and ranges ([`super::params`]).
+//! Breakwater's configuration, read and checked. Each part that the paper takes away in an ablation can be switched
+//! off. Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
 use crate::client::ClientConfig;
@@ -7,14 +7,14 @@ use crate::params::{ParamError, Params};
 use crate::registry::{Environment, Provision};
 use crate::units::Nanos;
 
-/// What the credit pool is adapted by.
+/// Signal that adapts the credit pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
     Delay,
-    /// What more load brings in throughput: anything may be the bottleneck (thesis §2.3.2).
+    /// Throughput gained by more load: anything may be the bottleneck (thesis §2.3.2).
     Efficiency,
-    /// Whichever of the two has evidence of overload.
+    /// The one of the two that has evidence of overload.
     Auto,
 }
 

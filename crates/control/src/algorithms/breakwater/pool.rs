@@ -12,7 +12,7 @@ pub struct Pool {
     sessions: Padded<AtomicI64>,
 }
 
-/// What the slow half writes and the fast halves read.
+/// Values that the slow half writes and the fast halves read.
 #[derive(Debug)]
 struct Size {
     total: AtomicI64,

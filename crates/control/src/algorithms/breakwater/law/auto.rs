@@ -40,14 +40,14 @@ pub(crate) struct AutoLaw {
     efficiency: Efficiency,
     /// The queueing delay has reached its target in this iteration.
     cpus: bool,
-    /// What the operator wants instead of what the evidence says.
+    /// Decrease set by the operator, which overrides the one that the evidence suggests.
     decrease: Option<Decrease>,
     /// Ticks of this iteration.
     ticks: u32,
     decides: Decides,
 }
 
-/// Who decides whether the pool grows.
+/// Signal that decides whether the pool grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decides {
     Delay,
