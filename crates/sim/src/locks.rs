@@ -16,11 +16,11 @@ pub(crate) struct Waiter {
     pub(crate) spins_on: Option<usize>,
 }
 
-/// One lock. Waiters get it in the order in which they came, from hand to hand: it is never free while one waits
-/// (Shenango's mutex does the same).
+/// A lock. Waiters get it in the order in which they came, from hand to hand: the lock is never free while a request
+/// waits (Shenango's mutex does the same).
 pub(crate) struct Lock {
     name: String,
-    /// Who holds it, and since when.
+    /// The holder, and the time at which it got the lock.
     holder: Option<(RequestId, Time)>,
     waiters: VecDeque<Waiter>,
     occupancy: Occupancy,
@@ -126,7 +126,7 @@ impl Locks {
         self.locks[lock].got(next.request, now, now.since(next.since), self.measured);
     }
 
-    /// Who holds `lock`.
+    /// The holder of `lock`.
     pub(crate) fn holder(&self, lock: usize) -> Option<RequestId> {
         self.locks[lock].holder.map(|(request, _)| request)
     }
@@ -139,7 +139,7 @@ impl Locks {
         self.locks.len()
     }
 
-    /// What is wrong with a lock by its own books, in words.
+    /// Contradiction in a lock's own books, in words.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.locks.iter().find_map(|lock| {
             let name = &lock.name;

@@ -35,7 +35,8 @@ pub(crate) fn simulate(
     Ok(Whole::new(config, replicas, servers).finish())
 }
 
-/// What one of the servers is told: its own part of the objective, and random numbers of its own. Requests come from here.
+/// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
+/// here.
 fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     SimConfig {
         slo: replicas.objective(config.slo),
@@ -45,7 +46,7 @@ fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     }
 }
 
-/// What happens besides what happens at the servers.
+/// Event outside of the servers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// This client issues a request.
@@ -63,7 +64,7 @@ struct Progress {
     server: usize,
     /// Its path through the application.
     path: u8,
-    /// It has been sent to a second server.
+    /// The request has been sent to a second server.
     again: bool,
 }
 

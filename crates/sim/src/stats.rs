@@ -35,7 +35,7 @@ impl Distribution {
         self.count += other.count;
     }
 
-    /// What has been recorded; starts anew.
+    /// Takes the percentiles of what was recorded; starts anew.
     fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
         self.histogram.reset();
@@ -115,7 +115,7 @@ impl Occupancy {
     }
 }
 
-/// What is counted during a run.
+/// Counters of a run.
 pub(crate) struct Stats {
     warmup: Time,
     end: Time,
@@ -207,7 +207,7 @@ impl Stats {
         self.counts.rejected += 1;
     }
 
-    /// One of those rejected did not get a lock.
+    /// Counts a rejection for a lock.
     pub(crate) fn refused_at_lock(&mut self) {
         self.counts.refused_at_locks += 1;
     }

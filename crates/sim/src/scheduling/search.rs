@@ -4,14 +4,14 @@
 use super::balancing::Finding;
 use leeward_control::units::{Nanos, Time};
 
-/// One core's search.
+/// Search of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// When it began.
     pub(crate) since: Time,
     /// Where its order begins, in cores after its own.
     pub(crate) start: usize,
-    /// It gives up then.
+    /// Time at which the core gives up.
     pub(crate) until: Time,
     /// The next moment at which something is to be done for it.
     pub(crate) next: Time,

@@ -1,4 +1,4 @@
-//! Who had the cores for how long: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
+//! Use of the cores: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
 
 use leeward_control::units::{Nanos, Time};
 
@@ -30,7 +30,7 @@ pub(crate) struct Usage {
     parks: u64,
 }
 
-/// Who had the cores in the measured part of a run.
+/// Use of the cores in the measured part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreUsage {
     /// Mean number of cores that the server held, those on their way included.
