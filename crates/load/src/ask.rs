@@ -1,4 +1,4 @@
-//! What a request asks, for services whose requests are more than a service time.
+//! Arguments of requests, for services whose requests are more than a service time.
 
 use leeward_rpc::wire::Method;
 use std::fmt::Debug;

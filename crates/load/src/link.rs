@@ -1,4 +1,4 @@
-//! One socket and the connection that it carries: moves bytes and reports what the connection says.
+//! A socket and the connection that it carries: moves bytes and reports what the connection says.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -73,7 +73,7 @@ impl Link {
         self.socket.is_none()
     }
 
-    /// What has become of it since the last call.
+    /// Change of the link since the last call.
     pub(crate) fn change(&mut self) -> Option<Change> {
         let state = match (self.is_lost(), self.connection.phase()) {
             (true, _) => Some(Change::Lost),

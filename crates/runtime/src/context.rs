@@ -79,8 +79,8 @@ pub(crate) fn core() -> Option<usize> {
     current().filter(|current| current.polling.get()).map(|current| current.core)
 }
 
-/// What a task that waits now will wait for a core afterwards, if things stay as they are; nothing for code that is not part
-/// of a task, which keeps its thread while it waits.
+/// Time that a task which waits now will wait for a core afterwards, if things stay as they are. Nothing for code that
+/// is not part of a task, which keeps its thread while it waits.
 pub(crate) fn run_delay() -> Nanos {
     current().filter(|current| current.polling.get()).map_or(Nanos::ZERO, |current| current.delay.run_delay())
 }

@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicBool, Ordering, Padded, fence};
 
-/// One flag per core, and the means of waking it.
+/// A flag per core, and the means of waking it.
 pub struct Parking {
     asleep: Vec<Padded<AtomicBool>>,
     /// Cores that were given back: they are not woken, the first core is in their place.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-/// What waits in a run queue.
+/// Entry of a run queue.
 pub enum Work<J> {
     /// Something that runs to its end at once.
     Job(J),
@@ -24,7 +24,7 @@ pub enum Work<J> {
 /// A task that can begin, or go on. Dropped, it takes its future with it.
 pub struct ReadyTask(Runnable<Tag>);
 
-/// What a task knows of where it belongs.
+/// Tag of a task: where it belongs.
 struct Tag {
     host: Arc<dyn Host>,
     /// The core that it last ran on.

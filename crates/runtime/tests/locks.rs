@@ -392,7 +392,7 @@ fn a_channel_without_receivers_takes_nothing() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// What is under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
+/// A value under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
 #[test]
 fn a_value_that_is_dropped_with_its_channel_may_send() {
     struct Polite(Option<Sender<Polite>>, Arc<AtomicBool>);

@@ -155,7 +155,7 @@ proptest! {
         prop_assert!(ended <= asked && ended + 63 >= asked);
     }
 
-    /// Whatever is charged, in whatever scopes: a budget is never below nothing and never grows.
+    /// A budget is never below nothing and never grows, whatever is charged in whatever scopes.
     #[test]
     fn a_budget_only_shrinks_and_not_below_zero(whole in 0u64..1_000, charges in prop::collection::vec(0u64..500, 0..20)) {
         let (seen, left) = budget::with(Budget::of(Nanos(whole)), || {

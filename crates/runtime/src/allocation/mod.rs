@@ -11,7 +11,7 @@ pub use usage::CoreUsage;
 use leeward_control::allocation::{Allocator, CoreLimits};
 use leeward_control::server::CoresGranted;
 
-/// What makes cores come and go.
+/// Policy and parameters that make cores come and go.
 pub struct Allocation {
     /// Says how many more or fewer.
     pub allocator: Box<dyn Allocator>,
@@ -21,7 +21,7 @@ pub struct Allocation {
     pub admission: Box<dyn Bystander>,
 }
 
-/// What core allocation and admission have to tell each other.
+/// Messages between core allocation and admission.
 pub trait Bystander: Send {
     /// Requests rejected so far: load that shows neither in queues nor in busy cores.
     fn rejected(&self) -> u64;

@@ -48,7 +48,7 @@ struct Channel<T> {
     /// A permit for every value that may be received.
     values: Permits,
     buffer: Mutex<Buffer<T>>,
-    /// Since when the oldest value is under way; [`NOTHING`]. Written under the buffer's mutex, read without.
+    /// Time from which the oldest value is under way; [`NOTHING`]. Written under the buffer's mutex, read without.
     oldest: AtomicU64,
     senders: AtomicU64,
     receivers: AtomicU64,
@@ -216,7 +216,7 @@ impl<T> Sender<T> {
         self.channel.age() + self.channel.room.delay()
     }
 
-    /// What was counted of the senders of channels of this name.
+    /// Statistics of the senders of channels of this name.
     pub fn stats(&self) -> LockStats {
         self.channel.room.stats()
     }

@@ -44,12 +44,13 @@ const NOBODY: u64 = u64::MAX;
 /// ```
 pub struct Condvar {
     line: Mutex<List>,
-    /// Since when the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
     counts: Arc<Counts>,
 }
 
-/// What is left at a notified waiter's place: whether the notification was for one, and is passed on by a waiter that goes.
+/// Mark at a notified waiter's place: whether the notification was for a single waiter, and is passed on by a waiter
+/// that goes.
 const FOR_ALL: Stage = Stage::Closed;
 const FOR_ONE: Stage = Stage::Granted;
 
@@ -138,7 +139,7 @@ impl Condvar {
         self.counts.name
     }
 
-    /// What was counted of the condvars of this name.
+    /// Statistics of the condvars of this name.
     pub fn stats(&self) -> LockStats {
         self.counts.read()
     }
@@ -193,7 +194,7 @@ impl<'a> Waiting<'a> {
         Waiting { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::InLine(place) }
     }
 
-    /// It goes on with the mutex: the notification has had its effect.
+    /// Ends the wait: the waiter goes on with the mutex, and the notification has had its effect.
     fn arrived(&mut self) {
         self.state = State::Done;
     }

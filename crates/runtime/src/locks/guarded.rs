@@ -63,7 +63,7 @@ impl<T: ?Sized> Guarded<T> {
 }
 
 impl<T: ?Sized + Sync> Guarded<T> {
-    /// One permit, if it is free.
+    /// Takes a permit, if one is free.
     #[inline]
     pub(super) fn try_share(&self) -> Option<Share<'_, T>> {
         self.permits.try_acquire(1).then(|| self.share())
@@ -157,7 +157,7 @@ impl<T: ?Sized> Drop for Alone<'_, T> {
     }
 }
 
-/// One permit of many: the value is shared.
+/// A permit of many: the value is shared.
 pub(super) struct Share<'a, T: ?Sized> {
     from: &'a Guarded<T>,
     /// As good as `&T`.

@@ -1,5 +1,5 @@
-//! Who waits, in order of arrival: a list in a slab, so that waiting allocates nothing once it has room, leaving from the
-//! middle is cheap, and no pointer is needed. Pure: the time is an argument, and nobody is woken here.
+//! Line of waiters, in order of arrival: a list in a slab, so that waiting allocates nothing once it has room, leaving
+//! from the middle is cheap, and no pointer is needed. Pure: the time is an argument, and nobody is woken here.
 
 use leeward_control::units::Time;
 use std::task::Waker;
@@ -31,7 +31,7 @@ struct Waiter {
     since: Time,
     /// After that it does not want it any more.
     until: Time,
-    /// What it wants, in the unit of whoever keeps the list.
+    /// Number of permits that the waiter wants, in the unit of the list's owner.
     count: u64,
     /// Whether it has been woken before, and others were quicker.
     overtaken: bool,
@@ -40,7 +40,7 @@ struct Waiter {
     after: Option<usize>,
 }
 
-/// What is at a place.
+/// Content of a place.
 enum Slot {
     Taken(Waiter),
     /// The next free one.
@@ -57,7 +57,7 @@ pub(super) struct List {
     len: usize,
 }
 
-/// What the first in the line wants.
+/// The waiter at the head of the line: what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) place: Place,

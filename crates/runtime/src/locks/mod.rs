@@ -92,7 +92,7 @@ impl Spins {
     const OF_THREADS: Spins = Spins(permits::SPINS_OF_THREADS);
 }
 
-/// What was asked for without a budget is not refused.
+/// Unwraps the outcome of a wait without a budget, which is never refused.
 fn granted<T>(outcome: Result<T, Congested>) -> T {
     match outcome {
         Ok(granted) => granted,

@@ -98,7 +98,7 @@ impl<T: ?Sized> Mutex<T> {
         self.inner.permits().name()
     }
 
-    /// What was counted of the mutexes of this name.
+    /// Statistics of the mutexes of this name.
     pub fn stats(&self) -> LockStats {
         self.inner.permits().stats()
     }

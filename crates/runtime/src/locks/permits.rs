@@ -1,5 +1,5 @@
-//! What mutexes, read-write locks, semaphores and channels are made of: a number of permits, and a line of those that wait
-//! for some. A mutex has one; a reader takes one of a read-write lock's and a writer all.
+//! Engine of mutexes, read-write locks, semaphores and channels: a number of permits, and a line of those that wait for
+//! some. A mutex has one permit. A reader takes one of a read-write lock's permits, and a writer all.
 //!
 //! **The state** is one word: how many permits are free, and whether the line is to be asked before anyone takes or returns
 //! any ([`LINE`]). Without that bit, taking and returning are one compare-and-swap. With it, the word changes only under the
@@ -33,7 +33,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The bit that sends everyone to the line.
 const LINE: u64 = 1;
-/// One permit.
+/// A single permit in the state's word.
 const ONE: u64 = 2;
 
 /// No time: nobody waits.
@@ -56,7 +56,7 @@ pub(super) const SPINS_OF_TASKS: u32 = 0;
 pub(super) struct Permits {
     state: AtomicU64,
     uncontended: Uncontended,
-    /// Since when the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
     line: Mutex<Line>,
     counts: Arc<Counts>,
@@ -146,7 +146,7 @@ impl Permits {
         if oldest == NOBODY { Nanos::ZERO } else { now().since(Time(oldest)) }
     }
 
-    /// Those that are free at this moment.
+    /// Permits that are free at this moment.
     pub(super) fn free(&self) -> u64 {
         self.state.load(Ordering::Relaxed) / ONE
     }
@@ -300,7 +300,7 @@ impl Permits {
         lock(&self.line).list.stage(place) == Stage::Woken && self.free() < count
     }
 
-    /// What has become of a waiter.
+    /// Outcome of a waiter so far.
     fn look(&self, place: Place, count: u64, waker: &Waker) -> Poll<Result<(), Denied>> {
         let mut line = lock(&self.line);
         let mut wakers = Wakers::default();
@@ -419,7 +419,7 @@ pub(super) struct Acquire<'a> {
 struct Waiting {
     place: Place,
     since: Time,
-    /// What the request had spent on run queues before: what it spends there meanwhile is charged already.
+    /// Budget that the request had spent on run queues before: what it spends there meanwhile is charged already.
     spent_on_cores: Nanos,
 }
 
@@ -435,7 +435,7 @@ impl<'a> Acquire<'a> {
         self.waiting.is_some()
     }
 
-    /// It goes without having been told what has become of it.
+    /// Removes a waiter that goes without having learned its outcome.
     #[cold]
     fn give_up(&self, waiting: Waiting) {
         charge(waiting.since, waiting.spent_on_cores);

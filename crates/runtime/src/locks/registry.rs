@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// not fill the memory.
 pub const NAMES: usize = 1024;
 
-/// What the locks are called that there are too many names for.
+/// Name of the locks beyond the number of names that are kept apart.
 pub const OTHERS: &str = "(others)";
 
 type Names = BTreeMap<(&'static str, Kind), Weak<Counts>>;

@@ -138,7 +138,7 @@ impl<T: ?Sized> RwLock<T> {
         self.inner.permits().name()
     }
 
-    /// What was counted of the locks of this name.
+    /// Statistics of the locks of this name.
     pub fn stats(&self) -> LockStats {
         self.inner.permits().stats()
     }

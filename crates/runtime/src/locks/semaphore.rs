@@ -102,7 +102,7 @@ impl Semaphore {
         self.permits.name()
     }
 
-    /// What was counted of the semaphores of this name.
+    /// Statistics of the semaphores of this name.
     pub fn stats(&self) -> LockStats {
         self.permits.stats()
     }
