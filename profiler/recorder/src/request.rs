@@ -18,7 +18,7 @@ pub fn request(id: u64) -> Request {
 #[must_use = "the request is over when this is dropped"]
 pub struct Request {
     id: u64,
-    /// It is this thread that works on it.
+    /// Keeps the request in the thread that works on it.
     _thread: PhantomData<*const ()>,
 }
 

@@ -29,9 +29,9 @@ pub const TITLE_MAX: usize = 256;
 /// A document to be indexed. Its text can be found by afterwards, but is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// What results show of it. Its words count as the text's.
+    /// Title of the document, which results show. Its words count as the text's.
     pub title: String,
-    /// What it says.
+    /// Text of the document.
     pub text: String,
 }
 
@@ -46,7 +46,7 @@ pub struct Hit {
     pub title: Arc<str>,
 }
 
-/// What a search finds.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Documents that fit.
@@ -59,7 +59,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
-    /// It would have had to wait for too long.
+    /// The request would have had to wait for too long.
     #[error("{0}")]
     Refused(Refused),
     /// There are as many documents, words or different words as there may be.

@@ -1,4 +1,4 @@
-//! What events mean together: what threads did when, who held which lock, which requests there were and what made them
+//! Meaning of events together: what threads did when, who held which lock, which requests there were and what made them
 //! slow. Everything works on events in the order of time, with bounded memory.
 
 pub mod activity;

@@ -14,7 +14,7 @@ use super::{MAGIC, VERSION, kind};
 /// A block of events is written when it holds this much.
 const BLOCK: usize = 64 << 10;
 
-/// What a trace begins with.
+/// Begin of a trace.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The header.

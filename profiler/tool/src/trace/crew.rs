@@ -46,7 +46,7 @@ pub(super) struct Crew<'scope, S> {
     threads: Vec<ScopedJoinHandle<'scope, S>>,
     /// The next one to be handed over.
     filling: Batch,
-    /// Those on their way, the oldest first; those that are done wait for the ones before them.
+    /// Batches on their way, the oldest first. Decoded ones wait for the ones before them.
     on_the_way: VecDeque<Option<Batch>>,
     /// The number of the oldest.
     oldest: u64,
@@ -137,7 +137,7 @@ impl<'scope, S: Sink + Send + 'scope> Decoding for Crew<'scope, S> {
     }
 }
 
-/// What a thread does until there is no more work; its sink.
+/// Decodes until there is no more work; returns the thread's sink.
 fn labour<S: Sink>(
     mut decoder: Decoder,
     mut sink: S,
