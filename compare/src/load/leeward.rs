@@ -14,7 +14,7 @@ const KIND: usize = 3;
 const PAYLOAD_LEN: std::ops::Range<usize> = 4..8;
 const REQUEST: std::ops::Range<usize> = 8..16;
 
-/// One connection's side.
+/// Client side of a connection.
 pub(crate) struct Leeward {
     call: Vec<u8>,
     payload: usize,

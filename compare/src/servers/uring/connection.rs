@@ -20,9 +20,9 @@ pub(super) struct Connection {
     pub(super) is_over: bool,
     /// The beginning of a message.
     begun: Vec<u8>,
-    /// What is being sent, if it does not lie in a buffer. Not touched meanwhile.
+    /// Bytes that are being sent, if they do not lie in a buffer. Not touched meanwhile.
     sending: Vec<u8>,
-    /// What is sent after that: the kernel may send out of order what is handed to it at once.
+    /// Bytes that are sent after those: the kernel may send out of order what is handed to it at once.
     waiting: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent of the connection's own.
+    /// Bytes of the connection's own that are to be sent.
     pub(super) fn sending(&self) -> &[u8] {
         &self.sending
     }
