@@ -49,7 +49,7 @@ impl Steps {
         Steps(spinner)
     }
 
-    /// What is done now.
+    /// Shows the current step.
     pub(crate) fn show(&self, step: &str) {
         self.0.set_message(step.to_string());
     }
