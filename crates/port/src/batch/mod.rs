@@ -46,10 +46,10 @@ pub const ROOM: usize = 16 * 1024;
 /// How often a call that the kernel has no memory for is tried again before it is given up.
 const TRIES: u32 = 1_000;
 
-/// What has not been asked, or not answered.
+/// Result of a call that has not been made, or not been answered.
 const NOTHING: i32 = -libc::ECANCELED;
 
-/// What one socket had.
+/// Result of reading a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// None at the end of the stream.
@@ -101,7 +101,7 @@ impl Batch {
         self.run(sockets.len());
     }
 
-    /// What the last [`Batch::receive`] brought from the socket at `place`.
+    /// Result that the last [`Batch::receive`] brought from the socket at `place`.
     ///
     /// # Errors
     /// As a read without waiting: `WouldBlock` if nothing was there.
