@@ -8,7 +8,7 @@ use super::value::PayloadLimit;
 /// Bytes of the header that say what and how long the frame is.
 const PREFIX_LEN: usize = 8;
 
-/// What [`decode`] found at the beginning of some bytes.
+/// Result of [`decode`] on the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A whole frame.

@@ -5,7 +5,7 @@ use leeward_control::units::{Nanos, Priority};
 
 use super::call_error::CallError;
 
-/// What a call may be given besides its argument.
+/// Options of a call besides its argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
     pub(super) priority: Option<Priority>,

@@ -61,7 +61,7 @@ pub struct Client {
     handle: Arc<Handle>,
 }
 
-/// What the clones of a client share. Its drop is the client's end.
+/// Handle that the clones of a client share. Its drop is the client's end.
 struct Handle {
     shared: Arc<Shared>,
     timeout: Nanos,

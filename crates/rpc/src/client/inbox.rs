@@ -15,7 +15,7 @@ impl Wake for mio::Waker {
     }
 }
 
-/// What callers may still expect.
+/// Mode of the client: what callers may still expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mode {
     /// Calls are taken.

@@ -20,7 +20,8 @@ struct Slot<T> {
     generation: u32,
     place: Place,
     method: Method,
-    /// What its queueing may take in all, and since when; `None`: what the connection grants every call.
+    /// Budget for queueing in all, and the time from which it runs; `None`: the budget that the connection grants every
+    /// call.
     budget: Option<(Budget, Time)>,
     /// Kept until the request is sent. Its memory is reused by the next request in the slot.
     payload: Vec<u8>,
@@ -65,7 +66,7 @@ impl<T> Slots<T> {
         (index, identifier(slot.generation, index))
     }
 
-    /// What a request on its way out consists of.
+    /// Parts of a request on its way out.
     pub(super) fn call(&self, index: u32) -> (RequestId, Method, &[u8]) {
         let slot = &self.slots[index as usize];
         (identifier(slot.generation, index), slot.method, &slot.payload)
