@@ -15,7 +15,7 @@ const ROOM: usize = 16 * 1024;
 /// A buffer that was larger is given back when it is empty.
 const KEPT: usize = 64 * 1024;
 
-/// One request, out of its connection's buffer: a line and perhaps a data block.
+/// A request, out of its connection's buffer: a line and perhaps a data block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     bytes: Vec<u8>,
@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// What a decoder has found.
+/// Result of a look at a decoder's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
@@ -81,7 +81,7 @@ enum State {
     Swallow(usize),
 }
 
-/// One connection's bytes that are not requests yet.
+/// Bytes of a connection that are not requests yet.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -203,7 +203,7 @@ impl Decoder {
         length > LINE_MAX || (length > SHORT_LINE_MAX && !may_be_long())
     }
 
-    /// What a line begins. `None`: go on in the new state.
+    /// Begins a request with a line. `None`: go on in the new state.
     fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<Next> {
         if end == usize::MAX {
             return Some(Next::Close);

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 /// own, and those that were never used are only counted.
 pub(super) struct Slabs {
     classes: Vec<Class>,
-    /// Those that were ever in use.
+    /// Places that were ever in use.
     places: Vec<Place>,
     /// Pages that no class has: handed out from the last.
     free_pages: Vec<u32>,
@@ -40,7 +40,7 @@ struct Place {
     closed: bool,
 }
 
-/// What the allocator knows of a class.
+/// Use of a class, from the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassUse {
     /// Bytes per chunk.
