@@ -72,8 +72,8 @@ pub struct Counts {
     pub replies: u64,
     /// Ticks of the slow half.
     pub ticks: u64,
-    /// Decisions that were compared: verdicts, what goes to clients, windows and words of sessions, whom to wake, states
-    /// after ticks.
+    /// Decisions that were compared: verdicts, messages to clients, windows and words of sessions, sessions to wake,
+    /// states after ticks.
     pub compared: u64,
     /// Requests that were rejected on arrival when recorded.
     pub rejected_then: u64,

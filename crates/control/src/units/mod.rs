@@ -11,9 +11,9 @@ pub use time::{Nanos, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credits(pub u32);
 
-/// Names a grant of credit. A server chooses it and sends it with the window; a client puts the newest that it knows into
-/// each request, so that the server can measure the time from the grant to the response which it made possible (the
-/// end-to-end round trip of admission by efficiency, thesis §2.3.2).
+/// Name of a grant of credit. A server chooses it and sends it with the window. A client puts the newest name that it
+/// knows into each request, so that the server can measure the end-to-end round trip of admission by efficiency: the
+/// time from the grant to the response which it made possible (thesis §2.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CreditId(pub u64);
 

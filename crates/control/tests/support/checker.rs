@@ -1,5 +1,6 @@
-//! Watches a plant and says what is wrong. It knows nothing of how an algorithm works: only what every algorithm owes its
-//! clients and its server, from the events of a plant and what the plant's sessions and gauges show after each step.
+//! Checker that watches a plant and reports broken invariants. It does not know how an algorithm works, only what every
+//! algorithm owes its clients and its server. It sees the events of a plant, and its sessions and gauges after each
+//! step.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub(crate) enum Step {
     Finish { place: usize, pick: usize, executed: bool },
     /// The oldest message to the client arrives.
     ToClient { place: usize },
-    /// The control loop ticks, and wakes whom it will.
+    /// The control loop ticks, and wakes sessions.
     Tick { random: u64 },
     /// From now on the queues are this long, until the next such step.
     Queues { packet_delay: Nanos, run_delay: Nanos },

@@ -89,8 +89,8 @@ pub struct Config {
     /// Queueing delay from which requests are dropped.
     pub aqm_threshold: Nanos,
     /// Waiting time from which a request is dropped when its turn comes: its response could not be in time any more.
-    /// Not in the paper. On many cores requests rarely get so far; on one, where the age of the oldest says little of how
-    /// long the newest will wait, it spares the executions that nobody has a use for.
+    /// Not in the paper. On many cores requests rarely get so far. On one core the age of the oldest request says
+    /// little of how long the newest will wait, and the threshold spares executions whose responses would be late.
     pub stale: Nanos,
     /// Control period: the network round trip.
     pub period: Nanos,

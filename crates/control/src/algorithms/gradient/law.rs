@@ -1,4 +1,4 @@
-//! How the limit moves. Never here: who is in the server ([`super::in_flight`]).
+//! Law of the limit: how it moves. Never here: the number of requests in the server ([`super::in_flight`]).
 //!
 //! With L the limit, T the mean time in the server of this period, T₀ the shortest of all periods since the last probe:
 //!

@@ -90,7 +90,8 @@ impl AutoLaw {
     }
 }
 
-/// Whether requests have suffered from what is no queue for a CPU, and what that asks for.
+/// Decrease asked for by evidence that requests have suffered from something other than a queue for a CPU; `None`
+/// without such evidence.
 fn evidence(end: &End) -> Option<Decrease> {
     let End::Counted(Iteration { received, lock_drops, late, .. }) = *end else { return None };
     if lock_drops.saturating_add(late) as f64 <= MISSES_ALLOWED * received as f64 {
