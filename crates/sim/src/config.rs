@@ -86,8 +86,9 @@ impl SimConfig {
 pub struct ClientModel {
     /// Requests leave a client at least so long after each other. Zero: as soon as they may.
     pub pacing: Nanos,
-    /// The application gives up on a request so long after its issue: one that has not left then never leaves, and a reply
-    /// that comes later is nobody's any more. Its credits are the client's all the same. `None`: it never does.
+    /// Span after a request's issue at which the application gives up on it: a request that has not left then never
+    /// leaves, and a later reply counts for nothing. Its credits are the client's all the same. `None`: the application
+    /// never gives up.
     pub timeout: Option<Nanos>,
 }
 

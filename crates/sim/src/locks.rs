@@ -1,5 +1,5 @@
-//! The application's locks: who holds them, who waits and since when, and what has been counted of that. What a core does
-//! with a request that waits is `run/staged.rs`'s.
+//! The application's locks: their holders, their waiters with the times from which they wait, and the counts of both.
+//! `run/staged.rs` decides what a core does with a request that waits.
 
 use crate::report::LockReport;
 use crate::requests::RequestId;
@@ -66,7 +66,7 @@ impl Locks {
         Locks { locks: names.iter().map(lock).collect(), measured }
     }
 
-    /// Takes `lock` if nobody has it.
+    /// Takes `lock` if it is free.
     pub(crate) fn acquire(&mut self, lock: usize, request: RequestId, now: Time) -> bool {
         let own = &mut self.locks[lock];
         if own.holder.is_some() {
@@ -121,7 +121,7 @@ impl Locks {
         Some(next)
     }
 
-    /// Gives `lock`, which nobody holds, to the one whose turn it is.
+    /// Gives `lock`, which is free, to the waiter whose turn it is.
     pub(crate) fn hand(&mut self, lock: usize, next: Waiter, now: Time) {
         self.locks[lock].got(next.request, now, now.since(next.since), self.measured);
     }

@@ -1,7 +1,7 @@
-//! A service of several identical servers: every request goes to one of them, and once more to another if that one
+//! A service of several identical servers: every request goes to one of them, and once more to another if the first
 //! drops it or gives no credit in time. Each server is a [`Run`] of its own, with its own cores, locks, controller and
-//! sessions, and knows nothing of the others. Here: whose turn it is in time, where a request goes, and what became of it
-//! in the end. Never here: what happens inside a server or a session.
+//! sessions, and knows nothing of the others. Here: the server whose turn it is in time, the server that a request goes
+//! to, and the request's end. Never here: what happens inside a server or a session.
 
 use crate::SimError;
 use crate::agenda::Agenda;
@@ -76,7 +76,7 @@ struct Whole<'a> {
     now: Time,
     agenda: Agenda<Event>,
     arrivals: ArrivalStream,
-    /// By whom they were issued and when; one record each, wherever they are.
+    /// Requests with their clients and times of issue; one record each, wherever they are.
     requests: Requests,
     /// By slot.
     progress: Vec<Progress>,

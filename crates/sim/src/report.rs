@@ -133,7 +133,8 @@ pub struct LockReport {
     pub wait: Percentiles,
     /// Requests that wait for it at the run's end.
     pub waiting: u64,
-    /// The share of time in which somebody held it, 0..=1. Whoever gets a mutex holds it while waiting for a core, too.
+    /// The share of time in which the lock was held, 0..=1. A request that gets a mutex holds it while waiting for a
+    /// core, too.
     pub utilization: f64,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) arrived: Time,
     /// How long it takes on a core.
     pub(crate) service: Nanos,
-    /// By whom.
+    /// Session that issued it.
     pub(crate) session: u32,
     /// Requests that waited behind it when it left.
     pub(crate) demand: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Request {
 pub(crate) struct Attempt {
     /// The request of the whole service.
     pub(crate) of: RequestId,
-    /// By whom.
+    /// Client that issued it.
     pub(crate) client: u32,
     /// How long it takes on a core.
     pub(crate) service: Nanos,

@@ -257,7 +257,7 @@ impl Stats {
         }
     }
 
-    /// A client has received a reply that nobody waits for any more.
+    /// A client has received a reply after its application gave up.
     pub(crate) fn timed_out(&mut self) {
         self.counts.timed_out += 1;
     }
@@ -308,8 +308,8 @@ impl Stats {
         self.occupancy.holds_so_far()
     }
 
-    /// Adds what one server of several has counted, after its [`report`](Self::report): what goes on in a server. What
-    /// clients see of the whole is counted here.
+    /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
+    /// clients' view of the whole is counted here.
     pub(crate) fn absorb(&mut self, server: &Stats) {
         self.counts.add_servers(&server.counts);
         self.at_warmup.add_servers(&server.at_warmup);

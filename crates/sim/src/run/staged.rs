@@ -1,6 +1,6 @@
 //! Requests of an application with locks: work, take a lock, work, give it back. A request runs on its core until it is
-//! done or has to wait. At a mutex it leaves the core, and joins a run queue when the lock is its; at a spinlock it keeps
-//! the core. Who gets a lock next is `locks.rs`'s.
+//! done or has to wait. At a mutex it leaves the core, and joins a run queue when it has the lock. At a spinlock it
+//! keeps the core. `locks.rs` decides which waiter gets a lock next.
 
 use super::Run;
 use crate::audit::Audit;
@@ -207,7 +207,8 @@ impl Staged {
         progress.step += 1;
     }
 
-    /// `lock` goes to the next whose budget still lasts. That one is noted in `ready`, and so are those before it.
+    /// Gives `lock` to the next waiter whose budget still lasts. That waiter is noted in `ready`, and so are the late
+    /// ones before it.
     fn gives_back(&mut self, lock: usize, request: RequestId, now: Time) {
         self.progress[request.slot()].held &= !(1 << lock);
         self.locks.release(lock, now);

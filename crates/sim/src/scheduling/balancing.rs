@@ -30,7 +30,7 @@ pub enum Finding {
     SiblingFirst,
     /// At the cores that say that something has waited for this long there: one look tells which.
     Flagged(Nanos),
-    /// The core knows who has waited longest: a bound.
+    /// The core knows which queue has waited longest: a bound.
     Oracle,
 }
 

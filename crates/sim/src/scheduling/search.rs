@@ -1,5 +1,5 @@
-//! When a core that looks for work gets to whose queue: arithmetic instead of an event per look. Looks are `check` apart;
-//! a sweep over all other cores is followed by the next, in the same order.
+//! Times at which a core that looks for work looks into each queue: arithmetic instead of an event per look. Looks are
+//! `check` apart; a sweep over all other cores is followed by the next, in the same order.
 
 use super::balancing::Finding;
 use leeward_control::units::{Nanos, Time};

@@ -37,8 +37,8 @@ pub struct CoreUsage {
     pub mean_cores: f64,
     /// Mean number of cores that looked for work.
     pub mean_searching: f64,
-    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time a core
-    /// takes to change hands is nobody's.
+    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time that a
+    /// core takes to change hands counts for neither.
     pub best_effort_share: f64,
     /// Cores granted.
     pub grants: u64,
