@@ -61,7 +61,7 @@ impl ArrivalStream {
 impl Iterator for ArrivalStream {
     type Item = (Time, u32);
 
-    /// The next request: when, and by whom. `None` when no more will come.
+    /// The next request: its time and its client. `None` when no more will come.
     fn next(&mut self) -> Option<(Time, u32)> {
         loop {
             let rate = self.segments[self.segment].rate.0;

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// place here: new ones come last, or all runs of all seeds would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// When requests are issued, and by whom.
+    /// Times and clients of requests.
     Arrivals,
     /// How long they take.
     Service,
