@@ -1,5 +1,5 @@
 //! The budget of the request that this thread is running: what it may still spend on queues, and what it has spent. The
-//! budget itself is `leeward_control::budget`; whoever runs requests (the server) opens a scope, the locks ask and charge.
+//! budget itself is `leeward_control::budget`. The server opens a scope around each request; the locks ask and charge.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;

@@ -1,5 +1,6 @@
-//! Which core a thread is, and whether it polls a task: how a future finds its runtime. A thread-local, set for as long
-//! as a core works; any other thread has none, and what needs one says what happens then.
+//! Context of a thread: the core that it is, and whether it polls a task. Through it a future finds its runtime. A
+//! thread-local, set for as long as a core works. Any other thread has none, and code that needs one documents what
+//! happens then.
 
 use crate::timers::CoreTimers;
 use leeward_control::units::Nanos;

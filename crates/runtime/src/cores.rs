@@ -159,8 +159,9 @@ pub trait Network: Send {
     /// be quick when nothing is due.
     fn housekeeping(&mut self, now: Time);
 
-    /// Reads and answers what has come, queues what is admitted. Waits for up to `wait` if there is nothing, not at all
-    /// if that is `None`. If there was anything, says since when: the wait before that is no work.
+    /// Reads and answers what has come, and queues what is admitted. Waits for up to `wait` if there is nothing, not at
+    /// all if that is `None`. If there was anything, returns the time from which there was: the wait before that is no
+    /// work.
     ///
     /// # Errors
     /// Only what makes it impossible to go on: the core ends with it, and asks the others to.
@@ -175,9 +176,9 @@ pub trait Network: Send {
     /// Whether a core that shall stop may: everything it owes is done.
     fn is_drained(&mut self, now: Time) -> bool;
 
-    /// Its core is given back: from now on the first core looks after this, and what comes for it ends the wait of the
-    /// first core's [`Network::poll`]. What has come already and was not read does so at once. Only for cores that come
-    /// and go, and never for the first.
+    /// Gives the core back: from now on the first core looks after this network, and whatever comes for it ends the
+    /// wait of the first core's [`Network::poll`]. Anything that has come already and was not read ends it at once.
+    /// Only for cores that come and go, and never for the first.
     ///
     /// # Errors
     /// Only what makes it impossible to go on.

@@ -131,7 +131,7 @@ mod model {
     use leeward_control::units::Time;
     use loom::{sync::Arc, thread};
 
-    /// Either the sleeper sees the job or the one who queued it sees the sleeper.
+    /// Either the sleeper sees the job, or the thread that queued it sees the sleeper.
     #[test]
     fn no_wake_up_is_lost() {
         loom::model(|| {

@@ -25,7 +25,7 @@ struct RunQueue<J> {
 
 struct Jobs<J> {
     waiting: VecDeque<(Time, J)>,
-    /// Whether there will be no one to run them.
+    /// Whether the entries will never run.
     closed: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When its
-//! waker is called it goes into the run queue of the core that it last ran on, with the time of that. So what it waits for
-//! by its own will (a sleep, another task, a thread) is no queueing delay, and what it waits for a core is.
+//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When
+//! its waker is called, the task enters the run queue of the core that it last ran on, with the time of that. So
+//! waiting by its own will (a sleep, another task, a thread) is no queueing delay, and waiting for a core is.
 //!
 //! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
 

@@ -457,7 +457,8 @@ fn threads_that_contend_lose_no_turn() {
     assert_eq!(semaphore.free(), 2);
 }
 
-/// Some wait for as long as it takes, some are soon too late, some give up: nobody is left waiting, and nothing is lost.
+/// Some wait for as long as it takes, some are soon too late, some give up: no thread is left waiting, and nothing is
+/// lost.
 #[test]
 fn the_hurried_the_fickle_and_the_patient_get_along() {
     const THREADS: usize = 6;

@@ -1,5 +1,5 @@
-//! Locks against a model, step by step: random arrivals, departures and looks. Whoever waits is served in order of arrival,
-//! nobody is left behind, no budget goes below zero, and the statistics add up.
+//! Locks against a model, step by step: random arrivals, departures and looks. Waiters are served in order of arrival,
+//! none is left behind, no budget goes below zero, and the statistics add up.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
@@ -49,7 +49,7 @@ enum Step {
     GiveUp(usize),
     /// A waiter looks, woken or not.
     Look(usize),
-    /// Everyone who was woken looks, until nobody is.
+    /// All woken waiters look, until none is woken.
     Settle,
 }
 

@@ -1,6 +1,5 @@
-//! Cores that come and go: what an allocator of `leeward-control` needs to know and to have done. It is asked by the cores
-//! that are there, between two jobs. `Roster` says who is there and lets the others rest; what a core does with
-//! that is [`crate::cores`]'s.
+//! Cores that come and go: the surroundings of an allocator of `leeward-control`. Active cores ask it between two jobs.
+//! `Roster` knows the active cores and lets the others rest; [`crate::cores`] decides what a core does with that.
 
 mod roster;
 mod usage;

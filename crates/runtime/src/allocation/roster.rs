@@ -166,7 +166,7 @@ impl Roster {
         }
     }
 
-    /// Something of `core`, which is parked, is left to the first core. Whoever says so wakes that afterwards.
+    /// Leaves work of `core`, which is parked, to the first core. The caller wakes the first core afterwards.
     pub(crate) fn leave_to_first(&self, core: usize) {
         self.flags[core].0.left.store(true, Ordering::Release);
     }

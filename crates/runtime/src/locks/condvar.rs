@@ -19,12 +19,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// No time: nobody waits.
+/// No time: the line is empty.
 const NOBODY: u64 = u64::MAX;
 
-/// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival; who is
-/// notified has the mutex again when it goes on, and looks itself whether what it waits for is there: others may have been
-/// quicker.
+/// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival. A
+/// notified waiter has the mutex again when it goes on, and must check its condition itself: another thread may have
+/// been quicker.
 ///
 /// ```
 /// use leeward_runtime::locks::{Condvar, Mutex};
@@ -55,7 +55,7 @@ const FOR_ALL: Stage = Stage::Closed;
 const FOR_ONE: Stage = Stage::Granted;
 
 impl Condvar {
-    /// Nobody waits. The name is what a refusal, `leeward top` and reports call it.
+    /// A condvar without waiters. Refusals, `leeward top` and reports use the name.
     pub fn new(name: &'static str) -> Self {
         Condvar {
             line: Mutex::new(List::default()),
@@ -116,7 +116,7 @@ impl Condvar {
         }
     }
 
-    /// Notifies everyone who waits.
+    /// Notifies all waiters.
     pub fn notify_all(&self) {
         let mut line = lock(&self.line);
         let mut wakers = Vec::with_capacity(line.len());

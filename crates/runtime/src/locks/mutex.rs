@@ -12,8 +12,8 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back when
-/// nobody waits.
+/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back
+/// when the line is empty.
 ///
 /// ```
 /// use leeward_runtime::locks::{Congested, Mutex};

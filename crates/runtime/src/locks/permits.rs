@@ -36,7 +36,7 @@ const LINE: u64 = 1;
 /// A single permit in the state's word.
 const ONE: u64 = 2;
 
-/// No time: nobody waits.
+/// No time: the line is empty.
 const NOBODY: u64 = u64::MAX;
 
 /// How often a thread looks whether the permits are back before it joins the line: as often as the standard library's mutex.
@@ -102,7 +102,7 @@ impl Wakers {
         }
     }
 
-    /// Of somebody who gets nothing: those who do are woken before.
+    /// Adds the waker of a waiter that gets nothing. Waiters that get permits are woken before it.
     fn add_late(&mut self, waker: Option<Waker>) {
         self.more.extend(waker);
     }
@@ -117,7 +117,7 @@ impl Permits {
         Permits::counted(registry::counts(name, kind), permits)
     }
 
-    /// Permits whose numbers nobody finds by name.
+    /// Permits whose numbers are not listed by name.
     pub(super) fn unlisted(counts: Counts, permits: u64) -> Self {
         Permits::counted(Arc::new(counts), permits)
     }
@@ -171,7 +171,7 @@ impl Permits {
         }
     }
 
-    /// Takes some, if they are free and nobody waits.
+    /// Takes `count` permits, if they are free and the line is empty.
     #[inline]
     pub(super) fn try_acquire(&self, count: u64) -> bool {
         let acquired = self.take(count);
@@ -225,8 +225,8 @@ impl Permits {
         wakers.wake();
     }
 
-    /// Gives `free` permits to the line, and sets the word. The bit must be set, and nobody sent. `handing`: hand them to
-    /// the first at once.
+    /// Gives `free` permits to the line, and sets the word. The bit must be set, and no waiter sent. `handing`: hand
+    /// the permits to the first waiter at once.
     fn share_out(&self, line: &mut Line, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
         debug_assert!(line.sent.is_none(), "who was sent has no successor yet");
         let mut clock = None;
@@ -359,7 +359,7 @@ impl Permits {
         wakers.wake();
     }
 
-    /// Nobody waits any more: who does is told so, and who would. What is free can still be taken.
+    /// Closes the line: waiters are told so, and so is any later one. Free permits can still be taken.
     pub(super) fn close(&self) {
         let mut line = lock(&self.line);
         let mut wakers = Wakers::default();
@@ -443,7 +443,7 @@ impl<'a> Acquire<'a> {
         self.permits.leave(waiting.place, self.count);
     }
 
-    /// Looks again for a moment, as long as nobody waits.
+    /// Looks again for a moment, as long as the line is empty.
     fn spin(&self) -> bool {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
@@ -458,7 +458,7 @@ impl<'a> Acquire<'a> {
         false
     }
 
-    /// Gives whoever has been quicker a moment to be done.
+    /// Gives a quicker thread a moment to be done.
     fn linger(&self) {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);

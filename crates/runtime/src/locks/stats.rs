@@ -38,7 +38,7 @@ impl Kind {
 /// (above 9 minutes).
 pub const BUCKETS: usize = 40;
 
-/// The numbers as they grow. Nobody reads them in order to decide anything, so they are relaxed.
+/// The numbers as they grow. No decision depends on them, so they are relaxed.
 pub(super) struct Counts {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -158,8 +158,8 @@ impl LockStats {
         }
     }
 
-    /// The wait that so large a share (0 to 1) of those that waited did not exceed: the upper end of a bucket, so up to twice
-    /// too much; zero if nobody waited.
+    /// The wait that so large a share (0 to 1) of the waiters did not exceed: the upper end of a bucket, so up to twice
+    /// too much; zero without waiters.
     pub fn quantile(&self, share: f64) -> Nanos {
         let all: u64 = self.waits.iter().sum();
         if all == 0 {

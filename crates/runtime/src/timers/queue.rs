@@ -1,4 +1,4 @@
-//! Timers of a core: who shall be woken when. The core drives them; other threads may add to them and take away.
+//! Timers of a core: which waker is due when. The core drives them; other threads may add to them and take away.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use leeward_control::units::Time;
@@ -22,7 +22,7 @@ pub(crate) enum Set {
     Later,
     /// The timer is the first to go off: a thread that sleeps until the former first must know.
     First,
-    /// No one drives these timers any more.
+    /// These timers are driven no more.
     Closed,
 }
 
