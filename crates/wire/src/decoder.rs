@@ -149,9 +149,8 @@ impl Decoder {
         self.end - self.start < self.needed
     }
 
-    /// Moves what is buffered to the front. When all whole frames have been taken, what is left is one part of a
-    /// frame, which will then not move again. A caller that leaves frames behind pays only where more was taken than
-    /// is moved.
+    /// Moves the buffered bytes to the front. When all whole frames have been taken, the rest is one part of a frame,
+    /// which will then not move again. A caller that leaves frames behind pays only where it took more than is moved.
     fn compact(&mut self) {
         let kept = self.end - self.start;
         if self.start > 0 && (self.waits() || kept <= self.start) {

@@ -3,9 +3,9 @@
 use super::code::ErrorCode;
 use super::header::{Field, Kind, Side};
 
-/// Why received bytes are no frame. Whoever sends one such byte has lost its place or doesn't speak the protocol, so
-/// every one of these is fatal to the connection: the receiver reads no further. Errors that leave the connection
-/// whole travel as [`Kind::Failure`] and [`Kind::Drop`].
+/// Reasons for which received bytes are no frame. A peer that sends one such byte has lost its place or doesn't speak
+/// the protocol, so each of these is fatal to the connection: the receiver reads no further. Errors that leave the
+/// connection whole travel as [`Kind::Failure`] and [`Kind::Drop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {

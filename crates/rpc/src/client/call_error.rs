@@ -9,7 +9,7 @@ use crate::wire::{DropReason, PayloadLimit};
 pub enum Effect {
     /// The call was not begun: it can be made again without doing anything twice.
     Excluded,
-    /// The call was sent, and nobody knows what became of it.
+    /// The call was sent, and its fate is unknown.
     Possible,
 }
 

@@ -110,8 +110,8 @@ impl Client {
         ResponseFuture::refused(error)
     }
 
-    /// [`Client::call`] for plain threads: waits here for the end. Not for async tasks and server handlers, whose thread
-    /// it would hold.
+    /// [`Client::call`] for plain threads: waits here for the end. Don't use it in async tasks and server handlers,
+    /// whose thread it would hold.
     ///
     /// # Errors
     /// A [`CallError`] where there is no result.

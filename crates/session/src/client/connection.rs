@@ -267,8 +267,8 @@ impl<T> Connection<T> {
         if error == ConnectionError::Closed { Ok(()) } else { Err(error) }
     }
 
-    /// No more calls: what waits here ends, the session is given back, answers to what was sent still come. The socket
-    /// ends when they have.
+    /// Deregisters the session: waiting calls end, the session's credits are given back, and answers to sent calls
+    /// still come. The socket ends when they have.
     pub fn deregister(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         match self.link.phase {
             Phase::Draining | Phase::Closed => {}

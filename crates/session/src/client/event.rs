@@ -89,7 +89,7 @@ impl<T> Event<'_, T> {
 pub enum Disconnected {
     /// Still here: it had no effect and may be sent again.
     Waiting,
-    /// Sent: nobody knows whether it was executed.
+    /// Sent: whether it was executed is unknown.
     Sent,
 }
 

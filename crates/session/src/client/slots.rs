@@ -112,7 +112,7 @@ impl<T> Slots<T> {
         (slot.place == Place::Waiting && slot.generation == generation).then_some(index)
     }
 
-    /// Nobody cares any more how a request that was sent ends. It keeps its slot until it does.
+    /// Abandons a request that was sent: its end is reported to no caller. It keeps its slot until the end.
     pub(super) fn abandon(&mut self, request: RequestId) -> Option<T> {
         self.sent_at(request)?;
         let (_, index) = parts(request);
@@ -141,7 +141,7 @@ impl<T> Slots<T> {
         self.sent
     }
 
-    /// Requests whose end somebody awaits.
+    /// Requests whose end a caller awaits.
     #[cfg(test)]
     pub(super) fn cared_for(&self) -> u32 {
         self.slots.iter().filter(|slot| slot.token.is_some()).count() as u32

@@ -94,7 +94,7 @@ pub(super) struct Link {
     dirty: bool,
     pub(super) trouble: Trouble,
     pub(super) troubled_at: Time,
-    /// The connection has become ready, which nobody has asked about.
+    /// The connection has become ready, and its owner has not been told yet.
     is_new: bool,
     /// Another server is preferred until then: this one has asked for that, rejected a call, or is about to stop.
     pub(super) rests_until: Time,
@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Nobody waits for this call any more. Whether it had been sent.
+    /// Cancels a call. Returns whether it had been sent.
     pub(super) fn cancel(&mut self, now: Time, request: RequestId, notes: &mut Vec<Note>) -> Option<Disconnected> {
         let life = self.life.as_mut()?;
         self.dirty = true;
