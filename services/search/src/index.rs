@@ -253,7 +253,7 @@ impl Index {
         Ok(number)
     }
 
-    /// Merges what has the same magnitude. Whoever is cancelled leaves it to the next.
+    /// Merges segments of the same magnitude. A cancelled caller leaves the merge to the next.
     async fn tidy(&self, writer: &mut Writer) {
         let sizes = |writer: &Writer| writer.sealed.iter().map(|(_, documents)| *documents).collect::<Vec<_>>();
         while due(&sizes(writer), self.layout) {

@@ -77,7 +77,7 @@ enum State {
     /// In a multi-get whose line ends at `end`, of whose keys those behind `at` are not handed out. The first `fixed` words
     /// belong to each part.
     Keys { end: usize, fixed: usize, at: usize },
-    /// In a data block that nobody wants.
+    /// In a data block that is discarded.
     Swallow(usize),
 }
 
@@ -195,8 +195,8 @@ impl Decoder {
         Some((line, end + 1))
     }
 
-    /// Whether a line of so many bytes, or so many yet, is nobody's. Its end does not matter: whether it has come yet depends
-    /// on how the bytes were cut into pieces.
+    /// Whether a line of so many bytes, or so many yet, is longer than any command may be. Its end does not matter:
+    /// whether it has come yet depends on how the bytes were cut into pieces.
     fn is_too_long(&self, length: usize) -> bool {
         let rest = &self.buffer[self.start..self.filled];
         let may_be_long = || [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb));

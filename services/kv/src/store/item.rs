@@ -73,7 +73,7 @@ impl<'a> Item<'a> {
         self.0[place].store(word, Ordering::Relaxed);
     }
 
-    /// Makes a chunk that nobody else knows of an item. The value's parts follow each other.
+    /// Makes an item of a chunk that no other thread knows of. The value's parts follow each other.
     pub(super) fn write(self, header: &Header, key: &[u8], value: &[u8]) {
         self.set(CHAIN, word(Chunk::NONE.0, u32::from(header.marks) << 16 | key.len() as u32));
         self.set(CAS, 0);

@@ -241,7 +241,7 @@ impl Store {
         stripe.remove(&self.memory, chunk);
     }
 
-    /// Gives a chunk that nobody else knows of back to the allocator, whatever that takes.
+    /// Gives a chunk that no other thread knows of back to the allocator, however long that takes.
     fn free(&self, chunk: Chunk) {
         self.slabs.lock().give(&self.memory, chunk);
     }

@@ -36,7 +36,7 @@ struct Place {
     /// From this one on none was ever used by the page's class.
     fresh: usize,
     free: usize,
-    /// Whether nobody gets one of them, because the page is being emptied.
+    /// Whether its chunks are given to no item, because the page is being emptied.
     closed: bool,
 }
 
