@@ -1,5 +1,5 @@
-//! Follows a whole trace in the order of time: remembers what each thread did lately and who held which lock, and hands
-//! out each request a moment after its end, when all that belongs to it has been seen.
+//! Follower of a whole trace in the order of time. It remembers each thread's recent activities and each lock's recent
+//! holders. It hands out each request a moment after its end, when all that belongs to it has been seen.
 
 use std::collections::VecDeque;
 

@@ -39,7 +39,7 @@ pub struct Finding {
     pub in_rest: f64,
     /// Of a wait: how many different objects.
     pub objects: usize,
-    /// Of a wait: who held it, the longest first.
+    /// For a wait: the holders, the longest first.
     pub holders: Vec<Holder>,
     /// All that in a sentence or two.
     pub text: String,

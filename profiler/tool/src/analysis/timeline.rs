@@ -1,5 +1,5 @@
-//! The timeline of one request across threads: what its threads did, what they waited for, who held it and what the
-//! holder did meanwhile, and when anybody was off the CPU.
+//! The timeline of one request across threads: activities of its threads, their waits, the holders and their activities
+//! meanwhile, and the times off the CPU.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -81,7 +81,7 @@ pub struct Row {
     pub bars: Vec<Bar>,
 }
 
-/// A wait, and who was to blame.
+/// A wait, and its holders.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Story {
     /// From when, since the request began.

@@ -32,8 +32,8 @@ const SCHEMA: &str = "message event {
 /// Rows that are held back until they are written together: some 30 MB.
 const GROUP: usize = 1 << 17;
 
-/// Bytes that the writer has written and nobody has taken yet. The writer wants something that can go to another
-/// thread, and an export's output can't always.
+/// Bytes that the writer has written and the export has not taken yet. The writer wants something that can go to
+/// another thread, and an export's output can't always.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! A writer of traces, for tests, examples and whoever records by other means. The profiler's run-time has its own in C.
+//! A writer of traces, for tests, examples and programs that record by other means. The profiler's run-time has its own
+//! in C.
 
 use std::collections::BTreeMap;
 use std::fs::File;

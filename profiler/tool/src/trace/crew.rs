@@ -1,5 +1,5 @@
-//! Decoding on several threads: one reads, the others decode. What they find comes back in the order of the file, and so
-//! much at a time is on its way that memory stays bounded. What a block is, and what is done with findings, is not known here.
+//! Decoding on several threads: one reads, the others decode. Findings come back in the order of the file, and only so
+//! many blocks are under way that memory stays bounded. Never here: the format of a block, and the use of findings.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -38,7 +38,7 @@ pub struct Progress {
 /// Is told how far reading has come, and says whether to go on.
 pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// Nobody watches.
+/// Ignores the progress, and goes on.
 pub fn ignore(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
