@@ -1,5 +1,5 @@
 //! Round trips over a single connection, one request at a time, reading again and again: the round trip's time when
-//! nobody sleeps.
+//! both ends spin.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -32,7 +32,7 @@ impl Bar {
     }
 }
 
-/// Steps whose number nobody needs to know: the present one in words.
+/// Steps whose number is of no interest: the present one in words.
 pub(crate) struct Steps(ProgressBar);
 
 impl Steps {

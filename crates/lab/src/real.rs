@@ -28,7 +28,7 @@ use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Current stage, for whoever watches it. Reported on the clients' CPU during runs: handling it must be quick.
+/// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
 #[derive(Clone, Debug)]
 pub enum Stage<'a> {
     /// A step of the measurement of the machine.

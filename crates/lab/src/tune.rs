@@ -122,7 +122,7 @@ pub fn tune(
     Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
 }
 
-/// Command that found the parameters, for whoever wants to find them again.
+/// Command that found the parameters, so that a reader can find them again.
 fn command(scenario: &Scenario, label: &str, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };

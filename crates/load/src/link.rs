@@ -107,7 +107,7 @@ impl Link {
         };
     }
 
-    /// Reads what there is, up to a bound, and writes what that gave rise to.
+    /// Reads what there is, up to a bound, and writes the answers that follow from it.
     pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
         for _ in 0..READS_MAX {
             let Some(socket) = &mut self.socket else { return };

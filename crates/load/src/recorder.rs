@@ -165,7 +165,7 @@ pub(crate) struct Recorder {
     /// The measured part.
     from: Time,
     to: Time,
-    /// The run is over: who is still connected has not lost the connection.
+    /// The run is over: a connection that is open now has not been lost.
     closing: bool,
     totals: Counts,
     measured: Counts,

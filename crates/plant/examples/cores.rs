@@ -198,7 +198,7 @@ fn admission() -> Result<(leeward_control::registry::Algorithm, Params), Box<dyn
     Ok((algorithm, params))
 }
 
-/// The server's process: answers questions about itself until nobody asks any more.
+/// Process of the server: answers questions about itself until the pipe closes.
 fn serve(allocator: &str, idle: &str) -> Result<(), Box<dyn Error>> {
     let (algorithm, params) = admission()?;
     let idle = match idle {

@@ -1,5 +1,5 @@
 //! Use of the server's locks in the measured part of a run: the difference between two looks at the runtime's
-//! statistics. The server is of this process, so nobody needs to be asked. The runtime decides what is counted, and
+//! statistics. The server is part of this process, so no request is needed. The runtime decides what is counted, and
 //! how.
 
 use leeward_control::units::Nanos;

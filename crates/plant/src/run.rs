@@ -62,7 +62,7 @@ pub struct Sample {
     pub idle: Nanos,
 }
 
-/// A run under way, for whoever watches.
+/// A run under way, for a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// The server now; also how far the run is.

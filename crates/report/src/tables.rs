@@ -1,4 +1,5 @@
-//! All numbers behind the figures: what each shift of demand did, what happened at each lock, what each of several servers did, and every run. For exact values there is `result.json`.
+//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, and every run.
+//! For exact values there is `result.json`.
 
 use leeward_lab::results::{Lock, Point, Replica, Results, Shift};
 use maud::{Markup, html};

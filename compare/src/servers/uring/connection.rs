@@ -1,4 +1,4 @@
-//! A connection of the echo on io_uring: what the kernel has under way for it, and what waits for that.
+//! A connection of the echo on io_uring: the kernel's work under way for it, and the bytes that wait for that.
 
 use std::net::TcpStream;
 use std::ops::Range;
@@ -86,7 +86,7 @@ impl Connection {
         None
     }
 
-    /// Makes what waits what is sent; false if nothing waits. Nothing of the connection's own may be under way.
+    /// Makes the waiting bytes the ones to send; false if none wait. Nothing of the connection's own may be under way.
     pub(super) fn next(&mut self) -> bool {
         self.sending.clear();
         std::mem::swap(&mut self.sending, &mut self.waiting);

@@ -153,8 +153,8 @@ impl Row {
         self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
     }
 
-    /// How long after the `index`th change of demand goodput was back at 95 % of what it settles at, ms; `None` if what it
-    /// settles at is next to nothing.
+    /// Span after the `index`th change of demand in which goodput came back to 95 % of its settled value, ms; `None` if
+    /// that is next to nothing.
     pub(crate) fn back_ms(&self, index: usize) -> Option<f64> {
         let shift = self.shifts.get(index)?;
         (shift.settled_goodput_rps > NOTHING * self.point.capacity_rps).then_some(shift.reached_ms)

@@ -1,6 +1,6 @@
-//! Several sockets read, or written, in one system call: io_uring as a list of calls, nothing more. Everything that is begun
-//! here completes within the call that begins it, so no buffer is the kernel's for longer than that, and whoever has readiness
-//! from somewhere else (epoll) keeps it.
+//! Several sockets read, or written, in one system call: io_uring as a list of calls, nothing more. Everything that is
+//! begun here completes within the call that begins it, so no buffer is the kernel's for longer than that. The caller
+//! keeps its own source of readiness (epoll).
 //!
 //! Why: a read and a write per request are most of what a server pays the kernel, and a good part of each is getting there.
 //! `docs/compare.md`, "io_uring", has the numbers, also those of a server that leaves everything to io_uring.

@@ -209,7 +209,7 @@ Examples:
   leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is one
   leeward profile requests leeward-traces/4711 --json | jq .p99_ns";
 
-/// Show a request across threads: its functions, its waits, who held what it waited for, off the CPU
+/// Show a request across threads: its functions, its waits, the holders of the locks it waited for, off the CPU
 #[derive(Debug, clap::Args)]
 #[command(after_help = TIMELINE)]
 pub(crate) struct TimelineArgs {
