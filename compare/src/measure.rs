@@ -107,7 +107,7 @@ fn no_turns(contender: &Contender) -> Turns {
     Turns { name: contender.name, missing: servers::probe(contender.server).err(), rounds: Vec::new() }
 }
 
-/// What half load is: found out once per case, without control. Zero for cases that don't need it.
+/// Half load: found out once per case, without control. Zero for cases that don't need it.
 fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);

@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read};
 
-/// What a connection that is ending has left.
+/// Rest of a connection that is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// More may come.

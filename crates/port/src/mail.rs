@@ -1,4 +1,4 @@
-//! What goes from core to core: messages, and connections on their way to the core that is to have them.
+//! Mail from core to core: messages, and connections on their way to the core that is to have them.
 
 use super::inbox::Inbox;
 use mio::Waker;

@@ -91,7 +91,8 @@ pub struct Size {
     pub segments: u64,
 }
 
-/// Whoever holds it adds. The segments that are full, with their numbers of documents.
+/// State of adding documents: the holder of its lock adds. It has the segments that are full, with their numbers of
+/// documents.
 struct Writer {
     sealed: Vec<(Arc<Segment>, usize)>,
     open: Arc<Segment>,

@@ -34,7 +34,7 @@ impl<P: Protocol> Local<P> {
         }
     }
 
-    /// What a sweep does with a connection that is silent, stuck in a request, or doesn't read.
+    /// Sweeps a connection that is silent, stuck in a request, or doesn't read.
     fn sweep<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> Fate {
         let limits = self.limits;
         if !peer.may_be_read(&limits) {

@@ -1,4 +1,4 @@
-//! One core: its peers, read, decided and answered by this core alone.
+//! A core: its peers, read, decided and answered by this core alone.
 //!
 //! - `local`: all that a core has besides its peers. `peers`: the places of connections.
 //! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once.
@@ -275,7 +275,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 }
 
-/// What an event says, apart from the poll that it is borrowed from.
+/// Content of an event, apart from the poll that it is borrowed from.
 #[derive(Clone, Copy)]
 struct Ready {
     readable: bool,

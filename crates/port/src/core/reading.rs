@@ -15,7 +15,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// It is the others' turn.
+    /// Other connections have their turn first.
     ForLater,
     /// The connection is not to be read.
     HeldBack,

@@ -1,5 +1,4 @@
-//! One call as its caller sees it: what may be said about it, and the result. Never here: waiting for that
-//! (`response_future`).
+//! A call as its caller sees it: its options, and the result. Never here: waiting for that (`response_future`).
 
 use leeward_control::units::{Nanos, Priority};
 

@@ -19,7 +19,7 @@ const UNANSWERED: usize = 256;
 /// How old statistics may be: putting them together takes as long as many requests.
 const TOLD_AGAIN: Nanos = Nanos::from_millis(10);
 
-/// One core's protocol.
+/// Protocol of a core.
 pub(super) struct Rpc<E: Execute> {
     execute: E,
     handle: Handle<Self>,
@@ -28,7 +28,7 @@ pub(super) struct Rpc<E: Execute> {
     told: Option<(Time, String)>,
 }
 
-/// One connection: its rules, and the tasks of its calls.
+/// A connection: its rules, and the tasks of its calls.
 pub(super) struct Conversation {
     session: ServerConnection,
     /// As many as it has calls unanswered, which is few.

@@ -1,4 +1,5 @@
-//! One connection of a server, sans I/O: a decoder, the session's account with the controller, the calls that are unanswered.
+//! A connection of a server, sans I/O: a decoder, the session's account with the controller, the calls that are
+//! unanswered.
 
 use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Reply, Ticket};
@@ -11,14 +12,14 @@ use leeward_wire::{
     Message, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Welcome, WireError,
 };
 
-/// What bounds a server's connection, and where it stands.
+/// Bounds of a server's connection, and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
     /// The connection's place on its core. Places are dense: the controller may index arrays by them.
     pub slot: SessionSlot,
     /// Its core.
     pub core: CoreId,
-    /// What the controller's windows mean to a client.
+    /// Meaning of the controller's windows to a client.
     pub regime: Regime,
     /// The longest argument that is accepted.
     pub payload_max: PayloadLimit,

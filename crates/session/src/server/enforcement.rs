@@ -30,7 +30,7 @@ const PAUSES: u32 = 4;
 /// So many calls with credit, one after the other, and what was before is forgotten.
 const FORGOTTEN_AFTER: u32 = 1024;
 
-/// What to do with a call.
+/// Verdict on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Ruling {
@@ -38,11 +38,11 @@ pub(super) enum Ruling {
     Lawful,
     /// There never was a credit for it: drop it with `NoCredit`, unseen by the controller.
     Refused,
-    /// It has been refused, paused, and does it still: end the connection.
+    /// The client has been refused and paused, and goes on: end the connection.
     Expelled,
 }
 
-/// One connection's account.
+/// Account of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Enforcement {
     /// Calls received, refused ones included.

@@ -54,16 +54,16 @@ pub enum Demand {
     Synchronization,
 }
 
-/// What the pool knows of an allocator.
+/// How far the pool follows an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awareness {
     /// Nothing: the cores are always there, or it is to be seen what happens without.
     Off,
-    /// It grows with each granted core (the poster's).
+    /// The pool grows with each granted core (the poster's rule).
     Grants,
-    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it
-    /// unused. Neither is in the poster: credits that lie at clients without demand hold nothing back, and a pool that
-    /// has shrunk below the number of clients would take hundreds of round trips to find that out by α alone.
+    /// The pool grows as with `Grants`. It also leaves a backlog to the cores that can still be had (`room`), and grows
+    /// while clients leave most of it unused. Neither is in the poster. Credits at clients without demand hold nothing
+    /// back; by α alone a pool below the number of clients would take hundreds of round trips to find that out.
     On,
 }
 
