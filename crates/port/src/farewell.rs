@@ -1,5 +1,5 @@
-//! Reading what nobody wants any more: closing a connection with unread bytes would reset it, and its last words could be
-//! lost with it.
+//! Reading bytes that are thrown away: closing a connection with unread bytes would reset it, and its last words could
+//! be lost with it.
 
 use std::io::{ErrorKind, Read};
 

@@ -17,7 +17,7 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) heard: Time,
     /// When the incomplete request began; `None` if there is none, or its rest was not to be read.
     pub(crate) part_since: Option<Time>,
-    /// When it was told its last words: what waits goes out, what comes is thrown away.
+    /// Time at which the peer was told its last words: what waits goes out, what comes is thrown away.
     pub(crate) ending_since: Option<Time>,
     /// Bytes that were read since then.
     pub(crate) discarded: usize,

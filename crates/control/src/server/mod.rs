@@ -49,7 +49,7 @@ pub struct Arrival {
     pub random: u64,
     /// Queueing delay that the request may still spend.
     pub budget: Budget,
-    /// On whose behalf the request was sent.
+    /// Tenant for which the request was sent.
     pub tenant: Tenant,
     /// How much work the request is.
     pub cost: Cost,

@@ -116,8 +116,9 @@ impl<P: Protocol> Local<P> {
         }
     }
 
-    /// The look is over. What was read waits no longer. What was left has waited as long as what was read before it; what
-    /// comes while this core is busy with its tasks waits from the moment it looked away.
+    /// Ends a look at the network. Messages that were read wait no longer. Messages that were left have waited as long
+    /// as those that were read before them. Messages that come while this core is busy with its tasks wait from the
+    /// moment at which it looked away.
     pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool, awake: bool) {
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared().packets.publish(self.index, now, left, anything);

@@ -123,7 +123,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
+    /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
     fn accept(&mut self, now: Time) {
         let mail = &self.local.handle.common.mail;
         for (core, stream) in self.acceptor.accept(mail.cores(), mail.may_adopt()) {

@@ -92,8 +92,8 @@ impl<E: Execute> Rpc<E> {
         Rpc { execute, handle, payload, told: None }
     }
 
-    /// Answers a call for the server's statistics. It needs no core's queue: whoever looks must not wait behind what it
-    /// looks at.
+    /// Answers a call for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
+    /// wait behind its requests.
     fn tell(&mut self, conversation: &mut Conversation, ticket: Ticket, visit: &mut Visit<'_, Self>) {
         // Put together seldom, however often it is asked for.
         if self.told.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= TOLD_AGAIN) {

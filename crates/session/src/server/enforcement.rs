@@ -62,12 +62,13 @@ pub(super) struct Enforcement {
 }
 
 impl Enforcement {
-    /// For a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window is 1.
+    /// Account of a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window
+    /// is 1.
     pub(super) fn binding() -> Self {
         Enforcement { calls: 0, answers: 0, edge: 1, lawful: 0, refused: 0, pauses: 0, pause: 0 }
     }
 
-    /// For a client whose windows are advice: every call is lawful.
+    /// Account of a client whose windows are advice: every call is lawful.
     pub(super) fn advising() -> Self {
         Enforcement { edge: u64::MAX, ..Enforcement::binding() }
     }

@@ -32,7 +32,7 @@ pub struct Call<'a> {
     pub payload: &'a [u8],
 }
 
-/// The right to answer one call, and the duty. Not a copy can be made of it: who answers gives it up.
+/// The right to answer one call, and the duty. It can't be copied: answering gives it up.
 #[derive(Debug)]
 #[must_use = "a call is answered exactly once"]
 pub struct Ticket {

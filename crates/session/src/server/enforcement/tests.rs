@@ -183,8 +183,8 @@ proptest! {
         }
     }
 
-    /// The edge is what it stands for: a call is lawful exactly if there is a window, told by now and not before the one
-    /// that the client is known to have heard, under which it might have been sent.
+    /// The edge agrees with its definition: a call is lawful exactly if there is a window under which it might have
+    /// been sent, told by now and not before the one that the client is known to have heard.
     #[test]
     fn the_edge_is_the_definition(events in prop::collection::vec((0..3_u8, 0..12_u32), 0..300)) {
         let mut enforcement = Enforcement::binding();
