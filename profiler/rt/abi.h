@@ -1,4 +1,4 @@
-/* What instrumented code and the run-time share. `pass/` makes the one end of it, this library the other; both change
+/* Interface between instrumented code and the run-time. `pass/` makes the one end of it, this library the other; both change
  * together. Nothing else of the run-time is visible to programs but this and leeward_profile.h.
  *
  * Functions are told apart by their addresses. The trace names the modules by build-id, so names and lines are looked up
