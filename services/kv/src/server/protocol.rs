@@ -22,7 +22,7 @@ pub(super) struct Memcached {
 /// A connection.
 pub(super) struct Conversation {
     decoder: Decoder,
-    /// One request at a time: the next one waits for its end, for they have an order.
+    /// Account of the one request under way: the next one waits for its end, for they have an order.
     account: Account,
     /// Where the next request is put.
     request: Request,
