@@ -91,7 +91,7 @@ pub struct Config {
     pub recording: Option<Recording>,
     /// Allocator that grants and takes back cores.
     pub allocator: Option<Allocator>,
-    /// What the cores poll besides their connections.
+    /// Guests that the cores poll besides their connections.
     pub guests: Guests,
 }
 

@@ -38,7 +38,7 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// The polls of parked cores, in the first core's.
 const PARKED: Token = Token(usize::MAX - 2);
-/// What is polled besides connections.
+/// Token of everything that is polled besides connections.
 const GUEST: Token = Token(usize::MAX - 3);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
