@@ -3,7 +3,7 @@
 
 use std::io::{ErrorKind, Read};
 
-/// Rest of a connection that is ending.
+/// State of a connection that is ending, after a look at its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// More may come.
