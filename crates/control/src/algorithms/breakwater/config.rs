@@ -202,8 +202,9 @@ fn awareness(params: &Params, environment: &Environment) -> Awareness {
     }
 }
 
-/// The smallest pool: the number of cores, as in the published code; for an aware pool what all cores serve in the time
-/// that a credit takes to come back, so that a server that has parked its cores still asks for enough to need them.
+/// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
+/// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
+/// them.
 fn default_min_pool(awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
     let cores = u64::from(environment.cores);
     if awareness == Awareness::Off {
