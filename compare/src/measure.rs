@@ -107,7 +107,7 @@ fn no_turns(contender: &Contender) -> Turns {
     Turns { name: contender.name, missing: servers::probe(contender.server).err(), rounds: Vec::new() }
 }
 
-/// What half load is: found out once per case, without control. Zero for cases that don't need it.
+/// Half load: found out once per case, without control. Zero for cases that don't need it.
 fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
@@ -117,7 +117,7 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     Ok(capacity / 2.0)
 }
 
-/// One contender's turn, in a fresh process.
+/// Runs a contender's turn, in a fresh process.
 fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, seed: u64) -> Result<Measurement> {
     let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us)?;
     let (address, payload, times) = (server.address(), setting.payload, setting.times);
@@ -165,7 +165,7 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
     Ok(measurement)
 }
 
-/// One contender against the best of the others, round by round.
+/// Judges a contender against the best of the others, round by round.
 fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
     let rounds = bar.against.iter().chain([&bar.ours]).map(|place| contenders[*place].rounds.len()).min();
     let ratios = (0..rounds.unwrap_or(0)).map(|round| {

@@ -192,8 +192,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE)]
 pub(crate) struct ServeArgs {
-    /// What requests do: keep a core busy for as long as they say, come back as they are, read and write pairs of keys and
-    /// values, or search documents
+    /// Work of requests: keep a core busy for as long as they say, come back as they are, read and write pairs of keys
+    /// and values, or search documents
     #[arg(long, value_enum, default_value = "synthetic")]
     pub(crate) service: Service,
     /// Documents to search; by default those of `leeward corpus`, or a few hundred that come along
@@ -202,7 +202,8 @@ pub(crate) struct ServeArgs {
     /// Segments, each with a lock of its own, that the documents are put into
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) segments: u32,
-    /// What a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses anybody
+    /// Time that a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses
+    /// anybody
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     #[command(flatten)]
@@ -213,8 +214,8 @@ pub(crate) struct ServeArgs {
     /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) cores: CoreRange,
-    /// Who grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with parameters such as
-    /// delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
+    /// Policy that grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with
+    /// parameters such as delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
     #[arg(long, value_name = "POLICY")]
     pub(crate) allocator: Option<String>,
     /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them
@@ -280,7 +281,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPLAY)]
 pub(crate) struct ReplayArgs {
-    /// What `leeward record` has written
+    /// Recording that `leeward record` has written
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Ask this controller instead
@@ -369,8 +370,9 @@ pub(crate) struct LoadArgs {
     /// Bytes of each request's argument, of which the first 8 are its service time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
-    /// What a request may spend on queues from when it was due, at the client too: sent along with what is left of it, for
-    /// servers whose locks refuse who would wait too long; by default the server's own applies
+    /// Time that a request may spend on queues from when it was due, at the client too: sent along with what is left of
+    /// it, for servers whose locks refuse a request that would wait too long; by default the server's own budget
+    /// applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     /// How long requests are issued, warm-up included
@@ -459,7 +461,7 @@ pub(crate) struct TopArgs {
     /// No live view: one text, after one interval
     #[arg(long, conflicts_with = "json")]
     pub(crate) plain: bool,
-    /// What the server says, as one JSON object, at once
+    /// Print the server's statistics as one JSON object, at once
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -470,7 +472,7 @@ Examples:
   leeward top 127.0.0.1:7117 --plain --interval 10s
   leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
 
-/// What `leeward serve` can serve.
+/// Services of `leeward serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Service {
     /// Keeps a core busy for as long as the request says.
@@ -504,7 +506,7 @@ Examples:
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";
 
-/// What to run, for all commands that run something.
+/// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
 pub(crate) struct What {
     /// A scenario's id (see `leeward list`) or the path of a .toml file

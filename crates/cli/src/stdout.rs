@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use crate::failure::Failure;
 
-/// Prints `text` and a line's end. A reader who has gone has seen enough: no failure.
+/// Prints `text` and a line's end. A reader that has gone has seen enough: no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).or_else(forgive)

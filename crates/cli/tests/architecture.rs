@@ -1,5 +1,5 @@
-//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what `control` and `sim` may use,
-//! and that every file says what it is.
+//! The rules of ARCHITECTURE.md that a machine can check: the directions of dependencies, the crates that `control` and
+//! `sim` may use, and that every file begins with its description.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

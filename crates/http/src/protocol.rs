@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The longest head of a request, bytes.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// One core's protocol.
+/// Protocol of a core.
 pub(crate) struct Protocol<H: Handler> {
     pub(crate) handle: Handle<Self>,
     pub(crate) route: Arc<str>,
@@ -24,7 +24,7 @@ pub(crate) trait Handler: Fn(&str) -> String + Send + Sync + 'static {}
 
 impl<F: Fn(&str) -> String + Send + Sync + 'static> Handler for F {}
 
-/// One connection.
+/// A connection.
 pub(crate) struct Conversation {
     bytes: Vec<u8>,
     filled: usize,

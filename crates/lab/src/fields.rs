@@ -17,7 +17,7 @@ pub enum Table {
     Replicas,
 }
 
-/// What a field holds.
+/// Type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number.
@@ -37,7 +37,7 @@ pub enum Cell<'a> {
     Absent,
 }
 
-/// One row of a table.
+/// Row of a table.
 #[derive(Clone, Copy, Debug)]
 pub enum Row<'a> {
     /// Of the points.
@@ -74,7 +74,7 @@ impl Table {
         }
     }
 
-    /// What the field called `name` holds; `None` if there is no such field.
+    /// Type of the field called `name`; `None` if there is no such field.
     pub fn kind(self, name: &str) -> Option<Kind> {
         self.fields().iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }

@@ -96,7 +96,7 @@ pub(crate) fn locks(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Lock> {
     own.chain(replicas).map(one).collect()
 }
 
-/// The rows of a real run's locks, of whose server's requests so many were `dropped`.
+/// Rows of a real run's locks; the server `dropped` so many requests in all.
 pub(crate) fn real_locks(run: &PlannedRun<'_>, locks: &[LockUse], dropped: u64) -> Vec<Lock> {
     let one = |lock: &LockUse| Lock {
         lock: lock.name.clone(),

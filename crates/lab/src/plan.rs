@@ -12,7 +12,7 @@ use leeward_sim::config::{Application, LockModel, NetworkModel, Segment, Workloa
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
 
-/// One run.
+/// A run of the plan.
 #[derive(Clone, Debug)]
 pub struct PlannedRun<'a> {
     /// The controller and its label.
@@ -29,7 +29,7 @@ pub struct PlannedRun<'a> {
     pub clients: u32,
     /// Capacity of the server without control.
     pub capacity: Rate,
-    /// What the simulator is told.
+    /// Configuration of the simulator.
     pub config: SimConfig,
 }
 
@@ -123,7 +123,7 @@ pub fn plan<'a>(
     Ok(runs)
 }
 
-/// One list of segments per run.
+/// Lists of segments, one per run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
     let capacity = scenario.capacity(service.service.mean());
     match &scenario.workload.demand {

@@ -28,7 +28,7 @@ use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is being done, for whoever watches. Told on the clients' CPU during runs: must be quick.
+/// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
 #[derive(Clone, Debug)]
 pub enum Stage<'a> {
     /// A step of the measurement of the machine.
@@ -49,7 +49,7 @@ pub enum Stage<'a> {
 /// Steps of the measurement of the machine.
 pub const MEASURING_STEPS: usize = STEPS;
 
-/// What the load generator calls a drop for a lock's sake.
+/// Reason by which the load generator counts a drop for a lock's sake.
 const LOCK: &str = "Lock";
 
 /// Windows of a run whose scenario asks for none: the live view has to show something.
@@ -173,7 +173,7 @@ fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError>
     Served::search(corpus, Layout::default(), queries).map_err(|error| while_measuring(error.into()))
 }
 
-/// What the machine is measured with: each service with each number of clients.
+/// Subjects of the machine's measurement: each service with each number of clients.
 fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
     let workload = &scenario.workload;
     workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
@@ -277,7 +277,7 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
     }
 }
 
-/// What runs have in common.
+/// Parts that runs have in common.
 struct Plant<'a> {
     placement: &'a Placement,
     served: &'a Served,
@@ -285,7 +285,7 @@ struct Plant<'a> {
 }
 
 impl Plant<'_> {
-    /// What a request of this run may spend on queues.
+    /// Budget of a request of this run for queues.
     fn budget(&self, run: &PlannedRun<'_>) -> Budget {
         match (run.variant.locks.acquire, run.variant.derived_budget) {
             // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
@@ -299,7 +299,7 @@ impl Plant<'_> {
     }
 }
 
-/// One run, and its prediction if the simulator knows the service.
+/// Does a run, and its prediction if the simulator knows the service.
 fn one(
     run: &PlannedRun<'_>,
     plant: &Plant<'_>,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One experiment's results.
+/// Results of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this schema.
@@ -14,7 +14,7 @@ pub struct Results {
     pub title: String,
     /// The paper and figure it redraws.
     pub source: String,
-    /// What it shows and how to read it.
+    /// Purpose of the experiment and how to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `sim` or `real`.
@@ -30,16 +30,16 @@ pub struct Results {
     /// The machine, for runs of the real plant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,
-    /// One per controller variant, demand, client count, service and seed.
+    /// Points, one per controller variant, demand, client count, service and seed.
     pub points: Vec<Point>,
     /// Time series, for scenarios that ask for them.
     pub windows: Vec<Window>,
-    /// What each shift of demand did, for scenarios with shifting demand.
+    /// Reports of each shift of demand, for scenarios with shifting demand.
     pub shifts: Vec<Shift>,
-    /// What happened at each lock of each point, for applications with locks.
+    /// Reports of each lock of each point, for applications with locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Lock>,
-    /// What each server of each point did, where there are several.
+    /// Reports of each server of each point, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Replica>,
     /// The papers' claims and what we measured.
@@ -57,7 +57,7 @@ pub struct Plot {
     pub x: String,
     /// A numeric field of the table.
     pub y: String,
-    /// One curve per distinct value of this field.
+    /// Field whose distinct values are one curve each.
     pub series: String,
     /// `field=value` filters, all of which must hold.
     pub only: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Plot {
     pub kind: String,
 }
 
-/// One run's outcome: a steady state under one controller variant.
+/// Outcome of a run: a steady state under one controller variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The algorithm.
@@ -224,7 +224,7 @@ pub struct Window {
     pub cores: Option<f64>,
 }
 
-/// What one shift of demand did to one controller variant.
+/// Effect of a shift of demand on a controller variant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shift {
     /// The algorithm.
@@ -257,12 +257,12 @@ pub struct Shift {
     pub reject_delay_peak_us: f64,
 }
 
-/// One lock in one run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
+/// A lock in a run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
     /// The lock's name; where there are several servers, with `@` and which one's.
     pub lock: String,
-    /// What it is on the real plant, such as `mutex`.
+    /// Kind of lock on the real plant, such as `mutex`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The algorithm.
@@ -309,7 +309,7 @@ pub struct Lock {
     pub utilization: Option<f64>,
 }
 
-/// One server of several in one run. Its requests are attempts, and its latencies begin with them.
+/// A server of several in a run. Its requests are attempts, and its latencies begin with them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
     /// Which, from 1.
@@ -355,14 +355,14 @@ pub struct Claim {
     pub id: String,
     /// The claim in words.
     pub text: String,
-    /// What the paper measured, in its words or numbers.
+    /// Measurement of the paper, in its words or numbers.
     pub paper: String,
-    /// What we measured, with unit; min–max over seeds where there are several.
+    /// Our measurement, with unit; min–max over seeds where there are several.
     pub measured: String,
     /// The measured number itself; absent when it could not be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// What is accepted as reproduced, in words, such as `at least 1.04`.
+    /// Values accepted as reproduced, in words, such as `at least 1.04`.
     pub accepted: String,
     /// Whether it holds.
     pub verdict: Verdict,

@@ -1,4 +1,4 @@
-//! What a shift of demand did to a controller: how long goodput took to come back, and how bad it was meanwhile.
+//! Effects of a shift of demand on a controller: how long goodput took to come back, and how bad it was meanwhile.
 
 use crate::claims::median;
 use crate::measure::round;
@@ -16,7 +16,7 @@ const COLLAPSED: f64 = 0.8;
 /// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// One row per change of demand.
+/// Rows of the shifts, one per change of demand.
 pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
     let segments = &run.config.workload.demand;
     let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);

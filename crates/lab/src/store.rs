@@ -48,7 +48,7 @@ pub enum StoreError {
     },
 }
 
-/// One line of `results.jsonl`.
+/// A line of `results.jsonl`.
 #[derive(Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 enum Record<'a> {

@@ -10,7 +10,7 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What a search found, one entry per service and number of clients.
+/// Findings of a search, one entry per service and number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// The scenario's id.
@@ -19,7 +19,7 @@ pub struct Tuning {
     pub label: String,
     /// The command that repeats the search.
     pub command: String,
-    /// One per service and number of clients.
+    /// Findings, one per service and number of clients.
     pub workloads: Vec<TunedWorkload>,
 }
 
@@ -36,7 +36,7 @@ pub struct TunedWorkload {
     pub best: usize,
 }
 
-/// One set of parameters and how it did.
+/// A set of parameters and how it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The tuning parameters.
@@ -122,7 +122,7 @@ pub fn tune(
     Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
 }
 
-/// What found the parameters, for whoever wants to find them again.
+/// Command that found the parameters, so that a reader can find them again.
 fn command(scenario: &Scenario, label: &str, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };

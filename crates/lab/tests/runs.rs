@@ -1,4 +1,4 @@
-//! What a run produces doesn't depend on the number of threads, and stops when it is told to.
+//! Outcomes of runs don't depend on the number of threads, and runs stop when they are told to.
 
 use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_control::registry::{Algorithm, Registry};

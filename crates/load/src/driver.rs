@@ -40,7 +40,7 @@ pub struct Progress {
     pub elapsed: Nanos,
     /// How long requests are issued.
     pub duration: Nanos,
-    /// What has happened so far.
+    /// Counts so far.
     pub counts: Counts,
     /// The last window of the time series that is over, if there is one.
     pub latest: Option<WindowReport>,
@@ -140,7 +140,7 @@ fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
     refuse(too_many, "more than 100,000 windows: make them longer")
 }
 
-/// What the next request is and when it is due.
+/// Source of the next request and its due time.
 enum Source<'a> {
     Open { requests: &'a [Planned] },
     Closed { service: &'a Service, services: Rng, clients: Rng, end: Time },

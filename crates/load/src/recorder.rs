@@ -11,7 +11,7 @@ use leeward_rpc::client::{Disconnected, Event};
 use crate::config::{LoadConfig, Plan};
 use crate::report::{Adherence, Connections, Counts, Ending, FineWindow, LoadReport, Percentiles, WindowReport};
 
-/// What a request is known by: when it was due.
+/// Identity of a request: the time at which it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due(pub Time);
 
@@ -157,7 +157,7 @@ pub(crate) const WINDOWS_MAX: u64 = 100_000;
 /// Different reasons for lost connections that are kept apart.
 const REASONS_MAX: usize = 8;
 
-/// What is counted during a run.
+/// Counters of a run.
 pub(crate) struct Recorder {
     slo: Nanos,
     timeout: Nanos,
@@ -165,7 +165,7 @@ pub(crate) struct Recorder {
     /// The measured part.
     from: Time,
     to: Time,
-    /// The run is over: who is still connected has not lost the connection.
+    /// The run is over: a connection that is open now has not been lost.
     closing: bool,
     totals: Counts,
     measured: Counts,
@@ -378,7 +378,7 @@ impl Recorder {
     }
 }
 
-/// One more of `name`. Looks before it allocates: after the first of a name nothing is allocated.
+/// Adds 1 to the count of `name`. Looks before it allocates: after the first of a name nothing is allocated.
 fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     use std::fmt::Write;
     let mut text = Name { bytes: [0; 32], length: 0 };

@@ -1,10 +1,10 @@
-//! What a run tells, as plain data in raw units: names end in the unit where they have one. Serializes to JSON.
+//! Report of a run, as plain data in raw units: names end in the unit where they have one. Serializes to JSON.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// One run's results.
+/// Results of a single run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LoadReport {
@@ -21,8 +21,8 @@ pub struct LoadReport {
     pub slo_ns: u64,
     /// How requests ended, whole run, the wait for the last answers included.
     pub totals: Counts,
-    /// What happened after the warm-up and before the last request was due: `offered` by intended time, the ends by
-    /// their own time, so these don't add up.
+    /// Counts after the warm-up and before the last request was due: `offered` by intended time, the ends by their own
+    /// time, so these don't add up.
     pub measured: Counts,
     /// Responses per second in the measured part.
     pub throughput_per_s: f64,
@@ -34,7 +34,7 @@ pub struct LoadReport {
     pub latency_from_send: Percentiles,
     /// Time from a request's departure to its drop's arrival; requests due after the warm-up.
     pub reject_delay: Percentiles,
-    /// What the server says it took over the responses.
+    /// Sojourns that the server reports with its responses.
     pub server_sojourn: Percentiles,
     /// How well this generator kept to its schedule.
     pub adherence: Adherence,
@@ -148,7 +148,7 @@ pub struct Adherence {
     pub lateness: Percentiles,
 }
 
-/// What became of the connections.
+/// Counts of connections by their end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Connections {
     /// Welcomed by the server.
@@ -159,12 +159,12 @@ pub struct Connections {
     pub reasons: BTreeMap<String, u32>,
 }
 
-/// One window of the time series.
+/// Window of the time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WindowReport {
     /// Its start, from the start of the run.
     pub start_ns: u64,
-    /// What happened in it: `offered` and `late` by intended time, the ends by their own.
+    /// Counts of the window: `offered` and `late` by intended time, the ends by their own.
     pub counts: Counts,
     /// Latency, from the intended time, of the responses that came in it.
     pub latency: Percentiles,
@@ -172,7 +172,7 @@ pub struct WindowReport {
     pub reject_delay_mean_ns: f64,
 }
 
-/// One window of the fine time series.
+/// Window of the fine time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FineWindow {
     /// Responses that came in it.

@@ -1,5 +1,5 @@
-//! What cores that come and go are worth under bursts of load: the CPU time that the server leaves to others, and what
-//! that costs its clients, beside cores that always spin and cores that sleep as soon as they can. Docs: `docs/cores.md`.
+//! Worth of cores that come and go under bursts of load: the CPU time that the server leaves to others, and its price
+//! for the clients, beside cores that always spin and cores that sleep as soon as they can. Docs: `docs/cores.md`.
 //!
 //! `cargo run --release -p leeward-plant --example cores -- [rounds] [seconds]`
 //!
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One run.
+/// A single run.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "all of it is printed")]
 struct Measured {
@@ -198,7 +198,7 @@ fn admission() -> Result<(leeward_control::registry::Algorithm, Params), Box<dyn
     Ok((algorithm, params))
 }
 
-/// The server's process: answers questions about itself until nobody asks any more.
+/// Process of the server: answers questions about itself until the pipe closes.
 fn serve(allocator: &str, idle: &str) -> Result<(), Box<dyn Error>> {
     let (algorithm, params) = admission()?;
     let idle = match idle {

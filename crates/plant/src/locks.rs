@@ -1,5 +1,6 @@
-//! What the server's locks did in the measured part of a run: the difference between two looks at what the runtime counts.
-//! The server is of this process, so nobody needs to be asked. What is counted, and how, is the runtime's business.
+//! Use of the server's locks in the measured part of a run: the difference between two looks at the runtime's
+//! statistics. The server is part of this process, so no request is needed. The runtime decides what is counted, and
+//! how.
 
 use leeward_control::units::Nanos;
 use leeward_runtime::locks::{LockStats, stats};
@@ -14,7 +15,7 @@ const LONGEST_NAME: usize = 60;
 pub struct LockUse {
     /// Their name, without what a terminal would take for commands.
     pub name: String,
-    /// What they are, such as `mutex`.
+    /// Kind of these locks, such as `mutex`.
     pub kind: &'static str,
     /// The span.
     pub span: Nanos,
@@ -24,7 +25,7 @@ pub struct LockUse {
     pub contended: u64,
     /// Refused, because the request's budget would not have lasted.
     pub refused: u64,
-    /// What those that got it waited in the mean, ns; who got it at once waited 0.
+    /// Mean wait of the requests that got the lock, ns; a request that got it at once waited 0.
     pub wait_mean_ns: f64,
     /// Median of the same, up to twice too much.
     pub wait_p50: Nanos,
@@ -59,7 +60,7 @@ impl LockWatch {
         }
     }
 
-    /// What the locks did between the two looks; nothing if there were not two.
+    /// Use of the locks between the two looks; nothing if there were not two.
     pub(crate) fn uses(self) -> Vec<LockUse> {
         let (Some((from, before)), Some((to, after))) = (self.before, self.after) else { return Vec::new() };
         uses(&before, &after, to.saturating_sub(from))

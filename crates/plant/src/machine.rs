@@ -1,4 +1,4 @@
-//! What this machine can do: how many requests of a kind it serves without control, how long a round trip takes when
+//! Measurement of this machine: how many requests of a kind it serves without control, how long a round trip takes when
 //! nothing waits, how often it takes a CPU away.
 
 use crate::error::RealError;
@@ -16,7 +16,7 @@ use leeward_rpc::server::Counts;
 use leeward_workload::Service;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was measured.
+/// Measured properties of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Most responses per second without control, whatever their latency: the median of [`ROUNDS`] closed loops.
@@ -137,8 +137,8 @@ impl Machine {
 }
 
 impl MessageCosts {
-    /// What the server has counted, scaled where need be to `besides`, what a request is known to cost besides its service:
-    /// the clock that the parts are measured with goes on while the machine has taken the core away.
+    /// Costs as the server has counted them, scaled where need be to `besides`, the known cost of a request besides its
+    /// service: the clock that measures the parts goes on while the machine has taken the core away.
     fn of(counts: &Counts, besides: Nanos) -> Self {
         let part = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
         let (receive, send) = (part(counts.reading_ns, counts.received), part(counts.writing_ns, counts.writes));
@@ -168,7 +168,7 @@ impl Stalls {
     }
 }
 
-/// What both ends say of a closed loop.
+/// Reports of both ends of a closed loop.
 struct Round {
     recording: Recording,
     counts: Counts,

@@ -1,4 +1,4 @@
-//! One run: a controller at both ends, a workload between them, and what both ends say of it.
+//! A run: a controller at both ends, a workload between them, and the reports of both ends.
 
 use crate::error::RealError;
 use crate::locks::{LockUse, LockWatch};
@@ -16,14 +16,14 @@ use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// Specification of a run.
 #[derive(Clone, Debug)]
 pub struct RunSpec<'a> {
     /// The two ends' CPUs.
     pub placement: &'a Placement,
-    /// What is served.
+    /// Service of the server.
     pub served: &'a Served,
-    /// What a request may spend on queues; unlimited: no lock refuses it.
+    /// Budget of a request for queues; unlimited: no lock refuses it.
     pub budget: Budget,
     /// The controller.
     pub algorithm: &'a Algorithm,
@@ -33,7 +33,7 @@ pub struct RunSpec<'a> {
     pub rtt: Nanos,
     /// The objective.
     pub slo: Nanos,
-    /// What the clients ask for.
+    /// Demand of the clients.
     pub workload: &'a Workload,
     /// Draws it.
     pub seed: u64,
@@ -56,13 +56,13 @@ pub struct Sample {
     pub gauges: Gauges,
     /// The queueing delay.
     pub delay: Nanos,
-    /// What the server has counted so far.
+    /// Counts of the server so far.
     pub counts: Counts,
     /// How long its cores have had nothing to do so far, all together.
     pub idle: Nanos,
 }
 
-/// A run under way, for whoever watches.
+/// A run under way, for a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// The server now; also how far the run is.
@@ -73,12 +73,12 @@ pub struct Snapshot {
     pub latest: Option<WindowReport>,
 }
 
-/// What came of a run.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// What the clients saw.
+    /// Report of the clients.
     pub load: LoadReport,
-    /// What the server counted, whole run.
+    /// Counts of the server, whole run.
     pub server: Counts,
     /// The server once per window.
     pub samples: Vec<Sample>,
@@ -201,7 +201,7 @@ fn finish(
 }
 
 impl RunReport {
-    /// What the server did from `from` to `to`, as nearly as the samples tell.
+    /// Counts of the server from `from` to `to`, as nearly as the samples tell.
     pub fn server_in(&self, from: Nanos, to: Nanos) -> Counts {
         match (self.nearest(from), self.nearest(to)) {
             (Some(first), Some(last)) => last.counts.since(&first.counts),

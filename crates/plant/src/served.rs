@@ -1,4 +1,4 @@
-//! What a server serves and its clients ask: the one place that knows which services there are.
+//! Services of the server with the questions of its clients: the one place that knows which services there are.
 
 use crate::pairs::{Asks, fill};
 use crate::search::{Corpus, Searches};
@@ -77,7 +77,7 @@ impl Served {
         Served::Pairs { asks: Arc::new(Asks::new(service)) }
     }
 
-    /// What it serves, in a sentence, if its name does not say.
+    /// Description of the service in a sentence, if its name does not say.
     pub fn words(&self) -> Option<String> {
         let Served::Search { index, from, .. } = self else { return None };
         let size = index.size();
@@ -108,7 +108,7 @@ impl Served {
         }
     }
 
-    /// What clients ask; `None` for the service times that are drawn.
+    /// Questions of the clients; `None` for the service times that are drawn.
     pub fn ask(&self) -> Option<Arc<dyn Ask>> {
         match self {
             Served::Synthetic => None,

@@ -14,14 +14,14 @@ pub trait Guest: Send {
     fn turn(&mut self) -> Turn;
 }
 
-/// What a [`Guest`]'s turn has come to.
+/// Outcome of a [`Guest`]'s turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Nothing more is to be done until the descriptor says so.
     Idle,
-    /// It wants another turn soon.
+    /// The guest wants another turn soon.
     Busy,
-    /// It has ended: it is dropped.
+    /// The guest has ended: it is dropped.
     Over,
 }
 

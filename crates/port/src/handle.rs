@@ -1,4 +1,4 @@
-//! What the cores of a server share, and what a protocol and its tasks may ask of it.
+//! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
 
 use crate::mail::Mail;
 use crate::protocol::{ConnectionId, Protocol};
@@ -37,7 +37,7 @@ pub(crate) enum Message<D> {
     Done(ConnectionId, D),
 }
 
-/// What the cores share besides their run queues: the controller's slow half, counters, messages.
+/// State that the cores share besides their run queues: the controller's slow half, counters, messages.
 pub(crate) struct Common<D> {
     pub(crate) pulse: Pulse,
     pub(crate) counters: Vec<Counters>,
@@ -78,7 +78,7 @@ impl<P: Protocol> Clone for Handle<P> {
 }
 
 impl<P: Protocol> Handle<P> {
-    /// What the cores share: clock, queues, timers.
+    /// State that the cores share: clock, queues, timers.
     pub fn shared(&self) -> &Arc<Shared<Job<P>>> {
         &self.shared
     }
@@ -107,7 +107,7 @@ impl<P: Protocol> Handle<P> {
         }
     }
 
-    /// What the server tells of itself.
+    /// Statistics of the server.
     pub fn statistics(&self) -> Statistics {
         let now = self.shared.clock.now();
         let (counts, gauges) = (self.counts(), self.gauges());

@@ -18,7 +18,7 @@ pub struct ConnectionId {
 /// A protocol of a server, one value per core. The engine owns sockets, turns and bounds; the protocol owns the meaning of
 /// bytes. Everything is monomorphised: a protocol costs no virtual call.
 pub trait Protocol: Sized + Send + 'static {
-    /// One connection's state, without its socket.
+    /// State of a connection, without its socket.
     type Connection: Send;
     /// An admitted request on its way to a core that executes it.
     type Call: Send + 'static;
@@ -96,7 +96,7 @@ pub trait Protocol: Sized + Send + 'static {
     fn late(call: Self::Call, reason: RejectReason) -> Self::Done;
 }
 
-/// What [`Protocol::next`] has found.
+/// Result of [`Protocol::next`].
 #[derive(Debug)]
 pub enum Next<C> {
     /// Nothing whole is left: more bytes are needed.
@@ -114,16 +114,16 @@ pub enum Next<C> {
     End(Ending),
 }
 
-/// What becomes of a connection after an answer.
+/// Fate of a connection after an answer.
 #[derive(Debug)]
 pub enum After {
-    /// It goes on.
+    /// The connection goes on.
     GoOn,
-    /// It ends.
+    /// The connection ends.
     End(Ending),
 }
 
-/// What [`Protocol::execute`] has done.
+/// Result of [`Protocol::execute`].
 pub enum Ran<D> {
     /// The call has ended.
     Done(D),
@@ -142,7 +142,7 @@ pub enum Ending {
     Stopped,
     /// Nothing has come for too long.
     Silence,
-    /// One request has taken too long to come.
+    /// A request has taken too long to come.
     SlowRequest,
     /// The protocol's own reason: an offence, or the client's wish.
     Protocol {

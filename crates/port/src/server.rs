@@ -15,7 +15,7 @@ use std::ops::Deref;
 /// [`Server::stop`].
 pub struct Server(Box<dyn Running>);
 
-/// What can be asked of a running server. Asked seldom, so a virtual call is no matter.
+/// Questions to a running server. Asked seldom, so a virtual call is no matter.
 pub trait Running: Send + Sync {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
@@ -32,10 +32,10 @@ pub trait Running: Send + Sync {
     /// How long the cores have had nothing to do since the start, all together.
     fn idle(&self) -> Nanos;
 
-    /// Who has had the cores so far; `None` without an allocator.
+    /// Use of the cores so far; `None` without an allocator.
     fn core_usage(&self) -> Option<CoreUsage>;
 
-    /// What the server tells of itself.
+    /// Statistics of the server.
     fn statistics(&self) -> Statistics;
 
     /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.

@@ -1,6 +1,6 @@
-//! What the fields of the results are called, in which units they are shown, and how numbers are written. No drawing.
+//! Names of the results' fields, the units in which they are shown, and how numbers are written. No drawing.
 
-/// What a field measures; decides its unit.
+/// Quantity that a field measures; decides its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quantity {
     /// Requests per second.
@@ -49,7 +49,7 @@ impl Quantity {
         Unit { factor, suffix }
     }
 
-    /// One value with its unit and no idle zeros, such as `801 k/s`.
+    /// Shows a value with its unit and no idle zeros, such as `801 k/s`.
     pub(crate) fn show(self, value: f64) -> String {
         let unit = self.unit(value.abs());
         let value = short(value * unit.factor);

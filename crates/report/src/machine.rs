@@ -11,7 +11,7 @@ const CLOSE: f64 = 0.1;
 /// Below this share of the capacity goodput is next to nothing, and errors in per cent of it say nothing.
 const NOTHING: f64 = 0.02;
 
-/// What was measured of the machine before the runs.
+/// Measurements of the machine before the runs.
 pub(crate) fn machines(results: &Results) -> Markup {
     html! {
         @if !results.machines.is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// One variant under one workload.
+/// A variant under one workload.
 struct Compared<'a> {
     point: &'a Point,
     measured: f64,

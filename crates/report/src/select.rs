@@ -12,7 +12,7 @@ const DRAWABLE_MAX: f64 = 1e15;
 /// Below this a value is as good as zero: a femtosecond's microseconds.
 const DRAWABLE_MIN: f64 = 1e-9;
 
-/// One row of a table, by field name.
+/// Row of a table, by field name.
 pub(crate) type Row = Map<String, Value>;
 
 /// A series of a plot.
@@ -30,7 +30,7 @@ pub(crate) struct Selected {
     pub(crate) row: Row,
 }
 
-/// What a plot draws from.
+/// Rows that a plot draws from.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) series: Vec<Series>,

@@ -1,4 +1,5 @@
-//! All numbers behind the figures: what each shift of demand did, what happened at each lock, what each of several servers did, and every run. For exact values there is `result.json`.
+//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, and every run.
+//! For exact values there is `result.json`.
 
 use leeward_lab::results::{Lock, Point, Replica, Results, Shift};
 use maud::{Markup, html};
@@ -103,7 +104,7 @@ fn percent(share: f64) -> String {
     if share.is_finite() && share.abs() < 1e6 { grouped(share * 100.0, 2) } else { number(share * 100.0) }
 }
 
-/// What each shift of demand did; nothing for scenarios of steady demand.
+/// Table of the shifts of demand; nothing for scenarios of steady demand.
 pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.shifts.is_empty() {
@@ -135,7 +136,7 @@ pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// What happened at each lock, folded away; nothing for applications without locks.
+/// Table of the locks, folded away; nothing for applications without locks.
 pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.locks.is_empty() {
@@ -159,7 +160,7 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// What each server did, folded away; nothing where there is one.
+/// Table of the servers, folded away; nothing where there is one.
 pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.replicas.is_empty() {

@@ -1,6 +1,6 @@
-//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When its
-//! waker is called it goes into the run queue of the core that it last ran on, with the time of that. So what it waits for
-//! by its own will (a sleep, another task, a thread) is no queueing delay, and what it waits for a core is.
+//! Tasks: futures that the cores run. A task begins as part of a job: when the job's turn comes, a core polls it. When
+//! its waker is called, the task enters the run queue of the core that it last ran on, with the time of that. So
+//! waiting by its own will (a sleep, another task, a thread) is no queueing delay, and waiting for a core is.
 //!
 //! There is no way for a handler to spawn one: a task stands for an admitted request, which is what bounds them.
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-/// What waits in a run queue.
+/// Entry of a run queue.
 pub enum Work<J> {
     /// Something that runs to its end at once.
     Job(J),
@@ -24,7 +24,7 @@ pub enum Work<J> {
 /// A task that can begin, or go on. Dropped, it takes its future with it.
 pub struct ReadyTask(Runnable<Tag>);
 
-/// What a task knows of where it belongs.
+/// Tag of a task: where it belongs.
 struct Tag {
     host: Arc<dyn Host>,
     /// The core that it last ran on.

@@ -1,7 +1,7 @@
-//! A service of several identical servers: every request goes to one of them, and once more to another if that one
+//! A service of several identical servers: every request goes to one of them, and once more to another if the first
 //! drops it or gives no credit in time. Each server is a [`Run`] of its own, with its own cores, locks, controller and
-//! sessions, and knows nothing of the others. Here: whose turn it is in time, where a request goes, and what became of it
-//! in the end. Never here: what happens inside a server or a session.
+//! sessions, and knows nothing of the others. Here: the server whose turn it is in time, the server that a request goes
+//! to, and the request's end. Never here: what happens inside a server or a session.
 
 use crate::SimError;
 use crate::agenda::Agenda;
@@ -35,7 +35,8 @@ pub(crate) fn simulate(
     Ok(Whole::new(config, replicas, servers).finish())
 }
 
-/// What one of the servers is told: its own part of the objective, and random numbers of its own. Requests come from here.
+/// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
+/// here.
 fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     SimConfig {
         slo: replicas.objective(config.slo),
@@ -45,7 +46,7 @@ fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     }
 }
 
-/// What happens besides what happens at the servers.
+/// Event outside of the servers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// This client issues a request.
@@ -63,7 +64,7 @@ struct Progress {
     server: usize,
     /// Its path through the application.
     path: u8,
-    /// It has been sent to a second server.
+    /// The request has been sent to a second server.
     again: bool,
 }
 
@@ -75,7 +76,7 @@ struct Whole<'a> {
     now: Time,
     agenda: Agenda<Event>,
     arrivals: ArrivalStream,
-    /// By whom they were issued and when; one record each, wherever they are.
+    /// Requests with their clients and times of issue; one record each, wherever they are.
     requests: Requests,
     /// By slot.
     progress: Vec<Progress>,

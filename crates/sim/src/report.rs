@@ -1,10 +1,10 @@
-//! What a simulation tells: counts, latencies, messages and the time series. Plain data, in raw units.
+//! Report of a simulation: counts, latencies, messages and the time series. Plain data, in raw units.
 
 pub use crate::scheduling::CoreUsage;
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 
-/// One run's results. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
+/// Results of a single run. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimReport {
     /// Length of the measured part.
@@ -31,7 +31,7 @@ pub struct SimReport {
     /// nanosecond), for each lock's waiters, too; locks go to those that have waited longest. With [`crate::SimConfig::audit`] also, each control period: a controller's issued credits are the
     /// sum of its sessions' windows; every request is where the books say.
     pub violations: Vec<String>,
-    /// What happened at the application's locks, in their order; empty without any.
+    /// Reports of the application's locks, in their order; empty without any.
     pub locks: Vec<LockReport>,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowReport>,
@@ -41,7 +41,7 @@ pub struct SimReport {
     pub gauges: Gauges,
     /// Events processed, whole run.
     pub events: u64,
-    /// Who had the cores, where an allocator grants and parks them.
+    /// Use of the cores, where an allocator grants and parks them.
     pub cores: Option<CoreUsage>,
     /// From a request's issue to the news that its first server does not serve it, a drop or no credit in time, where there
     /// are several servers.
@@ -86,7 +86,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What has been counted since `earlier`.
+    /// Counts since `earlier`.
     pub(crate) fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             offered: self.offered - earlier.offered,
@@ -118,7 +118,7 @@ impl Counts {
     }
 }
 
-/// One lock, in the measured part.
+/// Report of a lock, in the measured part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockReport {
     /// Its name.
@@ -133,7 +133,8 @@ pub struct LockReport {
     pub wait: Percentiles,
     /// Requests that wait for it at the run's end.
     pub waiting: u64,
-    /// The share of time in which somebody held it, 0..=1. Whoever gets a mutex holds it while waiting for a core, too.
+    /// The share of time in which the lock was held, 0..=1. A request that gets a mutex holds it while waiting for a
+    /// core, too.
     pub utilization: f64,
 }
 
@@ -180,14 +181,14 @@ pub struct Percentiles {
     pub max: Nanos,
 }
 
-/// One window of the time series.
+/// Window of the time series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowReport {
     /// Start of the window.
     pub start: Time,
     /// Its length.
     pub length: Nanos,
-    /// What happened in it. Completions count when the response arrives at the client.
+    /// Counts of the window. Completions count when the response arrives at the client.
     pub counts: Counts,
     /// Latency of the requests completed in it.
     pub latency: Percentiles,
@@ -201,13 +202,13 @@ pub struct WindowReport {
     pub cores: Option<f64>,
 }
 
-/// One window of the fine time series: enough to see how fast goodput comes back.
+/// Window of the fine time series: enough to see how fast goodput comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FineWindow {
     /// Start of the window.
     pub start: Time,
     /// Responses received by clients.
     pub completed: u64,
-    /// Those within the SLO.
+    /// Completions within the SLO.
     pub good: u64,
 }

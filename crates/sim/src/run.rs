@@ -1,4 +1,4 @@
-//! One run: the clients, the wire and the server put together, and the loop over their events.
+//! A simulation run: the clients, the wire and the server put together, and the loop over their events.
 
 mod cores;
 mod staged;
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What there is to say when the last event before `end` has been.
+    /// The report, once the last event before `end` has been.
     pub(crate) fn end(mut self, end: Time) -> (SimReport, Stats) {
         self.audit_books();
         self.spinners_end(end);
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         self.wake_idle_cores(core);
     }
 
-    /// What `core` has queued and can't do itself yet is for those that idle.
+    /// Wakes idle cores for work that `core` has queued and can't do itself yet.
     fn wake_idle_cores(&mut self, core: usize) {
         while self.server.queues.waiting() > 0 {
             match self.server.idle_core(core) {

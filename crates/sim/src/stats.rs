@@ -35,7 +35,7 @@ impl Distribution {
         self.count += other.count;
     }
 
-    /// What has been recorded; starts anew.
+    /// Takes the percentiles of what was recorded; starts anew.
     fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
         self.histogram.reset();
@@ -115,7 +115,7 @@ impl Occupancy {
     }
 }
 
-/// What is counted during a run.
+/// Counters of a run.
 pub(crate) struct Stats {
     warmup: Time,
     end: Time,
@@ -207,7 +207,7 @@ impl Stats {
         self.counts.rejected += 1;
     }
 
-    /// One of those rejected did not get a lock.
+    /// Counts a rejection for a lock.
     pub(crate) fn refused_at_lock(&mut self) {
         self.counts.refused_at_locks += 1;
     }
@@ -257,7 +257,7 @@ impl Stats {
         }
     }
 
-    /// A client has received a reply that nobody waits for any more.
+    /// A client has received a reply after its application gave up.
     pub(crate) fn timed_out(&mut self) {
         self.counts.timed_out += 1;
     }
@@ -308,8 +308,8 @@ impl Stats {
         self.occupancy.holds_so_far()
     }
 
-    /// Adds what one server of several has counted, after its [`report`](Self::report): what goes on in a server. What
-    /// clients see of the whole is counted here.
+    /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
+    /// clients' view of the whole is counted here.
     pub(crate) fn absorb(&mut self, server: &Stats) {
         self.counts.add_servers(&server.counts);
         self.at_warmup.add_servers(&server.at_warmup);

@@ -1,5 +1,5 @@
-//! What clients do besides what their algorithm says: they space their requests, and give up on them. Whatever they do,
-//! each request has one end.
+//! Behaviour of clients besides what their algorithm says: they space their requests, and give up on them. Each request
+//! has one end all the same.
 
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;

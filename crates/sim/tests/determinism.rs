@@ -1,4 +1,4 @@
-//! One seed, one outcome: to the last bit, whatever ran before.
+//! The same seed gives the same outcome: to the last bit, whatever ran before.
 
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
@@ -56,7 +56,7 @@ fn the_run_of_a_seed_never_changes() {
     assert_eq!(pinned(report), (66299, 34021, 810, 31427, 211679));
 }
 
-/// Whatever is possible but absurd is simulated all the same.
+/// Simulates what is possible but absurd.
 #[test]
 fn extremes_are_simulated() {
     let longest = SimConfig::testbed(Service::Constant(Nanos::MAX), 0.5);

@@ -1,4 +1,4 @@
-//! What the ways of taking a lock promise, and what a controller is told of refusals.
+//! Promises of the ways of taking a lock, and what a controller is told of refusals.
 
 use leeward_control::registry::Registry;
 use leeward_control::server::{ControlLoop, Gauges, ServerHalves, Signals};

@@ -9,7 +9,7 @@ use leeward_sim::{SimReport, service::Service, simulate};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// One situation: demand as (from ms, multiple of capacity).
+/// Checks a situation: demand as (from ms, multiple of capacity).
 fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     let mut table = format!("{name}: demand {demand:?} (ms, multiple of capacity)\n");
     for algorithm in Registry::builtin().algorithms() {
@@ -30,7 +30,7 @@ fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     compare(name, &table);
 }
 
-/// One row per quantity, one column per window.
+/// Writes a row per quantity, a column per window.
 fn write_rows(table: &mut String, name: &str, report: &SimReport) {
     let mut row = |quantity: &str, values: Vec<f64>| {
         write!(table, "{name:>10} {quantity:<14}").unwrap();

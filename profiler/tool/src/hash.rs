@@ -1,4 +1,4 @@
-//! A quick hash for maps that are asked once per event. The maps that use it are bounded, so nobody gains by choosing keys.
+//! A quick hash for maps that are asked once per event. The maps that use it are bounded, so chosen keys gain nothing.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -13,7 +13,7 @@ use super::compile::{folder, with_environment};
 use crate::compiler::Files;
 use crate::failure::Failure;
 
-/// What the plugin reads its options from: rustc parses its own before it loads plugins.
+/// Variable from which the plugin reads its options: rustc parses its own before it loads plugins.
 const PLUGIN_OPTIONS: &str = "LEEWARD_PASS_OPTIONS";
 /// Between flags in CARGO_ENCODED_RUSTFLAGS.
 const SEPARATOR: &str = "\x1f";
@@ -51,7 +51,7 @@ fn names_target(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|word| *word != "--").any(is_named)
 }
 
-/// What `rustc -vV` says of itself.
+/// Version that `rustc -vV` prints of itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Rustc {
     release: String,

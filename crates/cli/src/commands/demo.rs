@@ -78,7 +78,7 @@ fn runs(scenario: &Scenario) -> usize {
     demands * scenario.controllers.len()
 }
 
-/// One result of both, and a row per run, by demand.
+/// Merges the results of both, with a row per run, by demand.
 fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
     let mut rows: Vec<Row> = Vec::new();
     let mut merged = Results::default();

@@ -1,4 +1,5 @@
-//! What `leeward serve --service kv` has besides other services: the store, and the port for memcached's clients.
+//! Parts of `leeward serve --service kv` that other services don't have: the store, and the port for memcached's
+//! clients.
 
 use anyhow::anyhow;
 use leeward_control::budget::Budget;

@@ -72,8 +72,8 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
-/// What requests ask, if that is not a service time. A service that is searched says itself what there is to search for; one that
-/// keeps pairs is filled first.
+/// Arguments of requests, if they are not service times. A service that is searched says itself what there is to search
+/// for; a service that keeps pairs is filled first.
 fn asked(
     args: &LoadArgs,
     address: SocketAddr,
@@ -94,7 +94,7 @@ fn asked(
     Ok(Some(Arc::new(searches)))
 }
 
-/// What is asked for.
+/// Wish for a service.
 enum Wish<W> {
     /// This.
     Plan(Plan),
@@ -165,7 +165,7 @@ fn failure(error: LoadError) -> Failure {
     }
 }
 
-/// What a person wants to know first, then how much of it to believe.
+/// Report for people: first the results, then how much of them to believe.
 fn text(report: &LoadReport, capacity: Option<(f64, f64)>) -> String {
     let measured = &report.measured;
     let latency = |name: &str, spans: &Percentiles| {

@@ -1,4 +1,4 @@
-//! One file per command. A command reads its input, calls the libraries and says what came out.
+//! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
 
 mod calibrate;
 mod cargo;

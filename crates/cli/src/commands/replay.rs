@@ -33,7 +33,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     }
 }
 
-/// What there is to say of a recording.
+/// Report of a replayed recording.
 struct Replay {
     file: String,
     header: Header,
@@ -48,7 +48,7 @@ struct Replay {
     /// First and last time.
     span: Option<(Time, Time)>,
     end: Option<End>,
-    /// What is wrong with the recording.
+    /// Damage of the recording.
     problem: Option<String>,
 }
 

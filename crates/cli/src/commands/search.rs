@@ -14,7 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::progress::Steps;
 use crate::stdout;
 
-/// Reads and indexes what `serve` is to search. Notes on stderr are for whoever waits for that.
+/// Reads and indexes the corpus that `serve` is to search. Notes on stderr tell the user how far it is.
 pub(crate) fn index(args: &ServeArgs) -> Result<Arc<Index>, Failure> {
     let corpus = load(args.corpus.as_deref())?;
     let steps = Steps::new("search");
@@ -22,7 +22,7 @@ pub(crate) fn index(args: &ServeArgs) -> Result<Arc<Index>, Failure> {
     Ok(Arc::new(Index::build(corpus.documents, Layout { segments: args.segments as usize, ..Layout::default() })))
 }
 
-/// A word on stderr before a measurement, if nobody has made the large corpus.
+/// Warns on stderr before a measurement, if the large corpus was not made.
 pub(crate) fn warn_of_small_corpus() {
     if !corpus::default_path().is_some_and(|path| path.exists()) {
         eprintln!(

@@ -106,7 +106,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
 
 type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
 
-/// What became of all requests.
+/// Counts of all requests, in words.
 fn words(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Counts>) -> String {
     let Counts { received, completed, dropped, .. } = counts;
     let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");

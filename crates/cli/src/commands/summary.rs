@@ -5,7 +5,8 @@ use leeward_lab::results::{Claim, Lock, Machine, Point, Verdict};
 use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
 
-/// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
+/// Table of the points, a row per variant and workload: medians over seeds. Columns in which nothing varies are left
+/// out.
 pub(crate) fn points(points: &[Point]) -> String {
     let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
     let services = varies(|a, b| a.service == b.service);

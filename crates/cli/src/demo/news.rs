@@ -1,4 +1,4 @@
-//! What the runs tell whoever shows them. Copied out of them on the clients' CPU, so nothing here is computed or drawn.
+//! News of the runs for the views. Copied out of them on the clients' CPU, so nothing here is computed or drawn.
 
 use leeward_control::units::Time;
 use leeward_lab::plan::PlannedRun;
@@ -24,7 +24,7 @@ pub(crate) enum News {
 }
 
 impl News {
-    /// What there is to show of a stage.
+    /// News of a stage, for the views.
     pub(crate) fn of(stage: &Stage<'_>) -> News {
         match stage {
             Stage::Measuring { step } => News::Measuring((*step).into()),
@@ -53,7 +53,7 @@ impl News {
     }
 }
 
-/// What the clients ask for, in multiples of the capacity.
+/// Load that the clients ask for, in multiples of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     /// The same all the time.
@@ -83,7 +83,7 @@ impl Load {
 pub(crate) struct Subject {
     /// The variant.
     pub(crate) label: String,
-    /// What it meets.
+    /// Load that the controller meets.
     pub(crate) load: Load,
     /// Requests per second that the machine can serve.
     pub(crate) capacity_rps: f64,
@@ -153,8 +153,8 @@ impl Row {
         self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
     }
 
-    /// How long after the `index`th change of demand goodput was back at 95 % of what it settles at, ms; `None` if what it
-    /// settles at is next to nothing.
+    /// Span after the `index`th change of demand in which goodput came back to 95 % of its settled value, ms; `None` if
+    /// that is next to nothing.
     pub(crate) fn back_ms(&self, index: usize) -> Option<f64> {
         let shift = self.shifts.get(index)?;
         (shift.settled_goodput_rps > NOTHING * self.point.capacity_rps).then_some(shift.reached_ms)

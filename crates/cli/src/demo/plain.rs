@@ -49,7 +49,7 @@ pub(crate) fn intro(seconds: f64) {
     ));
 }
 
-/// What was found, after it has ended.
+/// Findings, after the demo has ended.
 pub(crate) fn outro(rows: &[Row], machines: &[leeward_lab::results::Machine]) -> String {
     let slo_us = rows.first().map_or(0.0, |row| row.point.slo_us);
     let machine = machines.first().map(|machine| meaning::machine(machine, slo_us)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What has been told so far: all that the live view draws from.
+//! State that the live view draws from: all news so far.
 
 use leeward_lab::real::MEASURING_STEPS;
 use leeward_lab::results::Machine;
@@ -12,7 +12,7 @@ pub(crate) const OVERHEAD_S: f64 = 0.7;
 /// Moments of a run that are kept: more than there are columns to draw them in.
 const KEPT: usize = 1_200;
 
-/// What is being done.
+/// Current activity of the demo.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Doing {
     /// Nothing yet.

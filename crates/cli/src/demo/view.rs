@@ -1,4 +1,4 @@
-//! One picture of the live view: what is being done, the charts, the results so far, what the words mean.
+//! Picture of the live view: the current activity, the charts, the results so far, the meaning of the words.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -55,7 +55,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(now(state), moment);
 }
 
-/// What is being done, in words.
+/// Current activity, in words.
 fn doing(state: &State) -> Line<'static> {
     if state.stopping {
         return Line::from("Stopping ...".bold());

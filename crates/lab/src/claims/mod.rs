@@ -49,7 +49,7 @@ enum Function {
     Median,
 }
 
-/// One field of the rows that meet all conditions.
+/// A field of the rows that meet all conditions.
 #[derive(Clone, Debug, PartialEq)]
 struct Selection {
     table: Table,

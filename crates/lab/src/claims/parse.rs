@@ -14,7 +14,7 @@ const LONGEST: usize = 4_000;
 pub struct ExpressionError {
     /// Where, in characters from 1.
     pub at: usize,
-    /// What is wrong and what is accepted.
+    /// Description of the mistake and of what is accepted.
     pub problem: String,
 }
 

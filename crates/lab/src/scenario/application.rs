@@ -28,7 +28,7 @@ pub struct ApplicationSpec {
 pub struct PathSpec {
     /// The share of requests that take it.
     pub share: ShareSpec,
-    /// What they do.
+    /// Steps of the requests on this path.
     pub steps: Vec<StepSpec>,
 }
 
@@ -58,7 +58,7 @@ pub enum ShareSpec {
     OneLessR,
 }
 
-/// One application of those that the values of `p` and `r` span.
+/// An application of those that the values of `p` and `r` span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instance {
     /// `p`, if the scenario has it.

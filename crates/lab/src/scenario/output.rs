@@ -57,7 +57,7 @@ fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, Sc
     }
 }
 
-/// `field=value`, its number written out: whoever draws need not know of `850k`.
+/// `field=value`, its number written out, so that the report need not know of `850k`.
 fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String, ScenarioError> {
     let text = item.text()?;
     let parts = text.split_once('=').map(|(field, value)| (field.trim(), value.trim()));

@@ -98,7 +98,7 @@ impl<'a> Item<'a> {
         self.source.error(self.node.origin, &self.path, problem)
     }
 
-    /// It is not what is `expected`.
+    /// Error: the value is not `expected`.
     pub(super) fn unexpected(&self, expected: impl Display) -> ScenarioError {
         self.error(format!("{} is not {expected}", self.node.value.shown()))
     }
@@ -124,7 +124,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// One line for people.
+    /// Reads a line for people.
     pub(super) fn line(&self) -> Result<&'a str, ScenarioError> {
         let text = self.text()?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -133,7 +133,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// One of `words`, as its index.
+    /// Reads one of `words`, as its index.
     pub(super) fn choice(&self, words: &[&str]) -> Result<usize, ScenarioError> {
         let index = match &self.node.value {
             Value::Text(text) => words.iter().position(|word| word == text),

@@ -1,4 +1,4 @@
-//! One core: its peers, read, decided and answered by this core alone.
+//! A core: its peers, read, decided and answered by this core alone.
 //!
 //! - `local`: all that a core has besides its peers. `peers`: the places of connections.
 //! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once.
@@ -38,7 +38,7 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// The polls of parked cores, in the first core's.
 const PARKED: Token = Token(usize::MAX - 2);
-/// What is polled besides connections.
+/// Token of everything that is polled besides connections.
 const GUEST: Token = Token(usize::MAX - 3);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
@@ -123,7 +123,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
+    /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
     fn accept(&mut self, now: Time) {
         let mail = &self.local.handle.common.mail;
         for (core, stream) in self.acceptor.accept(mail.cores(), mail.may_adopt()) {
@@ -275,7 +275,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 }
 
-/// What an event says, apart from the poll that it is borrowed from.
+/// Content of an event, apart from the poll that it is borrowed from.
 #[derive(Clone, Copy)]
 struct Ready {
     readable: bool,

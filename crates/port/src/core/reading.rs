@@ -1,4 +1,4 @@
-//! Reading connections: whose turn it is, how much of it, and how long what came has waited.
+//! Reading connections: the order of turns, the length of each, and how long the bytes have waited.
 
 use super::{Core, Fate, GUEST, LISTENER, Local, PARKED, Ready, WAKER};
 use crate::batch::{ROOM, SOCKETS};
@@ -15,7 +15,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// It is the others' turn.
+    /// Other connections have their turn first.
     ForLater,
     /// The connection is not to be read.
     HeldBack,

@@ -95,7 +95,7 @@ fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     (curve.collect(), left_out)
 }
 
-/// One sample per distinct x, in order.
+/// Summarizes `values` as a sample per distinct x, in order.
 fn summarize(mut values: Vec<(f64, f64)>) -> Vec<Sample> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let groups = values.chunk_by(|a, b| (a.0 - b.0).abs() <= 1e-9 * a.0.abs());

@@ -38,7 +38,7 @@ pub enum BuildError {
     /// No address, or a name that can't be resolved.
     #[error("`{address}` is no replica's address: {source}")]
     Address {
-        /// What was given.
+        /// Address that was given.
         address: String,
         /// The system's reason.
         source: io::Error,
@@ -98,7 +98,7 @@ impl Builder {
         }
     }
 
-    /// One more replica of the server, as `host:port`. Names are resolved once, when the client is built.
+    /// Adds a replica of the server, as `host:port`. Names are resolved once, when the client is built.
     pub fn replica(mut self, address: impl Into<String>) -> Self {
         self.replicas.push(address.into());
         self
@@ -119,7 +119,7 @@ impl Builder {
         self
     }
 
-    /// What the controller is told of the network's round trip and the objective: the same as the server. Default: the
+    /// Sets the network's round trip and the objective for the controller: the same as the server's. Default: the
     /// papers' 10 µs and 200 µs.
     pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
         self.settings.rtt = rtt;
@@ -196,7 +196,7 @@ impl Builder {
         self
     }
 
-    /// What the client's thread is called. Default: `leeward-client`.
+    /// Sets the name of the client's thread. Default: `leeward-client`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         // A name with a zero byte is none.
         self.thread_name = name.into().replace('\0', "");

@@ -1,5 +1,5 @@
-//! What becomes of the work when cores come and go: placing, searching, granting, parking. Only for servers with an
-//! allocator; all others never get here.
+//! The work of cores that come and go: placing, searching, granting, parking. Only for servers with an allocator; all
+//! others never get here.
 
 use super::Run;
 use crate::event::{Event, Packet};

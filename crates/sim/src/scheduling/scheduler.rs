@@ -168,14 +168,14 @@ impl Scheduler {
         self.searching.first().or(self.takers().first()).unwrap_or(core)
     }
 
-    /// One of the cores that work may be given to.
+    /// Draws a core to which work may be given.
     pub(crate) fn any_taker(&mut self) -> usize {
         let takers = self.takers();
         let index = self.rng.below(takers.len().max(1).into());
         takers.nth(index as u32)
     }
 
-    /// What the allocator wants, within the limits.
+    /// Change that the allocator wants, within the limits.
     pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> Change {
         let (busy, available) = self.usage.since_tick(now);
         let staying = self.active.without(self.leaving);

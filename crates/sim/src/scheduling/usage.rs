@@ -1,4 +1,4 @@
-//! Who had the cores for how long: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
+//! Use of the cores: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
 
 use leeward_control::units::{Nanos, Time};
 
@@ -30,15 +30,15 @@ pub(crate) struct Usage {
     parks: u64,
 }
 
-/// Who had the cores in the measured part of a run.
+/// Use of the cores in the measured part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreUsage {
     /// Mean number of cores that the server held, those on their way included.
     pub mean_cores: f64,
     /// Mean number of cores that looked for work.
     pub mean_searching: f64,
-    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time a core
-    /// takes to change hands is nobody's.
+    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time that a
+    /// core takes to change hands counts for neither.
     pub best_effort_share: f64,
     /// Cores granted.
     pub grants: u64,

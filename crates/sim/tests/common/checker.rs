@@ -1,4 +1,4 @@
-//! What must hold of any run, whatever the controller and the scenario.
+//! Invariants of any run, whatever the controller and the scenario.
 
 use super::scenario::Scenario;
 use leeward_sim::{SimReport, simulate};

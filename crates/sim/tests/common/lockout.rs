@@ -1,5 +1,5 @@
-//! Lock-out: a server that could serve what is asked of it and goes on not to. Random scenarios of a server whose cores come
-//! and go, each drawn from one number, and the judgement of what became of them.
+//! Lock-out: a server that could serve its load and continues not to. Random scenarios of a server whose cores come and
+//! go, each drawn from one number, and the judgement of their outcomes.
 
 use leeward_control::allocation::registry::{self, POLICIES};
 use leeward_control::params::Raw;

@@ -22,7 +22,7 @@ pub(crate) struct Queue {
     pub(crate) seed: u64,
     /// Takes locks; then `load` is that of one core.
     pub(crate) application: Application,
-    /// What waiting for one means.
+    /// Way in which a request waits for a lock.
     pub(crate) kind: LockKind,
 }
 

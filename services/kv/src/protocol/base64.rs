@@ -15,7 +15,7 @@ pub(super) fn encode(bytes: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// What base64 with its padding stands for; `None` if it is none.
+/// Decodes base64 with its padding; `None` if it is none.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     if text.is_empty() || !text.len().is_multiple_of(4) {
         return None;

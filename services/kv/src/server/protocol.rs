@@ -14,15 +14,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A request's memory that is kept for the connection's next one, in bytes.
 const KEPT_REQUEST: usize = 16 * 1024;
 
-/// One core's protocol.
+/// Protocol of a core.
 pub(super) struct Memcached {
     executor: Executor,
 }
 
-/// One connection.
+/// A connection.
 pub(super) struct Conversation {
     decoder: Decoder,
-    /// One request at a time: the next one waits for its end, for they have an order.
+    /// Account of the one request under way: the next one waits for its end, for they have an order.
     account: Account,
     /// Where the next request is put.
     request: Request,

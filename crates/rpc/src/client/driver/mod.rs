@@ -109,7 +109,7 @@ impl Driver {
         self.end();
     }
 
-    /// One round.
+    /// Runs a round.
     pub(super) fn turn(&mut self, sleep: Sleep) -> io::Result<Turn> {
         let (mode, now) = self.take_commands();
         if self.is_over(mode) {
