@@ -10,15 +10,20 @@
 
 #![forbid(unsafe_code)]
 
+mod assemble;
 pub mod claims;
+mod error;
 pub mod fields;
 mod measure;
+mod numbers;
+mod options;
 pub mod plan;
 pub mod real;
 pub mod results;
 pub mod run;
 pub mod scenario;
 mod shifts;
+mod simulate;
 pub mod store;
 pub mod tune;
 

@@ -1,31 +1,11 @@
 //! From the simulator's report to rows of the results.
 
+use crate::numbers::{micros, per_second, ratio, round};
 use crate::plan::PlannedRun;
 use crate::results::{Lock, Point, Replica, Window};
-use leeward_control::units::Nanos;
 use leeward_plant::locks::LockUse;
 use leeward_sim::SimReport;
 use leeward_sim::report::{LockReport, WindowReport};
-
-/// Rounds to `decimals`: beyond what means anything, so that no row depends on a last bit.
-pub(crate) fn round(value: f64, decimals: i32) -> f64 {
-    let scale = 10f64.powi(decimals);
-    let rounded = (value * scale).round() / scale;
-    if rounded == 0.0 { 0.0 } else { rounded }
-}
-
-pub(crate) fn micros(span: Nanos) -> f64 {
-    round(span.as_micros_f64(), 3)
-}
-
-fn per_second(count: u64, span: Nanos) -> f64 {
-    if span == Nanos::ZERO { 0.0 } else { round(count as f64 / span.as_secs_f64(), 1) }
-}
-
-/// `part` over `whole`; 0 of nothing.
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { round(part as f64 / whole as f64, 6) }
-}
 
 /// The row of a run.
 pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {

@@ -1,7 +1,7 @@
 //! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
 //! clients, round trip, demand, seed.
 
-use crate::run::RunError;
+use crate::error::RunError;
 use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};

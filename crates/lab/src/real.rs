@@ -4,13 +4,17 @@
 //! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
 //! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
 
+use crate::assemble::blank;
 use crate::claims::judge;
+use crate::error::RunError;
 use crate::measure;
+use crate::numbers;
+use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
 use crate::results::{Lock, Machine, Point, Results, Shift};
-use crate::run::{Options, Progress, RunError, blank, simulate_one};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
+use crate::simulate::simulate_one;
 use leeward_control::budget::Budget;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
@@ -270,10 +274,10 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
         clients,
         cores: server.cores,
         clients_apart: !placement.shared,
-        capacity_rps: measure::round(server.capacity(service.service.mean()).0, 1),
-        rtt_us: measure::micros(calibrated.network.rtt),
-        cost_us: measure::micros(server.costs.per_request()),
-        stalled: measure::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
+        capacity_rps: numbers::round(server.capacity(service.service.mean()).0, 1),
+        rtt_us: numbers::micros(calibrated.network.rtt),
+        cost_us: numbers::micros(server.costs.per_request()),
+        stalled: numbers::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
     }
 }
 
@@ -340,7 +344,7 @@ fn one(
         let refused: u64 =
             report.load.drop_reasons.iter().filter(|(why, _)| **why == LOCK).map(|(_, count)| count).sum();
         let received = report.server.received.max(1);
-        point.lock_drop_rate = Some(measure::round(refused as f64 / received as f64, 6));
+        point.lock_drop_rate = Some(numbers::round(refused as f64 / received as f64, 6));
     } else {
         let predicted = measure::point(run, &simulate_one(run)?);
         point.predicted_goodput_rps = Some(predicted.goodput_rps);

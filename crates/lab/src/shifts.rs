@@ -1,7 +1,6 @@
 //! What a shift of demand did to a controller: how long goodput took to come back, and how bad it was meanwhile.
 
-use crate::claims::median;
-use crate::measure::round;
+use crate::numbers::{median, round};
 use crate::plan::PlannedRun;
 use crate::results::Shift;
 use leeward_sim::SimReport;

@@ -1,10 +1,13 @@
 //! The search for the parameters under which a controller serves a scenario best.
 
-use crate::measure::{point, round};
+use crate::error::RunError;
+use crate::measure::point;
+use crate::numbers::round;
+use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::results::Point;
-use crate::run::{Options, Progress, RunError, check_services, check_simulated, in_parallel, simulate_one};
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
+use crate::simulate::{check_services, check_simulated, in_parallel, simulate_one};
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};

@@ -2,6 +2,7 @@
 
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
 use crate::fields::{Cell, Row};
+use crate::numbers::median;
 use crate::results::Results;
 
 /// Two numbers closer than this are equal: demands are computed from capacities that are not round.
@@ -58,17 +59,6 @@ fn aggregate(function: Function, mut values: Vec<f64>) -> Option<f64> {
         Function::Mean => values.iter().sum::<f64>() / values.len() as f64,
         Function::Median => median(&mut values),
     })
-}
-
-/// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
 }
 
 fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {

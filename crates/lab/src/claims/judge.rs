@@ -1,7 +1,6 @@
 //! The verdict on a claim from what all seeds say.
 
-use super::evaluate::median;
-use crate::measure::round;
+use crate::numbers::{median, round};
 use crate::results::{Claim, Results, Verdict};
 use crate::scenario::ClaimSpec;
 

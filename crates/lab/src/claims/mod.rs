@@ -11,7 +11,6 @@ mod evaluate;
 mod judge;
 mod parse;
 
-pub(crate) use evaluate::median;
 pub use judge::judge;
 pub use parse::ExpressionError;
 pub(crate) use parse::read_number;

@@ -1,0 +1,86 @@
+//! Planned runs in the simulator, one or many at once. What their rows are is the business of `measure`.
+
+use crate::error::RunError;
+use crate::options::{Options, Progress};
+use crate::plan::PlannedRun;
+use crate::scenario::Scenario;
+use leeward_control::params::Raw;
+use leeward_sim::{SimError, SimReport, simulate};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Refuses what only `run` can do elsewhere than in the simulator.
+pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
+    match options.plant.as_str() {
+        "sim" => Ok(()),
+        "real" => Err(RunError::OnlySimulated),
+        _ => Err(unknown_plant(options)),
+    }
+}
+
+/// Refuses what can't be simulated.
+pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
+    let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
+    if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
+        return refuse(&service.text);
+    }
+    if scenario.controllers.iter().any(|variant| variant.derived_budget) {
+        return refuse("acquire = unless-congested, without a budget,");
+    }
+    Ok(())
+}
+
+/// Neither plant has this name.
+pub(crate) fn unknown_plant(options: &Options) -> RunError {
+    RunError::Plant(options.plant.chars().take(40).collect())
+}
+
+/// Simulates one planned run.
+pub(crate) fn simulate_one(run: &PlannedRun<'_>) -> Result<SimReport, RunError> {
+    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
+    let report = match run.algorithm.params(&pairs) {
+        Ok(params) => simulate(&run.config, run.algorithm, &params),
+        Err(error) => Err(SimError::Params(error)),
+    };
+    let report = report.map_err(|source| RunError::Sim { run: run.name(), source })?;
+    match report.violations.first() {
+        None => Ok(report),
+        Some(violation) => Err(RunError::Violation { run: run.name(), violation: violation.clone() }),
+    }
+}
+
+/// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
+/// the first in that order is returned.
+pub(crate) fn in_parallel<'a, T: Send>(
+    runs: &[PlannedRun<'a>],
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+    work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
+) -> Result<Vec<T>, RunError> {
+    let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| RunError::Threads(error.to_string()))?;
+    let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let one = |run| {
+        if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let outcome = work(run);
+        failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+        progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len() });
+        Some(outcome)
+    };
+    // Runs differ in length by orders of magnitude, so each is a task of its own.
+    let outcomes: Vec<Option<Result<T, RunError>>> =
+        pool.install(|| runs.par_iter().with_max_len(1).map(one).collect());
+    let mut finished = Vec::with_capacity(runs.len());
+    let mut missing = false;
+    for outcome in outcomes {
+        match outcome {
+            Some(outcome) => finished.push(outcome?),
+            None => missing = true,
+        }
+    }
+    if missing { Err(RunError::Cancelled) } else { Ok(finished) }
+}
