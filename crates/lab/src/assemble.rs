@@ -1,9 +1,9 @@
 //! From what the runs said to the whole: results without rows, and the claims held against the rows.
 
 use crate::options::Options;
-use crate::results::Results;
 use crate::scenario::Scenario;
 use crate::store::SCHEMA;
+use leeward_outcome::results::Results;
 
 /// Results without rows.
 pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {

@@ -2,27 +2,38 @@
 
 use crate::numbers::{micros, per_second, ratio, round};
 use crate::plan::PlannedRun;
-use crate::results::{Lock, Point, Replica, Window};
+use leeward_outcome::results::{Lock, Point, Replica, RunKey, Window, WorkloadKey};
 use leeward_plant::locks::LockUse;
 use leeward_sim::SimReport;
 use leeward_sim::report::{LockReport, WindowReport};
 
-/// The row of a run.
-pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
-    let (counts, demand) = (&report.counts, run.demand().0);
-    Point {
-        controller: run.variant.controller.clone(),
-        label: run.variant.label.clone(),
+/// Which run a row is of.
+pub(crate) fn run_key(run: &PlannedRun<'_>) -> RunKey {
+    RunKey { controller: run.variant.controller.clone(), label: run.variant.label.clone(), seed: run.config.seed }
+}
+
+/// The workload that a run meets.
+fn workload_key(run: &PlannedRun<'_>) -> WorkloadKey {
+    let demand = run.demand().0;
+    WorkloadKey {
+        service: run.service.text.clone(),
         demand_rps: round(demand, 1),
         demand_ratio: round(demand / run.capacity.0, 6),
         clients: run.clients,
-        service: run.service.text.clone(),
-        service_mean_us: micros(run.service.service.mean()),
-        capacity_rps: round(run.capacity.0, 1),
         p: run.application.p,
         r: run.application.r,
+    }
+}
+
+/// The row of a run.
+pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
+    let counts = &report.counts;
+    Point {
+        run: run_key(run),
+        workload: workload_key(run),
+        service_mean_us: micros(run.service.service.mean()),
+        capacity_rps: round(run.capacity.0, 1),
         slo_us: micros(run.config.slo),
-        seed: run.config.seed,
         throughput_rps: per_second(counts.completed, report.measured),
         goodput_rps: per_second(counts.good, report.measured),
         p50_us: micros(report.latency.p50),
@@ -44,8 +55,8 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &SimReport) -> Point {
         offered: counts.offered,
         unfinished: report.totals.unfinished,
         rtt_us: micros(run.config.network.rtt),
-        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()).unwrap_or_default(),
-        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()).unwrap_or_default(),
+        allocator: run.config.server.scheduling.as_ref().map(|model| model.allocator.clone()),
+        balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
         cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
         best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
         predicted_goodput_rps: None,
@@ -80,7 +91,7 @@ pub(crate) fn locks(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Lock> {
 pub(crate) fn real_locks(run: &PlannedRun<'_>, locks: &[LockUse], dropped: u64) -> Vec<Lock> {
     let one = |lock: &LockUse| Lock {
         lock: lock.name.clone(),
-        kind: lock.kind.into(),
+        kind: Some(lock.kind.into()),
         acquired_rps: per_second(lock.acquired, lock.span),
         waited_rate: ratio(lock.contended, lock.acquired),
         refused_rps: per_second(lock.refused, lock.span),
@@ -96,35 +107,15 @@ pub(crate) fn real_locks(run: &PlannedRun<'_>, locks: &[LockUse], dropped: u64) 
 
 /// A lock's row with nothing but which run it is of.
 fn lock_of(run: &PlannedRun<'_>) -> Lock {
-    let demand = run.demand().0;
-    Lock {
-        controller: run.variant.controller.clone(),
-        label: run.variant.label.clone(),
-        service: run.service.text.clone(),
-        demand_rps: round(demand, 1),
-        demand_ratio: round(demand / run.capacity.0, 6),
-        clients: run.clients,
-        p: run.application.p,
-        r: run.application.r,
-        seed: run.config.seed,
-        ..Lock::default()
-    }
+    Lock { run: run_key(run), workload: workload_key(run), ..Lock::default() }
 }
 
 /// The rows of a run's servers, where there are several.
 pub(crate) fn replicas(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Replica> {
-    let demand = run.demand().0;
     let one = |(index, server): (usize, &SimReport)| Replica {
         replica: index as u32 + 1,
-        controller: run.variant.controller.clone(),
-        label: run.variant.label.clone(),
-        service: run.service.text.clone(),
-        demand_rps: round(demand, 1),
-        demand_ratio: round(demand / run.capacity.0, 6),
-        clients: run.clients,
-        p: run.application.p,
-        r: run.application.r,
-        seed: run.config.seed,
+        run: run_key(run),
+        workload: workload_key(run),
         attempts_rps: per_second(server.counts.offered, server.measured),
         throughput_rps: per_second(server.counts.completed, server.measured),
         p99_us: micros(server.latency.p99),
@@ -142,9 +133,7 @@ pub(crate) fn windows(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Window> {
 
 fn one_window(run: &PlannedRun<'_>, window: &WindowReport) -> Window {
     Window {
-        controller: run.variant.controller.clone(),
-        label: run.variant.label.clone(),
-        seed: run.config.seed,
+        run: run_key(run),
         start_s: round(window.start.0 as f64 / 1e9, 9),
         length_ms: round(window.length.as_secs_f64() * 1e3, 6),
         demand_rps: round(run.demand_at(window.start).0, 1),

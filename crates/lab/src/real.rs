@@ -11,7 +11,6 @@ use crate::measure;
 use crate::numbers;
 use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
-use crate::results::{Lock, Machine, Point, Results, Shift};
 use crate::scenario::{Scenario, ServiceSpec};
 use crate::shifts::shifts;
 use crate::simulate::simulate_one;
@@ -20,6 +19,7 @@ use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Time};
 use leeward_load::report as load;
+use leeward_outcome::results::{Lock, Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
 use leeward_plant::run::Sample;
 use leeward_plant::search::Corpus;
@@ -222,7 +222,7 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
 
 struct Outcome {
     point: Point,
-    windows: Vec<crate::results::Window>,
+    windows: Vec<leeward_outcome::results::Window>,
     shifts: Vec<Shift>,
     locks: Vec<Lock>,
 }

@@ -8,11 +8,11 @@ use crate::measure;
 pub use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::real;
-use crate::results::Results;
 use crate::scenario::Scenario;
 use crate::shifts::shifts;
 use crate::simulate::{check_services, in_parallel, simulate_one, unknown_plant};
 use leeward_control::registry::Registry;
+use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
 
 /// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no

@@ -1,8 +1,9 @@
 //! What a shift of demand did to a controller: how long goodput took to come back, and how bad it was meanwhile.
 
+use crate::measure::run_key;
 use crate::numbers::{median, round};
 use crate::plan::PlannedRun;
-use crate::results::Shift;
+use leeward_outcome::results::Shift;
 use leeward_sim::SimReport;
 use leeward_sim::report::FineWindow;
 
@@ -30,9 +31,7 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
             let coarse = report.windows.iter().filter(|window| within(window.start.0));
             let peak = |peak: f64, value: f64| peak.max(value);
             Shift {
-                controller: run.variant.controller.clone(),
-                label: run.variant.label.clone(),
-                seed: run.config.seed,
+                run: run_key(run),
                 at_s: at.as_secs_f64(),
                 from_rps: round(pair[0].rate.0, 1),
                 to_rps: round(pair[1].rate.0, 1),

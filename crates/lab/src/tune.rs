@@ -5,12 +5,12 @@ use crate::measure::point;
 use crate::numbers::round;
 use crate::options::{Options, Progress};
 use crate::plan::plan;
-use crate::results::Point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
 use crate::simulate::{check_services, check_simulated, in_parallel, simulate_one};
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
+use leeward_outcome::results::Point;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What a search found, one entry per service and number of clients.

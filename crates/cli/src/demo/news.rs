@@ -137,7 +137,7 @@ impl Row {
         let ratio = |rate: f64| if point.capacity_rps > 0.0 { rate / point.capacity_rps } else { 0.0 };
         let peak = shifts.iter().map(|shift| ratio(shift.to_rps)).fold(0.0, f64::max);
         let load = match shifts.first() {
-            None => Load::Steady(point.demand_ratio),
+            None => Load::Steady(point.workload.demand_ratio),
             Some(first) => Load::Spike { quiet: ratio(first.from_rps), peak },
         };
         Row { load, point: point.clone(), shifts: shifts.to_vec() }
