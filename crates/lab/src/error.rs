@@ -1,7 +1,7 @@
 //! Why a scenario has no results. What is wrong with a scenario file is `scenario::error`'s.
 
 use leeward_control::registry::RegistryError;
-use leeward_plant::RealError;
+use leeward_plant::{PlantError, RealError};
 use leeward_sim::SimError;
 
 /// Why there are no results.
@@ -72,6 +72,15 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// The error of the run called `run`, which its plant has not made.
+    pub(crate) fn of_plant(run: String, error: PlantError) -> Self {
+        match error {
+            PlantError::Simulated(source) => RunError::Sim { run, source },
+            PlantError::Measured(RealError::Cancelled) => RunError::Cancelled,
+            PlantError::Measured(source) => RunError::Real { run, source },
+        }
+    }
+
     /// Whether something was asked for that can't be done, so that asking for something else helps; if not, something
     /// failed on the way.
     pub fn is_input(&self) -> bool {

@@ -13,15 +13,15 @@
 mod assemble;
 pub mod claims;
 mod error;
-mod measure;
+mod execute;
 mod numbers;
 mod options;
 pub mod plan;
 pub mod real;
+mod rows;
 pub mod run;
 pub mod scenario;
 mod shifts;
-mod simulate;
 pub mod store;
 pub mod tune;
 

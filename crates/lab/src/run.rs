@@ -1,16 +1,14 @@
 //! All runs of a scenario on a pool of threads. Results come back in the order of the plan, so that the same scenario
 //! and seed give the same bytes on any number of threads.
 
-use crate::assemble::blank;
-use crate::claims::judge;
+use crate::assemble::{add, blank, judged};
 pub use crate::error::RunError;
-use crate::measure;
+use crate::execute::{check_services, in_parallel, simulate, unknown_plant};
 pub use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::real;
+use crate::rows::Rows;
 use crate::scenario::Scenario;
-use crate::shifts::shifts;
-use crate::simulate::{check_services, in_parallel, simulate_one, unknown_plant};
 use leeward_control::registry::Registry;
 use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
@@ -34,20 +32,8 @@ pub fn run(
     }
     check_services(scenario)?;
     let planned = plan(scenario, registry, options.seed)?;
-    let outcomes = in_parallel(&planned, options, progress, cancel, |run| {
-        let report = simulate_one(run)?;
-        let locks_and_replicas = (measure::locks(run, &report), measure::replicas(run, &report));
-        let over_time = (measure::windows(run, &report), shifts(run, &report));
-        Ok((measure::point(run, &report), over_time, locks_and_replicas))
-    })?;
+    let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run)?)))?;
     let mut results = blank(scenario, options);
-    for (point, (windows, shifts), (locks, replicas)) in outcomes {
-        results.points.push(point);
-        results.windows.extend(windows);
-        results.shifts.extend(shifts);
-        results.locks.extend(locks);
-        results.replicas.extend(replicas);
-    }
-    results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
-    Ok(results)
+    rows.into_iter().for_each(|rows| add(&mut results, rows));
+    Ok(judged(results, scenario))
 }

@@ -1,12 +1,12 @@
 //! The search for the parameters under which a controller serves a scenario best.
 
 use crate::error::RunError;
-use crate::measure::point;
+use crate::execute::{check_services, check_simulated, in_parallel, simulate};
 use crate::numbers::round;
 use crate::options::{Options, Progress};
 use crate::plan::plan;
+use crate::rows::point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
-use crate::simulate::{check_services, check_simulated, in_parallel, simulate_one};
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
@@ -239,8 +239,7 @@ impl Search<'_> {
             done.fetch_add(1, Ordering::Relaxed);
             (self.progress)(Progress { done: before + progress.done, total: before + progress.total });
         };
-        let points =
-            in_parallel(&planned, self.options, &counted, self.cancel, |run| Ok(point(run, &simulate_one(run)?)))?;
+        let points = in_parallel(&planned, self.options, &counted, self.cancel, |run| Ok(point(run, &simulate(run)?)))?;
         let each = points.len() / new.len().max(1);
         for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
             let mean = |value: fn(&Point) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;

@@ -82,6 +82,8 @@ pub struct LockOutcome {
     pub wait_p50: Nanos,
     /// 99th percentile of the same; on a real machine up to twice too much.
     pub wait_p99: Nanos,
+    /// Longest of the same. A real lock does not tell.
+    pub wait_max: Option<Nanos>,
     /// Requests that wait for it at the run's end. A real lock does not tell.
     pub waiting: Option<u64>,
     /// The share of time in which somebody held it, 0..=1. Whoever gets a mutex holds it while waiting for a core, too. A real

@@ -1,11 +1,11 @@
-//! Planned runs in the simulator, one or many at once. What their rows are is the business of `measure`.
+//! Planned runs on a plant, one or, where the plant is simulated, many at once. What their rows are is the business of `rows`.
 
 use crate::error::RunError;
 use crate::options::{Options, Progress};
 use crate::plan::PlannedRun;
 use crate::scenario::Scenario;
-use leeward_control::params::Raw;
-use leeward_sim::{SimError, SimReport, simulate};
+use leeward_outcome::RunOutcome;
+use leeward_plant::{BudgetRule, Plant, PlantRun, Simulated, Snapshot};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -35,18 +35,25 @@ pub(crate) fn unknown_plant(options: &Options) -> RunError {
     RunError::Plant(options.plant.chars().take(40).collect())
 }
 
-/// Simulates one planned run.
-pub(crate) fn simulate_one(run: &PlannedRun<'_>) -> Result<SimReport, RunError> {
-    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
-    let report = match run.algorithm.params(&pairs) {
-        Ok(params) => simulate(&run.config, run.algorithm, &params),
-        Err(error) => Err(SimError::Params(error)),
-    };
-    let report = report.map_err(|source| RunError::Sim { run: run.name(), source })?;
-    match report.violations.first() {
-        None => Ok(report),
+/// Makes one planned run on `plant`.
+pub(crate) fn execute(
+    plant: &dyn Plant,
+    run: &PlannedRun<'_>,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Snapshot),
+) -> Result<RunOutcome, RunError> {
+    let budget = if run.variant.derived_budget { BudgetRule::OfObjective } else { BudgetRule::Given };
+    let asked = PlantRun { algorithm: run.algorithm, params: &run.params, config: &run.config, budget };
+    let outcome = plant.run(&asked, stop, watch).map_err(|error| RunError::of_plant(run.name(), error))?;
+    match outcome.violations.first() {
+        None => Ok(outcome),
         Some(violation) => Err(RunError::Violation { run: run.name(), violation: violation.clone() }),
     }
+}
+
+/// Simulates one planned run.
+pub(crate) fn simulate(run: &PlannedRun<'_>) -> Result<RunOutcome, RunError> {
+    execute(&Simulated, run, &AtomicBool::new(false), &mut |_| {})
 }
 
 /// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
