@@ -12,8 +12,7 @@ fn check(name: &str) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let scenario = Scenario::load(&golden.join(format!("{name}.toml")), &[], false).unwrap();
     let options = Options { threads: Some(2), ..Options::default() };
-    let results =
-        run(&scenario, &Registry::builtin(), &options, &|_: Progress| {}, &AtomicBool::new(false)).unwrap();
+    let results = run(&scenario, &Registry::builtin(), &options, &|_: Progress| {}, &AtomicBool::new(false)).unwrap();
     let folder = Folder(std::env::temp_dir().join(format!("leeward-golden-{}-{name}", std::process::id())));
     store::write(&folder.0, &results).unwrap();
     let written = std::fs::read_to_string(folder.0.join("result.json")).unwrap();

@@ -61,7 +61,7 @@ pub struct Column {
     pub heading: &'static str,
 }
 
-/// A row of a table, or a part that several tables' rows begin with.
+/// A row of a table, or a part that the rows of several tables share.
 pub trait Fields {
     /// The names of all fields in the order in which files have them, those of embedded parts included.
     const NAMES: &'static [&'static str];
@@ -167,7 +167,7 @@ macro_rules! table {
         #[derive(Clone, Debug, Default, PartialEq, ::serde::Deserialize)]
         pub struct $row {
             $($(
-                #[doc = concat!("Which it is of: its fields stand among the row's in files ([`", stringify!($key), "`]).")]
+                #[doc = concat!("The row's [`", stringify!($key), "`]; files have its fields among the row's own.")]
                 #[serde(flatten)]
                 pub $part: $key,
             )+)?

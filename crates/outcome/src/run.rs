@@ -18,7 +18,7 @@ pub struct RunOutcome {
     pub totals: Counts,
     /// What the server did with requests and messages in the measured part.
     pub server: ServerCounts,
-    /// Whether requests take locks. If not, none was refused at one, and nobody asks how many were.
+    /// True if requests take locks. Otherwise `server.refused_at_locks` says nothing.
     pub takes_locks: bool,
     /// Latency of completed requests, from issue to response.
     pub latency: Percentiles,
