@@ -143,13 +143,12 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
             edge()?;
             let report = half::open_loop(address, controller, (MANY, half_load), seed, times)?;
             edge()?;
-            let us = |ns: u64| Some(ns as f64 / 1e3);
             let counts = &report.totals;
             let share = |count: u64| Some(count as f64 / counts.offered.max(1) as f64);
             Measurement {
                 rate_per_s: report.throughput_per_s,
-                p50_us: us(report.latency.p50_ns),
-                p99_us: us(report.latency.p99_ns),
+                p50_us: Some(report.latency.p50.as_micros_f64()),
+                p99_us: Some(report.latency.p99.as_micros_f64()),
                 load_late: Some(report.adherence.late_share),
                 dropped: share(counts.dropped),
                 expired: share(counts.expired + counts.overflowed + counts.throttled),

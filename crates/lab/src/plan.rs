@@ -1,11 +1,13 @@
 //! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
 //! clients, round trip, demand, seed.
 
-use crate::run::RunError;
+use crate::error::RunError;
+use crate::numbers::round;
 use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
+use leeward_outcome::results::{RunKey, WorkloadKey};
 use leeward_sim::SimConfig;
 use leeward_sim::config::{Application, LockModel, NetworkModel, Segment, Workload};
 
@@ -47,6 +49,24 @@ impl PlannedRun<'_> {
             named("r", self.application.r),
             self.config.seed
         )
+    }
+
+    /// The key of this run's rows.
+    pub(crate) fn run_key(&self) -> RunKey {
+        RunKey::new(&self.variant.controller, &self.variant.label, self.config.seed)
+    }
+
+    /// The key of the workload that it meets.
+    pub(crate) fn workload_key(&self) -> WorkloadKey {
+        let demand = self.demand().0;
+        WorkloadKey {
+            service: self.service.text.clone(),
+            demand_rps: round(demand, 1),
+            demand_ratio: round(demand / self.capacity.0, 6),
+            clients: self.clients,
+            p: self.application.p,
+            r: self.application.r,
+        }
     }
 
     /// The demand at a time.

@@ -18,7 +18,7 @@ use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
 use crate::recorder::{Course, Due, Recorder, Recording, WINDOWS_MAX};
-use crate::report::{Counts, Ending, LoadReport, WindowReport};
+use crate::report::{ClientWindow, Counts, Ending, LoadReport};
 use crate::schedule::{Planned, Schedule, ScheduleError};
 use crate::system::{Pinned, allow_sockets};
 
@@ -43,7 +43,7 @@ pub struct Progress {
     /// Counts so far.
     pub counts: Counts,
     /// The last window of the time series that is over, if there is one.
-    pub latest: Option<WindowReport>,
+    pub latest: Option<ClientWindow>,
 }
 
 /// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the

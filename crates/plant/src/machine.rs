@@ -96,7 +96,7 @@ impl Machine {
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
         let trip = closed(placement, &Served::Synthetic, &alone, stop)?.recording.report.latency_from_send;
-        let (rtt, rtt_p99) = (Nanos(trip.p50_ns), Nanos(trip.p99_ns));
+        let (rtt, rtt_p99) = (trip.p50, trip.p99);
         let alone = match served {
             Served::Synthetic => None,
             _ => {
@@ -109,7 +109,7 @@ impl Machine {
                 let mean = Nanos(sojourn(1)?.mean_ns as u64);
                 // Caches and memory are shared: with all cores at work each takes longer. What they wait for each other is in it,
                 // too, so budgets that follow from it are on the safe side.
-                Some(Alone { mean, p99: Nanos(sojourn(placement.server.len() as u32)?.p99_ns) })
+                Some(Alone { mean, p99: sojourn(placement.server.len() as u32)?.p99 })
             }
         };
         step("stalls");

@@ -38,7 +38,7 @@ pub struct SimConfig {
     pub fine_window: Option<Nanos>,
     /// Draws everything random.
     pub seed: u64,
-    /// Check the controller's and the plant's books after every control period: see [`crate::SimReport::violations`].
+    /// Check the controller's and the plant's books after every control period: see [`crate::RunOutcome::violations`].
     /// Looks at every session each time, so it is for tests.
     pub audit: bool,
 }

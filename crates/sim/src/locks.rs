@@ -1,10 +1,10 @@
 //! The application's locks: their holders, their waiters with the times from which they wait, and the counts of both.
 //! `run/staged.rs` decides what a core does with a request that waits.
 
-use crate::report::LockReport;
 use crate::requests::RequestId;
-use crate::stats::{Distribution, Occupancy};
+use crate::stats::Occupancy;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::{Distribution, LockOutcome};
 use std::collections::VecDeque;
 
 /// A request that waits for a lock.
@@ -155,19 +155,25 @@ impl Locks {
         })
     }
 
-    pub(crate) fn report(self) -> Vec<LockReport> {
+    pub(crate) fn report(self) -> Vec<LockOutcome> {
         let measured = self.measured;
         let span = measured.to.since(measured.from).0.max(1) as f64;
         let one = |lock: Lock| {
             let held_still = lock.holder.map_or(0, |(_, since)| measured.part(since, measured.to));
-            LockReport {
-                acquisitions: lock.acquisitions,
-                waited: lock.waited,
-                refusals: lock.refusals,
-                wait: lock.waits.percentiles(),
-                waiting: lock.waiters.len() as u64,
-                utilization: (lock.held + held_still) as f64 / span,
+            let waits = lock.waits.percentiles();
+            LockOutcome {
                 name: lock.name,
+                kind: None,
+                span: measured.to.since(measured.from),
+                acquired: lock.acquisitions,
+                waited: lock.waited,
+                refused: lock.refusals,
+                wait_mean_ns: waits.mean_ns,
+                wait_p50: waits.p50,
+                wait_p99: waits.p99,
+                wait_max: Some(waits.max),
+                waiting: Some(lock.waiters.len() as u64),
+                utilization: Some((lock.held + held_still) as f64 / span),
             }
         };
         self.locks.into_iter().map(one).collect()

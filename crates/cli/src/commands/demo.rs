@@ -84,9 +84,9 @@ fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
     let mut merged = Results::default();
     for (index, part) in parts.into_iter().enumerate() {
         let shifts_of =
-            |label: &str| part.shifts.iter().filter(|shift| shift.label == label).cloned().collect::<Vec<_>>();
-        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.label))).collect();
-        own.sort_by(|a, b| a.point.demand_ratio.total_cmp(&b.point.demand_ratio));
+            |label: &str| part.shifts.iter().filter(|shift| shift.run.label == label).cloned().collect::<Vec<_>>();
+        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.run.label))).collect();
+        own.sort_by(|a, b| a.point.workload.demand_ratio.total_cmp(&b.point.workload.demand_ratio));
         rows.append(&mut own);
         if index == 0 {
             merged = part;

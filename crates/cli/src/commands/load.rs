@@ -169,8 +169,7 @@ fn failure(error: LoadError) -> Failure {
 fn text(report: &LoadReport, capacity: Option<(f64, f64)>) -> String {
     let measured = &report.measured;
     let latency = |name: &str, spans: &Percentiles| {
-        let us = |ns: u64| ns as f64 / 1e3;
-        let (p50, p99, p999) = (us(spans.p50_ns), us(spans.p99_ns), us(spans.p999_ns));
+        let [p50, p99, p999] = [spans.p50, spans.p99, spans.p999].map(Nanos::as_micros_f64);
         format!("{name:<22} p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us\n")
     };
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;

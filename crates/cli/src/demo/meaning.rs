@@ -59,7 +59,7 @@ pub(crate) fn text(rows: &[Row], machines: &[Machine]) -> String {
 fn compared(rows: &[Row]) -> Option<String> {
     let ratio = |row: &Row| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
-    let at = |label: &str| rows.iter().find(|row| row.point.label == label && ratio(row) == Some(highest));
+    let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
     let (none, controlled) = (at("none")?, at("breakwater")?);
     Some(format!(
         "At {} the capacity a server without control answers {} k/s, but {} k/s of it in time: its queue only grows. \
@@ -75,7 +75,7 @@ fn compared(rows: &[Row]) -> Option<String> {
 
 fn spike(rows: &[Row]) -> Option<String> {
     let back = |label: &str| {
-        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.label == label)?;
+        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.run.label == label)?;
         Some(row.back_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
     };
     Some(format!(
@@ -99,7 +99,7 @@ fn predicted(rows: &[Row]) -> Option<String> {
         percent(CLOSE),
         errors.len(),
         worst * 100.0,
-        controller(&row.point.label),
+        controller(&row.point.run.label),
         row.load.words(),
     ))
 }

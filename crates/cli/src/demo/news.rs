@@ -43,7 +43,7 @@ impl News {
                     goodput_rps: latest.map(|latest| rate(latest.counts.good)),
                     dropped_rps: latest.map(|latest| rate(latest.counts.dropped)),
                     p99_us: latest
-                        .and_then(|latest| (latest.latency.count > 0).then_some(latest.latency.p99_ns as f64 / 1e3)),
+                        .and_then(|latest| (latest.latency.count > 0).then_some(latest.latency.p99.as_micros_f64())),
                     delay_us: snapshot.server.delay.as_micros_f64(),
                     pool: gauges.credit_pool.map(|credits| credits as f64),
                     issued: gauges.credits_issued.map(|credits| credits as f64),
@@ -137,7 +137,7 @@ impl Row {
         let ratio = |rate: f64| if point.capacity_rps > 0.0 { rate / point.capacity_rps } else { 0.0 };
         let peak = shifts.iter().map(|shift| ratio(shift.to_rps)).fold(0.0, f64::max);
         let load = match shifts.first() {
-            None => Load::Steady(point.demand_ratio),
+            None => Load::Steady(point.workload.demand_ratio),
             Some(first) => Load::Spike { quiet: ratio(first.from_rps), peak },
         };
         Row { load, point: point.clone(), shifts: shifts.to_vec() }

@@ -33,7 +33,7 @@ fn line(news: &News) -> Option<String> {
 }
 
 fn ended(row: &Row) -> String {
-    let head = format!("{}, {}", controller_first(&row.point.label), row.load.words());
+    let head = format!("{}, {}", controller_first(&row.point.run.label), row.load.words());
     let tail = match (row.load, row.back_ms(0)) {
         (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
         (Load::Spike { .. }, None) => "goodput not back while it lasts".into(),

@@ -101,7 +101,7 @@ impl State {
 
     fn just_ended(&self) -> bool {
         let Some(subject) = self.subject() else { return false };
-        self.rows.last().is_some_and(|row| row.point.label == subject.label && row.load == subject.load)
+        self.rows.last().is_some_and(|row| row.point.run.label == subject.label && row.load == subject.load)
     }
 
     /// The share of the work that is done, 0..=1.

@@ -136,7 +136,7 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     vec![
         right(demand),
-        Cell::from(controller_short(&point.label).to_string()),
+        Cell::from(controller_short(&point.run.label).to_string()),
         right(thousands(settled)),
         right(percent(of_capacity)),
         right(if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() }),

@@ -3,8 +3,7 @@
 
 use super::ScenarioError;
 use super::document::Value;
-use super::reader::{Item, Reader};
-use super::workload::each_once;
+use super::reader::{Item, Reader, each_once};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
 use leeward_sim::config::{Acquire, Application, LockKind, LockModel, MOST_STEPS, Path, Step};
 

@@ -26,10 +26,10 @@ pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
 
 use crate::claims::Expression;
-use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
+use leeward_outcome::results::Plot;
 use leeward_plant::pairs::PairService;
 use leeward_plant::search::QueryMix;
 use leeward_sim::config::{

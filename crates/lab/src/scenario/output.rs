@@ -3,8 +3,8 @@
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
 use crate::claims::{Expression, read_number};
-use crate::fields::{Kind, Table};
-use crate::results::Plot;
+use leeward_outcome::results::Plot;
+use leeward_outcome::table::{Kind, Table};
 
 const MOST: usize = 200;
 
@@ -20,12 +20,7 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
         Ok(words[index].into())
     };
     let table_name = word("table", &["points", "windows", "locks", "replicas"])?;
-    let table = match table_name.as_str() {
-        "windows" => Table::Windows,
-        "locks" => Table::Locks,
-        "replicas" => Table::Replicas,
-        _ => Table::Points,
-    };
+    let table = Table::find(&table_name).unwrap_or(Table::Points);
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;
     let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
     let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;

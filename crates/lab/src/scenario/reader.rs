@@ -8,6 +8,9 @@ use leeward_control::units::{Nanos, parse_duration, parse_scaled};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+/// The most entries of a list.
+pub(super) const MOST_ENTRIES: usize = 1_000;
+
 /// A table being read.
 pub(super) struct Reader<'a> {
     source: &'a Source<'a>,
@@ -221,4 +224,20 @@ impl<'a> Item<'a> {
             _ => Err(self.unexpected("a list of tables, written as [[…]]")),
         }
     }
+}
+
+/// The entries of a list, which must differ: one written twice would count twice in every mean.
+pub(super) fn each_once<T: PartialEq>(
+    list: &Item<'_>,
+    read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
+) -> Result<Vec<T>, ScenarioError> {
+    let mut values = Vec::new();
+    for item in list.list(MOST_ENTRIES)? {
+        let value = read(&item)?;
+        if values.contains(&value) {
+            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
+        }
+        values.push(value);
+    }
+    Ok(values)
 }

@@ -7,6 +7,7 @@ use super::legend::{self, EndLabel};
 use super::marks::{Swatch, marker};
 use super::scale::Scale;
 use super::{Chart, Drawing, reference_lines, reference_names};
+use crate::fields::Shown;
 use crate::palette::Look;
 use crate::select::{Summary, number};
 

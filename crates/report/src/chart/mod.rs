@@ -8,10 +8,10 @@ mod marks;
 mod scale;
 mod scatter;
 
-use leeward_lab::results::{Plot, Results};
+use leeward_outcome::results::{Plot, Results};
 use maud::{Markup, html};
 
-use crate::fields::{self, Field, Unit};
+use crate::fields::{self, Field, Shown, Unit};
 use crate::palette::Palette;
 use crate::select::{Selection, number};
 use axis::{Frame, HEIGHT, WIDTH};

@@ -3,13 +3,13 @@
 
 use super::Run;
 use crate::event::{Event, Packet};
-use crate::report::CoreUsage;
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::{Finding, Placing};
 use crate::server::Activity;
 use leeward_control::allocation::Change;
 use leeward_control::server::CoresGranted;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
 
 impl Run<'_> {
     /// The scheduler of a server that has one.

@@ -7,13 +7,13 @@ use crate::audit::Audit;
 use crate::config::{Acquire, LockKind, SimConfig};
 use crate::event::Event;
 use crate::locks::{Locks, Waiter};
-use crate::report::LockReport;
 use crate::requests::RequestId;
 use crate::server::{Activity, Outgoing};
 use crate::server_queues::Task;
 use leeward_control::budget::Budget;
 use leeward_control::server::Outcome;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::LockOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{Application, Step};
 
@@ -276,7 +276,7 @@ impl Staged {
         audit.check(!leaked, now, || "a request has left with a lock".into());
     }
 
-    pub(super) fn report(self) -> Vec<LockReport> {
+    pub(super) fn report(self) -> Vec<LockOutcome> {
         self.locks.report()
     }
 }

@@ -1,12 +1,13 @@
 //! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
 
+use super::Scheduling;
 use super::balancing::{Balancing, Placing};
 use super::search::Search;
 use super::usage::{Numbers, Usage};
-use super::{CoreUsage, Scheduling};
 use crate::server_queues::Queues;
 use leeward_control::allocation::{Allocator, Change, CoreLimits, CoreSignals, Pace, registry};
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
 use leeward_workload::rng::{Purpose, Rng};
 
 /// How often a policy that decides at every event is asked besides: a core that was granted for a request that another
