@@ -1,16 +1,14 @@
 //! Traces that are cut off, damaged, incomplete or something else: a clear word, and what could be read.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::*;
 use leeward_profile::format::meta::Clock;
 use leeward_profile::format::varint::Malformed;
 use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
 use leeward_profile::format::{What, kind};
 use leeward_profile::trace::{Trace, TraceError, ignore};
-use support::*;
 
 /// A trace of three segments at least.
 fn several() -> (tempfile::TempDir, u64) {

@@ -1,11 +1,10 @@
 //! The generator against a real server on loopback. No test says how fast anything must be: bounds are counts, and
 //! lower bounds of time.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::{Behaviour, Server};
 use leeward_control::client::ClientParts;
 use leeward_control::params::ParamError;
 use leeward_control::registry::{Environment, Registry};
@@ -14,7 +13,6 @@ use leeward_load::report::Ending;
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Recording, Schedule, run, run_scaled};
 use leeward_rpc::wire::Regime;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
-use support::{Behaviour, Server};
 
 /// Makes an algorithm's client sides.
 fn clients(name: &str) -> impl FnMut() -> Result<ClientParts, ParamError> {

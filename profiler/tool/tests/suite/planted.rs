@@ -1,12 +1,10 @@
 //! Planted latency bugs of each kind, in traces of programs that never ran: what made the slowest slow must be the first
 //! finding, and the timeline must show it.
 
-mod support;
-
+use crate::support::*;
 use leeward_profile::analysis::timeline::{Look, Which};
 use leeward_profile::format::event::OffCpu;
 use leeward_profile::format::write::TraceWriter;
-use support::*;
 
 /// 1000 requests, of which every 150th is another.
 fn with(slow: impl Fn(&mut TraceWriter, u64, u64)) -> tempfile::TempDir {

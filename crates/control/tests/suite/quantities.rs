@@ -1,7 +1,5 @@
 //! Whatever people write, the parsers answer; what the crate prints, it reads again.
 
-#![cfg(not(loom))]
-
 use leeward_control::params::{Kind, ParamSpec, Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, UnitError, parse_duration, parse_number, parse_ratio, parse_scaled};

@@ -1,9 +1,7 @@
 //! Hundreds of random scenarios, each drawn from one number, with all books checked after every control period; and a
 //! canary: a controller with a planted leak, which the same checker must catch.
 
-mod common;
-
-use common::{checker, scenario};
+use crate::common::{checker, scenario};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::server::{
     Admission, Arrival, Departure, Feedback, Opened, ServerHalves, Session, SessionSlot, Verdict,
@@ -19,7 +17,7 @@ fn random_scenarios_keep_their_books() {
         let scenario = scenario::draw(seed, &registry);
         if let Err(violation) = checker::check(&scenario) {
             panic!(
-                "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test swarm \
+                "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test suite swarm \
                  random_scenarios_keep_their_books",
                 scenario.words
             );

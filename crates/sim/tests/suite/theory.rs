@@ -1,9 +1,7 @@
 //! The simulator against queueing theory: with all message costs at zero it is M/M/1, M/D/1, M/G/1 and M/M/c, and its
 //! mean waiting times must be the closed forms' within 1 %.
 
-mod common;
-
-use common::queueing::{Queue, erlang_c, pollaczek_khinchine};
+use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_control::units::Nanos;
 use leeward_sim::config::{Application, LockKind};
 use leeward_sim::service::Service;

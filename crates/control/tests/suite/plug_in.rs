@@ -4,13 +4,13 @@
 //! The algorithm divides a fixed number of credits evenly among the sessions that are there, and tells clients their share
 //! in [`Feedback::custom`].
 
-#![cfg(not(loom))]
-
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::cases::Case;
+use crate::support::plant::{Mistake, Plant};
+use crate::support::run::{run, seed, sequences};
+use crate::support::step::Step;
 use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate, Reply};
 use leeward_control::params::{Kind, ParamSpec, Params, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry, RegistryError};
@@ -19,10 +19,6 @@ use leeward_control::server::{
     Verdict,
 };
 use leeward_control::units::{Nanos, Time};
-use support::cases::Case;
-use support::plant::{Mistake, Plant};
-use support::run::{run, seed, sequences};
-use support::step::Step;
 
 const EVEN_SHARES: Algorithm = Algorithm {
     name: "even-shares",
@@ -142,7 +138,7 @@ fn its_clients_follow_their_share() {
     let case = Case::new(&EVEN_SHARES, &[("places", "6")], None);
     let mut plant = Plant::new(&case.algorithm, &case.params, &case.environment, Mistake::None);
     let mut sent = |step: Step| {
-        plant.step(&step).iter().filter(|event| matches!(event, support::checker::Event::Sent { .. })).count()
+        plant.step(&step).iter().filter(|event| matches!(event, crate::support::checker::Event::Sent { .. })).count()
     };
     sent(Step::Open { place: 0, waiting: 0 });
     let submitted: usize = (0..4).map(|_| sent(Step::Submit { place: 0, level: 1, random: 0 })).sum();

@@ -2,13 +2,9 @@
 //! random scenarios look for that, with Breakwater that knows of the allocator: there must be none. What was found
 //! for others is kept by name, and so is what locked it out once. `crates/sim/examples/lockout.rs` is the long form, for all pairs.
 
-#[path = "common/lockout.rs"]
-#[allow(dead_code)] // the other program uses the rest
-mod lockout;
-
+use crate::common::lockout::{self, Drawn, draw, is_locked_out, longest_outage, run, run_with};
 use leeward_control::params::Raw;
 use leeward_control::units::Nanos;
-use lockout::{Drawn, draw, is_locked_out, longest_outage, run, run_with};
 
 const AWARE: (&str, &str) = ("breakwater aware", "on");
 const SCENARIOS: u64 = 6;

@@ -1,9 +1,7 @@
 //! A service of several servers: every request ends exactly once, after two attempts at most, and what theory knows of
 //! overflow traffic comes out.
 
-mod common;
-
-use common::{checker, scenario};
+use crate::common::{checker, scenario};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
@@ -28,7 +26,7 @@ fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
         });
         if let Err(violation) = checked {
             panic!(
-                "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test replicas",
+                "{violation}\nscenario: {}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-sim --test suite replicas",
                 scenario.words
             );
         }

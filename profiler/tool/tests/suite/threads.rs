@@ -12,9 +12,6 @@ use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::{Progress, Trace, TraceError, ignore};
 
-#[path = "../examples/support/store.rs"]
-mod store;
-
 /// All that `leeward profile stats` can tell of a trace, and the trace.
 fn read(folder: &Path, threads: usize) -> (Trace, String) {
     let options = Options::default();
@@ -39,7 +36,7 @@ fn check(folder: &Path) -> Trace {
 /// Large enough for seven threads.
 fn large() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    store::write(folder.path(), 1_600_000).unwrap();
+    crate::store::write(folder.path(), 1_600_000).unwrap();
     let size = fs::metadata(segment_path(folder.path(), 0)).unwrap().len();
     assert!(size > 7 << 20, "{size}");
     folder

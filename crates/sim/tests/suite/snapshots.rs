@@ -1,6 +1,6 @@
 //! How each controller answers the situations that matter, as small tables under `snapshots/`: a change of behaviour
 //! shows as a diff. Rounded on purpose: they are about shapes, not digits. `LEEWARD_UPDATE_SNAPSHOTS=1 cargo test -p
-//! leeward-sim --test snapshots` writes them anew.
+//! leeward-sim --test suite snapshots` writes them anew.
 
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};

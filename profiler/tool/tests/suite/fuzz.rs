@@ -3,12 +3,10 @@
 //! it longer, `LEEWARD_FUZZ_SEED` different. Findings are written to a file that the failure names; put them into
 //! `tests/corpus/`, and they are replayed for ever.
 
-mod support;
-
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use crate::support::*;
 use leeward_profile::analysis::timeline::{self, Which};
 use leeward_profile::analysis::{Selection, slowest, tail};
 use leeward_profile::export::{self, Format, Options};
@@ -19,28 +17,11 @@ use leeward_profile::format::{PREAMBLE, What};
 use leeward_profile::stats::{self, Collector};
 use leeward_profile::trace::{Trace, ignore};
 use leeward_profile::{render, symbols};
-use support::*;
+use leeward_testkit::fuzz::{self, Hunt};
+use leeward_testkit::random::Random;
 
-/// A stream of random numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % below.max(1)
-    }
-
-    fn byte(&mut self) -> u8 {
-        const EDGES: [u8; 9] = [0, 1, 2, 0x42, 127, 128, 129, 254, 255];
-        if self.below(2) == 0 { EDGES[self.below(EDGES.len())] } else { self.below(256) as u8 }
-    }
-}
-
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
+/// Bytes at which something changes: kinds, and numbers of one byte and of two.
+const EDGES: [u8; 9] = [0, 1, 2, 0x42, 127, 128, 129, 254, 255];
 
 /// A small trace with every kind of event.
 fn rich() -> Vec<u8> {
@@ -88,11 +69,8 @@ fn rich() -> Vec<u8> {
 
 /// The kept corpus, in the order of the names, and a trace with all there is.
 fn corpus() -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(!paths.is_empty());
-    paths.iter().map(|path| fs::read(path).unwrap()).chain([rich()]).collect()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    fuzz::corpus(&folder, "", 2).into_iter().chain([rich()]).collect()
 }
 
 fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
@@ -104,14 +82,14 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
         let at = random.below(bytes.len());
         match random.below(5) {
             0 => bytes.truncate(at),
-            1 if !bytes.is_empty() => bytes[at] = random.byte(),
+            1 if !bytes.is_empty() => bytes[at] = random.byte(&EDGES),
             2 => bytes.extend_from_slice(&corpus[random.below(corpus.len())]),
             3 => {
                 let count = random.below(200).min(bytes.len() - at);
                 bytes.drain(at..at + count);
             }
             _ => {
-                let piece: Vec<u8> = (0..random.below(100)).map(|_| random.byte()).collect();
+                let piece: Vec<u8> = (0..random.below(100)).map(|_| random.byte(&EDGES)).collect();
                 bytes.splice(at..at, piece);
             }
         }
@@ -132,12 +110,12 @@ fn behind_checksums(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
             let at = random.below(payload.len());
             match random.below(4) {
                 0 => payload.truncate(at),
-                1 => payload.splice(at..at, (0..random.below(12)).map(|_| random.byte())).for_each(drop),
-                _ if !payload.is_empty() => payload[at] = random.byte(),
+                1 => payload.splice(at..at, (0..random.below(12)).map(|_| random.byte(&EDGES))).for_each(drop),
+                _ if !payload.is_empty() => payload[at] = random.byte(&EDGES),
                 _ => {}
             }
         }
-        let kind = if random.below(60) == 0 { random.byte() } else { kind };
+        let kind = if random.below(60) == 0 { random.byte(&EDGES) } else { kind };
         put_block(&mut out, kind, &payload);
     }
     out
@@ -208,20 +186,11 @@ fn check(bytes: &[u8]) {
 fn no_bytes_make_the_reader_panic() {
     let corpus = corpus();
     corpus.iter().for_each(|bytes| check(bytes));
-    let seed = number("LEEWARD_FUZZ_SEED", 1);
-    for iteration in 0..number("LEEWARD_FUZZ_ITERATIONS", 300) {
-        let mut random = Random((seed << 40 | iteration).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let bytes = mutated(&mut random, &corpus);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&bytes))) {
-            let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-{seed}-{iteration}.bin"));
-            fs::write(&path, &bytes).unwrap();
-            eprintln!("found by iteration {iteration} of seed {seed}: {}", path.display());
-            std::panic::resume_unwind(panic);
-        }
-    }
+    let hunt = Hunt { name: "trace", findings: Path::new(env!("CARGO_TARGET_TMPDIR")), iterations: 300 };
+    hunt.run(|random| mutated(random, &corpus), |_, bytes| check(bytes));
 }
 
-/// Renews the corpus: `cargo test -p leeward-profile --test fuzz -- --ignored`.
+/// Renews the corpus: `cargo test -p leeward-profile --test suite -- --ignored`.
 #[test]
 #[ignore = "writes into the source folder"]
 fn write_the_corpus() {

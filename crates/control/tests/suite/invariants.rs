@@ -2,17 +2,13 @@
 //! served again once the overload is over, and nothing is left when the last session has gone. The canaries show that the
 //! checker would see it if not.
 
-#![cfg(not(loom))]
-
-mod support;
-
+use crate::support::canary;
+use crate::support::cases::{self, Case};
+use crate::support::checker::{Promises, Violation};
+use crate::support::plant::Mistake;
+use crate::support::run::{run, seed, sequences};
 use leeward_control::algorithms::breakwater;
 use leeward_control::registry::Algorithm;
-use support::canary;
-use support::cases::{self, Case};
-use support::checker::{Promises, Violation};
-use support::plant::Mistake;
-use support::run::{run, seed, sequences};
 
 fn check(cases: &[Case]) {
     let run = |case: &Case| run(case, Mistake::None, seed(), sequences()).err();

@@ -1,7 +1,6 @@
 //! Pages of made-up results: what must be on them, and what must not.
 
-mod samples;
-
+use crate::samples;
 use leeward_lab::results::{Point, Results};
 use leeward_report::render;
 

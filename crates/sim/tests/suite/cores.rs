@@ -1,8 +1,6 @@
 //! Servers whose cores come and go: their books in random scenarios, and what must hold of any allocator.
 
-mod common;
-
-use common::{checker, scenario};
+use crate::common::{checker, scenario};
 use leeward_control::allocation::registry::POLICIES;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;

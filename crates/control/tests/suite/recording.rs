@@ -1,8 +1,6 @@
 //! Recordings as bytes: whatever they are, reading ends with a clear word, in bounded memory; a sink that is full ends a
 //! recording and not the plant.
 
-#![cfg(not(loom))]
-
 use leeward_control::params::{Params, Raw};
 use leeward_control::recording::{
     Answer, Block, EndReason, Entry, Full, Header, Item, Memory, ReadError, Reader, Replayer, SessionCall,
