@@ -2,6 +2,7 @@
 
 mod damaged;
 mod fuzz;
+mod golden;
 mod parquet;
 mod planted;
 #[path = "../../examples/support/store.rs"]
