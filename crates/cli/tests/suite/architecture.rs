@@ -1,118 +1,107 @@
-//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what `control` and `sim` may use,
-//! and that every file says what it is.
+//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what the pure crates may use, and
+//! that every file says what it is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 18] = [
-    ("crates/control", &[]),
-    ("crates/workload", &["leeward-control"]),
-    ("crates/sim", &["leeward-control", "leeward-workload"]),
-    ("crates/runtime", &["leeward-control"]),
-    ("crates/batch", &[]),
-    ("crates/rpc", &["leeward-batch", "leeward-control", "leeward-runtime"]),
-    ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("services/search", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("crates/load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
-    (
-        "crates/plant",
-        &[
-            "leeward-control",
-            "leeward-workload",
-            "leeward-runtime",
-            "leeward-rpc",
-            "leeward-services",
-            "leeward-kv",
-            "leeward-search",
-            "leeward-load",
-        ],
-    ),
-    ("crates/lab", &["leeward-control", "leeward-sim", "leeward-plant", "leeward-load"]),
-    ("crates/report", &["leeward-lab"]),
+/// Our crates, and which of ours each may depend on; all names without `leeward-`. A new crate needs a line here, and a
+/// reason in ARCHITECTURE.md.
+const MAY_USE: [(&str, &[&str]); 23] = [
+    ("control", &[]),
+    ("workload", &["control"]),
+    ("sim", &["control", "workload"]),
+    ("runtime", &["control"]),
+    ("wire", &["control"]),
+    ("host", &["control", "wire"]),
+    ("session", &["control", "host", "wire"]),
+    ("port", &["control", "host", "runtime", "wire"]),
+    ("http", &["control", "host", "port", "runtime"]),
+    ("rpc", &["control", "host", "port", "runtime", "session", "wire"]),
+    ("services", &["control", "rpc", "runtime"]),
+    ("kv", &["control", "host", "port", "rpc", "runtime"]),
+    ("search", &["control", "rpc", "runtime"]),
+    ("load", &["control", "rpc", "workload"]),
+    ("plant", &["control", "kv", "load", "rpc", "runtime", "search", "services", "workload"]),
+    ("lab", &["control", "load", "plant", "sim"]),
+    ("report", &["lab"]),
     // Reads traces of any program: it knows nothing of servers and controllers.
-    ("profiler/tool", &[]),
+    ("profile", &[]),
     // What programs are built with that are to be profiled: nothing but the attribute.
-    ("profiler/recorder", &["leeward-trace-attribute"]),
-    ("profiler/recorder/attribute", &[]),
+    ("trace", &["trace-attribute"]),
+    ("trace-attribute", &[]),
     (
-        "crates/cli",
+        "leeward",
         &[
-            "leeward-control",
-            "leeward-workload",
-            "leeward-load",
-            "leeward-sim",
-            "leeward-lab",
-            "leeward-profile",
-            "leeward-plant",
-            "leeward-report",
-            "leeward-rpc",
-            "leeward-runtime",
-            "leeward-search",
-            "leeward-services",
-            "leeward-kv",
+            "control", "kv", "lab", "load", "plant", "profile", "report", "rpc", "runtime", "search", "services",
+            "sim", "workload",
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.
-    (
-        "compare",
-        &["leeward-control", "leeward-workload", "leeward-load", "leeward-rpc", "leeward-runtime", "leeward-services"],
-    ),
+    ("compare", &["control", "load", "rpc", "runtime", "services", "workload"]),
+    // For tests alone: nobody has it among the dependencies that count here.
+    ("testkit", &[]),
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
 const PURE: [(&str, &[&str]); 3] = [
-    ("crates/control", &["thiserror", "loom"]),
-    ("crates/workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
-    ("crates/sim", &["hdrhistogram", "thiserror"]),
+    ("control", &["loom", "thiserror"]),
+    ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
+    ("sim", &["hdrhistogram", "thiserror"]),
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+/// What cargo knows of the workspaces: this one, and `compare`'s.
+fn packages() -> Vec<Package> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let read = |manifest: &str| -> Metadata {
+        let mut command = MetadataCommand::new();
+        // Nobody's dependencies are looked up: their names are enough.
+        command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
+    };
+    ["Cargo.toml", "compare/Cargo.toml"].into_iter().flat_map(|manifest| read(manifest).packages).collect()
 }
 
-/// The names under `[dependencies]` and `[target.….dependencies]` of a crate's manifest.
-fn dependencies(folder: &str) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
-    let mut names = BTreeSet::new();
-    let mut inside = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('[') {
-            inside = line.trim_matches(['[', ']']).ends_with("dependencies") && !line.contains("dev-dependencies");
-        } else if inside && !line.starts_with('#') && !line.is_empty() {
-            names.insert(line.split(['.', '=', ' ']).next().unwrap().to_string());
-        }
-    }
-    names
+fn short(name: &str) -> &str {
+    name.strip_prefix("leeward-").unwrap_or(name)
+}
+
+/// The crates that a package can't be built without, on any system: ours by their short names, and the others.
+fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
+    let built = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+    let (ours, others): (BTreeSet<_>, _) =
+        built.map(|dependency| dependency.name.as_str()).partition(|name| name.starts_with("leeward"));
+    (ours.into_iter().map(short).collect(), others)
+}
+
+fn folder(package: &Package) -> &Path {
+    package.manifest_path.parent().unwrap().as_std_path()
 }
 
 #[test]
 fn dependencies_point_one_way() {
-    let rules: BTreeMap<_, _> = MAY_USE.into_iter().collect();
-    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let folders = |key| {
-        let (_, rest): (&str, &str) = workspace.split_once(key).unwrap();
-        let list = rest.split_once(']').unwrap().0;
-        list.split(',').map(|name| name.trim().trim_matches('"')).filter(|name| !name.is_empty())
-    };
-    for member in folders("members = [").chain(folders("exclude = [")) {
-        let allowed = rules.get(member).unwrap_or_else(|| panic!("`{member}` has no rule in this test"));
-        for dependency in dependencies(member).iter().filter(|name| name.starts_with("leeward")) {
-            assert!(allowed.contains(&dependency.as_str()), "`{member}` must not depend on `{dependency}`");
+    let packages = packages();
+    assert_eq!(packages.len(), MAY_USE.len(), "a rule for a crate that is gone");
+    for package in &packages {
+        let name = short(&package.name);
+        let rule = MAY_USE.iter().find(|(of, _)| *of == name);
+        let (_, allowed) = rule.unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
+        for dependency in dependencies(package).0 {
+            assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");
         }
     }
 }
 
 #[test]
 fn the_pure_crates_use_nothing_impure() {
-    for (member, allowed) in PURE {
-        for dependency in dependencies(member).iter().filter(|name| !name.starts_with("leeward")) {
-            assert!(allowed.contains(&dependency.as_str()), "`{member}` must not depend on `{dependency}`");
+    let packages = packages();
+    for (name, allowed) in PURE {
+        let package = packages.iter().find(|package| short(&package.name) == name).unwrap();
+        for dependency in dependencies(package).1 {
+            assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");
         }
-        let config = std::fs::read_to_string(root().join(member).join("clippy.toml")).unwrap();
+        let config = std::fs::read_to_string(folder(package).join("clippy.toml")).unwrap();
         for banned in ["Instant::now", "SystemTime::now", "thread::sleep", "RandomState::new"] {
-            assert!(config.contains(banned), "`{member}/clippy.toml` must ban {banned}");
+            assert!(config.contains(banned), "`{name}`'s clippy.toml must ban {banned}");
         }
     }
 }
@@ -120,8 +109,8 @@ fn the_pure_crates_use_nothing_impure() {
 #[test]
 fn every_file_says_what_it_is_and_stays_small() {
     let mut files = Vec::new();
-    for (member, _) in MAY_USE {
-        rust_files(&root().join(member), &mut files);
+    for package in packages() {
+        rust_files(folder(&package), &mut files);
     }
     assert!(files.len() > 30, "the search for files is broken");
     for file in files {
