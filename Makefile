@@ -3,8 +3,8 @@
 
 .PHONY: help demo check test loom lint bench compare compare-check profiler profiler-test setup clean
 
-# Crates with models of their concurrent structures.
-LOOM = leeward-control leeward-runtime leeward-rpc
+# Crates with models of their concurrent structures, wherever they have moved to.
+LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
 
 help:
 	@echo "make demo    build, overload a server on this machine with and without control, show the report (a minute after the build)"

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Waits until no other test of this program runs that called this; the guard keeps them out.
-#[must_use]
+#[must_use = "the guard keeps the others out"]
 pub fn alone() -> MutexGuard<'static, ()> {
     // A test that failed says so itself.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -58,6 +58,7 @@ pub(crate) fn draw(seed: u64) -> Drawn {
     }
 }
 
+#[allow(dead_code, reason = "the example uses it")]
 /// The admission controllers, Breakwater with and without knowledge of the allocator.
 pub(crate) fn admissions() -> Vec<(&'static str, &'static str)> {
     let others = Registry::builtin().names().filter(|name| *name != "breakwater").collect::<Vec<_>>();
