@@ -2,7 +2,7 @@
 //!
 //! `cargo test` runs a crate's test programs one after the other, so that a lock within the program is enough. The crates
 //! keep such tests in a program of their own (`tests/alone.rs`), where every test begins with [`alone`]. Under
-//! cargo-nextest, where each test is a process, `.config/nextest.toml` has a group for the same programs.
+//! cargo-nextest, where each test is a process, `.config/nextest.toml` gives the same programs the whole machine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
