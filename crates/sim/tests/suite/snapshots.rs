@@ -1,13 +1,12 @@
 //! How each controller answers the situations that matter, as small tables under `snapshots/`: a change of behaviour
-//! shows as a diff. Rounded on purpose: they are about shapes, not digits. `LEEWARD_UPDATE_SNAPSHOTS=1 cargo test -p
-//! leeward-sim --test suite snapshots` writes them anew.
+//! shows as a diff. Rounded on purpose: they are about shapes, not digits. `INSTA_UPDATE=always cargo test -p leeward-sim
+//! --test suite snapshots` writes them anew.
 
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Segment, SimConfig, Workload};
 use leeward_sim::{SimReport, service::Service, simulate};
 use std::fmt::Write as _;
-use std::path::Path;
 
 /// One situation: demand as (from ms, multiple of capacity).
 fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
@@ -57,14 +56,12 @@ fn rounded(value: f64) -> String {
     format!("{:.0}", (value / scale).round() * scale)
 }
 
-#[allow(clippy::disallowed_methods)] // the test's own switch
 fn compare(name: &str, table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
-    if std::env::var("LEEWARD_UPDATE_SNAPSHOTS").is_ok() {
-        std::fs::write(&path, table).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == table, "{} differs. It is now:\n{table}", path.display());
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, table));
 }
 
 #[test]
