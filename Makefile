@@ -1,11 +1,16 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
-# `make test`: all tests. Both do their own set-up.
+# `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo test lint bench compare profiler profiler-test setup clean
+.PHONY: help demo check test loom lint bench compare compare-check profiler profiler-test setup clean
+
+# Crates with models of their concurrent structures, wherever they have moved to.
+LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
 
 help:
 	@echo "make demo    build, overload a server on this machine with and without control, show the report (a minute after the build)"
-	@echo "make test    all tests, the model checker's included"
+	@echo "make check   formatting, clippy and the quick tests: under two minutes once built"
+	@echo "make test    all tests but the model checker's"
+	@echo "make loom    the model checker's tests of concurrent structures"
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
@@ -18,11 +23,20 @@ demo: setup
 	cargo build --release --locked -p leeward
 	@scripts/demo
 
+check: setup
+	@scripts/setup lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --lib --bins --quiet
+
+# Always the whole workspace, so that features are the same and nothing is compiled twice.
 test: setup
 	cargo test --workspace --locked
-	LEEWARD_TEST_IO_URING=off cargo test --locked -p leeward-rpc --test faults
-	LEEWARD_TEST_ALLOCATOR=delay cargo test --locked -p leeward-rpc --test faults
-	RUSTFLAGS="--cfg loom" cargo test --locked --release --target-dir target/loom -p leeward-control -p leeward-runtime -p leeward-rpc --lib
+	LEEWARD_TEST_IO_URING=off cargo test --workspace --locked --test faults
+	LEEWARD_TEST_ALLOCATOR=delay cargo test --workspace --locked --test faults
+
+loom: setup
+	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib
 
 lint:
 	@scripts/setup lints
@@ -37,15 +51,20 @@ bench: setup
 compare: setup
 	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- $(ARGS)
 
+# Its lock file and its sources still fit to the workspace.
+compare-check:
+	cargo check --locked --all-targets --manifest-path compare/Cargo.toml --target-dir target/compare
+
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.
 profiler:
 	@scripts/setup profiler
 	$(MAKE) -C profiler OUT=$(CURDIR)/target/profiler
 
+# LEEWARD=PROGRAM takes that one instead of building it.
 profiler-test: profiler
 	profiler/tests/run --out target/profiler
-	cargo build -q --locked -p leeward
-	profiler/tests/planted --out target/profiler --leeward target/debug/leeward
+	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
+	profiler/tests/planted --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 
 clean:
 	cargo clean

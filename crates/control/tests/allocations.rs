@@ -4,9 +4,6 @@
 
 #![cfg(not(loom))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use leeward_control::client::{Client, Header, LocalEnd, Outlet};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Environment, Registry};
@@ -14,44 +11,10 @@ use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{Nanos, Priority, Time};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, with each thread's calls counted.
-struct Counting;
-
-#[allow(unsafe_code, reason = "the allocator's interface is unsafe")]
-// SAFETY: every call goes to `System` unchanged, which keeps `GlobalAlloc`'s contract. Counting allocates nothing: the
-// thread-local is const-initialised and needs no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises about `layout` are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System` with this `layout`, as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: `pointer` came from `System` with this `layout`, and the caller promises a valid `size`.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
+use leeward_testkit::allocator::{Counting, allocations_in};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn allocations_in(act: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
-    act();
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 const SESSIONS: usize = 32;
 

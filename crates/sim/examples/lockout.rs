@@ -1,8 +1,8 @@
 //! Looks for lock-out in random scenarios, for every pair of admission controller and policy of core allocation:
 //! `cargo run --release -p leeward-sim --example lockout -- 1000` for the seeds 1 to 1000; two numbers for a range.
-//! `… -- aware 1000` asks Breakwater that knows of the allocator only. The bounded form is a test: `crates/sim/tests/lockout.rs`.
+//! `… -- aware 1000` asks Breakwater that knows of the allocator only. The bounded form is a test: `crates/sim/tests/suite/lockout.rs`.
 
-#[path = "../tests/common/lockout.rs"]
+#[path = "../tests/suite/common/lockout.rs"]
 mod lockout;
 
 use std::collections::BTreeMap;

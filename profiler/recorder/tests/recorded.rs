@@ -10,6 +10,7 @@ use leeward_profile::analysis::tail::tail;
 use leeward_profile::stats::{Collector, Options, Sort};
 use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::{Trace, ignore};
+use leeward_testkit::require::{Need, too_busy};
 
 /// The folder of this build: `target/debug`.
 fn built() -> PathBuf {
@@ -45,7 +46,7 @@ fn without_the_run_time_nothing_happens() {
 #[test]
 fn calls_and_requests_are_recorded() {
     let Some(library) = run_time() else {
-        eprintln!("skipped: libleeward_rt.so is not built (`make profiler`)");
+        Need::Profiler.missing("libleeward_rt.so is not built (`make profiler`)");
         return;
     };
     // Where a busy machine keeps the run-time's clock from its CPU, calls are missing, and the recording says so.
@@ -60,7 +61,7 @@ fn calls_and_requests_are_recorded() {
         }
     }
     assert!(!steady, "{last}");
-    eprintln!("skipped: this machine is too busy to record anything");
+    too_busy("the clock's thread was kept from its CPU in every recording");
 }
 
 /// Records the program once; what is not as it should be, and whether the recording has no excuse for it.

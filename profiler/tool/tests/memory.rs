@@ -1,8 +1,6 @@
 //! Memory stays bounded whatever a trace's size: counted by the allocator, for a trace and for one three times as large.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leeward_profile::analysis::slowest::slowest;
 use leeward_profile::analysis::timeline::{Which, timeline};
@@ -11,43 +9,10 @@ use leeward_profile::export::{self, Format, export};
 use leeward_profile::stats::{self, Options};
 use leeward_profile::symbols::{self, Symbols};
 use leeward_profile::trace::ignore;
+use leeward_testkit::allocator::{Counting, forget_most_bytes, most_bytes};
 
 #[path = "../examples/support/store.rs"]
 mod store;
-
-/// Counts what is allocated, and the most that ever was.
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-fn grow(bytes: usize) {
-    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    MOST.fetch_max(now, Ordering::Relaxed);
-}
-
-// SAFETY: all is the system's allocator; the counting beside it allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // While it moves, both are there.
-        grow(size);
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -56,7 +21,7 @@ static ALLOCATOR: Counting = Counting;
 fn most(folder: &Path, events: u64) -> usize {
     let path = folder.join(events.to_string());
     store::write(&path, events).unwrap();
-    MOST.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);
+    forget_most_bytes();
     let options = Options::default();
     let (trace, collector) = stats::open(&path, &options, 4, &mut ignore).unwrap();
     let mut symbols = Symbols::new(&trace, symbols::Options::default());
@@ -67,7 +32,7 @@ fn most(folder: &Path, events: u64) -> usize {
     assert!(tail::tail(&trace, &mut symbols, &marked, 0.01, &mut ignore).unwrap().slow > 0);
     let options = export::Options { selection: marked, slower_than: 0 };
     export(&trace, &mut symbols, Format::Perfetto, &options, &mut std::io::sink(), &mut ignore).unwrap();
-    MOST.load(Ordering::Relaxed) >> 20
+    most_bytes() >> 20
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Real clients against the port: libmemcached's capability test, and pymemcache. Where they are not installed these tests
-//! say so and pass.
+//! Real clients against the port: libmemcached's capability test, and pymemcache.
 
 mod support;
 
+use leeward_testkit::require::Need;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -13,7 +13,7 @@ fn run(command: &mut Command, needed: &str) -> Option<Output> {
     match command.output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("SKIPPED: {needed}");
+            Need::Memcached.missing(needed);
             None
         }
         Err(error) => panic!("{error}"),
@@ -33,14 +33,17 @@ fn libmemcached_finds_the_protocol_kept() {
     server.stop().unwrap();
 }
 
-/// A Python with pymemcache: made under the target folder the first time, which needs the package index.
+/// A Python with pymemcache: the system's, or one that is made under the target folder, which needs the package index.
 fn python() -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pymemcache");
     let python = folder.join("bin/python");
-    let has_it =
-        || Command::new(&python).args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success());
-    if has_it() {
-        return Some(python);
+    let has_it = |python: &PathBuf| {
+        Command::new(python).args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success())
+    };
+    // Debian's own Python has Debian's packages, whatever another in the path has.
+    let systems = ["python3", "/usr/bin/python3"].map(PathBuf::from);
+    if let Some(found) = [python.clone()].into_iter().chain(systems).find(has_it) {
+        return Some(found);
     }
     let made = run(Command::new("python3").args(["-m", "venv"]).arg(&folder), "there is no python3 here")?;
     if made.status.success() {
@@ -48,9 +51,9 @@ fn python() -> Option<PathBuf> {
         install.args(["-m", "pip", "install", "--quiet", "--timeout", "10", "--retries", "1", "pymemcache==4.0.0"]);
         let _ = install.output();
     }
-    let found = has_it().then_some(python);
+    let found = has_it(&python).then_some(python);
     if found.is_none() {
-        eprintln!("SKIPPED: pymemcache is not here and can't be installed (needs python3-venv and a package index)");
+        Need::Memcached.missing("pymemcache is not here and can't be installed (`scripts/setup kv`)");
     }
     found
 }

@@ -1,10 +1,11 @@
-//! The same bytes to memcached and to us: the same bytes must come back. Needs the `memcached` program; without it these
-//! tests say so and pass. Compared with memcached 1.6.
+//! The same bytes to memcached and to us: the same bytes must come back. Compared with memcached 1.6.
 
 mod support;
 
+use leeward_testkit::net::free_address;
+use leeward_testkit::require::Need;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use support::{Client, serve, store, until};
 
@@ -17,8 +18,8 @@ struct Memcached {
 impl Memcached {
     /// `None`, and a word about it, where there is none.
     fn start() -> Option<Self> {
-        // Free a moment ago: nobody else asks for ports in between, or the test fails loudly.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Should another program get the port in between, the test fails loudly.
+        let address = free_address();
         let mut command = Command::new("memcached");
         // Without its background threads: they count on items for a moment, and then `incr` makes a new one.
         command.args([
@@ -38,7 +39,7 @@ impl Memcached {
         let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                eprintln!("SKIPPED: there is no memcached here (Debian: apt-get install memcached)");
+                Need::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
                 return None;
             }
             Err(error) => panic!("{error}"),

@@ -193,9 +193,10 @@ fn outcome(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use leeward_testkit::require::Need;
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
@@ -209,7 +210,7 @@ mod tests {
     fn batch() -> Option<Batch> {
         let batch = Batch::new();
         if let Err(error) = &batch {
-            eprintln!("skipped: no io_uring here: {error}");
+            Need::IoUring.missing(error);
         }
         batch.ok()
     }

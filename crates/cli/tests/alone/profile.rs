@@ -1,0 +1,159 @@
+//! `leeward cc` and `leeward profile` from outside: real programs with a planted latency bug each.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use leeward_testkit::alone::alone;
+use leeward_testkit::require::{Need, too_busy};
+use serde_json::Value;
+
+fn leeward(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What it printed; it must have succeeded.
+fn printed(arguments: &[&str]) -> String {
+    let output = leeward(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(arguments)).unwrap()
+}
+
+/// Builds one of the programs with the profiler; `None`, with a word why, where that can't be done.
+fn built(folder: &Path, source: &str) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let program = folder.join("program");
+    let compiler = if source.extension().is_some_and(|extension| extension == "cc") { "c++" } else { "cc" };
+    let probe = leeward(&[compiler, "--version"]);
+    if !probe.status.success() {
+        Need::Profiler.missing(text(&probe.stderr));
+        return None;
+    }
+    let arguments = [compiler, "-O2", "-g", source.to_str().unwrap(), "-o", program.to_str().unwrap(), "-pthread"];
+    let output = leeward(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(program)
+}
+
+#[test]
+fn what_a_recording_lacks_is_said() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), "../../profiler/examples/snapshot.cc") else { return };
+    let out = folder.path().join("traces");
+    let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
+    // A disk that is full, as far as the program can tell: files may not grow beyond 16 KB.
+    let line = format!(
+        "ulimit -f 16; exec {} profile record --out {out} -- {program} /dev/null",
+        env!("CARGO_BIN_EXE_leeward")
+    );
+    let mut said = String::new();
+    for _ in 0..5 {
+        let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+        said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        // Where the profiler's own thread is kept from its CPU, there is too little to write.
+        if said.contains("ended early") {
+            break;
+        }
+        std::fs::remove_dir_all(out).unwrap();
+    }
+    assert!(said.contains("ended early (writing failed)"), "{said}");
+    let trace = std::fs::read_dir(out).unwrap().next().unwrap().unwrap().path();
+    let info = json(&["profile", "info", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(info["end"], "writing failed");
+
+    // A program that has no calls to record, and one that fails.
+    let output = leeward(&["profile", "record", "--out", out, "--", "true"]);
+    let said = text(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("no call of a function was recorded; true must be built"),
+        "{said}"
+    );
+    let output = leeward(&["profile", "record", "--out", out, "--", program]);
+    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("ended with exit status: 2"));
+}
+
+/// Records a program until `found` is satisfied with what `tail` and `timeline` say: a busy machine hides a planted bug
+/// behind its own now and then.
+fn hunted(source: &str, function: &str, found: impl Fn(&Value, &Value) -> bool) {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), source) else { return };
+    let (mut last, mut steady) = (String::new(), false);
+    for attempt in 0..5 {
+        let out = folder.path().join(format!("traces{attempt}"));
+        let scratch = folder.path().join("scratch");
+        let arguments = [
+            "profile",
+            "record",
+            "--out",
+            out.to_str().unwrap(),
+            "--",
+            program.to_str().unwrap(),
+            scratch.to_str().unwrap(),
+        ];
+        let recorded = leeward(&arguments);
+        assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+        let trace = std::fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
+        let trace = trace.to_str().unwrap();
+        let tail = json(&["profile", "tail", trace, "--request-fn", function, "--json"]);
+        let timeline = json(&["profile", "timeline", trace, "--request-fn", function, "--json"]);
+        if found(&tail, &timeline) {
+            return;
+        }
+        // Where the profiler's own thread was kept from its CPU, times are as wrong as the recording says they are.
+        let info = json(&["profile", "info", trace, "--json"]);
+        steady |= info["notes"].as_array().is_some_and(|notes| notes.iter().all(|note| note["level"] == 0));
+        last = format!("{tail:#}");
+    }
+    assert!(!steady, "not found: {last}");
+    too_busy("the clock's thread was kept from its CPU in every recording");
+}
+
+#[test]
+fn the_snapshot_thread_behind_the_mutex_is_found() {
+    hunted("../../profiler/examples/snapshot.cc", "request_handler", |tail, timeline| {
+        let first = &tail["findings"][0];
+        let waiting = first["cause"].as_str().unwrap_or_default();
+        let place = first["holders"][0]["place"].as_str().unwrap_or_default();
+        let story = timeline["waits"].as_array().into_iter().flatten();
+        let blamed = story
+            .filter_map(|story| story["holders"][0]["place"].as_str())
+            .any(|place| place.contains("snapshot at snapshot.cc:"));
+        waiting.starts_with("waiting for a mutex, request_handler")
+            && place.contains("snapshot at snapshot.cc:")
+            && blamed
+    });
+}
+
+#[test]
+fn a_function_that_is_slow_on_a_rare_input_is_found() {
+    hunted("tests/profiled/rare.c", "handle", |tail, timeline| {
+        let bars = timeline["rows"][0]["bars"].as_array();
+        tail["findings"][0]["cause"]
+            .as_str()
+            .is_some_and(|cause| cause.contains("parse_rare") || cause.contains("spin"))
+            && bars.is_some_and(|bars| bars.iter().any(|bar| bar["name"] == "parse_rare"))
+    });
+}
+
+#[test]
+fn a_thread_that_loses_its_cpu_is_found() {
+    hunted("tests/profiled/descheduled.c", "handle", |tail, timeline| {
+        if timeline["scheduler"] == false {
+            Need::Scheduler.missing("the recording has no scheduler events");
+            return true;
+        }
+        let bars = timeline["rows"][0]["bars"].as_array();
+        tail["findings"][0]["cause"] == "off the CPU, though it could run"
+            && bars.is_some_and(|bars| bars.iter().any(|bar| bar["look"] == "descheduled"))
+    });
+}

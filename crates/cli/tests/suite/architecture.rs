@@ -1,0 +1,141 @@
+//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what the pure crates may use, and
+//! that every file says what it is.
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Our crates, and which of ours each may depend on; all names without `leeward-`. A new crate needs a line here, and a
+/// reason in ARCHITECTURE.md.
+const MAY_USE: [(&str, &[&str]); 24] = [
+    ("control", &[]),
+    ("workload", &["control"]),
+    // What comes of a run, whoever makes it: below every plant and above none.
+    ("outcome", &["control"]),
+    ("sim", &["control", "outcome", "workload"]),
+    ("runtime", &["control"]),
+    ("wire", &["control"]),
+    ("host", &["control", "wire"]),
+    ("session", &["control", "host", "wire"]),
+    ("port", &["control", "host", "runtime", "wire"]),
+    ("http", &["control", "host", "port", "runtime"]),
+    ("rpc", &["control", "host", "port", "runtime", "session", "wire"]),
+    ("services", &["control", "rpc", "runtime"]),
+    ("kv", &["control", "host", "port", "rpc", "runtime"]),
+    ("search", &["control", "rpc", "runtime"]),
+    ("load", &["control", "outcome", "rpc", "workload"]),
+    // The simulated plant stands beside the measured one, under one trait.
+    (
+        "plant",
+        &["control", "kv", "load", "outcome", "rpc", "runtime", "search", "services", "sim", "workload"],
+    ),
+    ("lab", &["control", "outcome", "plant", "sim"]),
+    ("report", &["outcome"]),
+    // Reads traces of any program: it knows nothing of servers and controllers.
+    ("profile", &[]),
+    // What programs are built with that are to be profiled: nothing but the attribute.
+    ("trace", &["trace-attribute"]),
+    ("trace-attribute", &[]),
+    (
+        "leeward",
+        &[
+            "control", "kv", "lab", "load", "plant", "profile", "report", "rpc", "runtime", "search", "services",
+            "sim", "workload",
+        ],
+    ),
+    // A workspace of its own, so that nothing else compiles what it compares with.
+    ("compare", &["control", "load", "rpc", "runtime", "services", "workload"]),
+    // For tests alone: nobody has it among the dependencies that count here.
+    ("testkit", &[]),
+];
+
+/// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
+const PURE: [(&str, &[&str]); 4] = [
+    ("control", &["loom", "thiserror"]),
+    ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
+    ("outcome", &["hdrhistogram", "serde"]),
+    ("sim", &["thiserror"]),
+];
+
+/// What cargo knows of the workspaces: this one, and `compare`'s.
+fn packages() -> Vec<Package> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let read = |manifest: &str| -> Metadata {
+        let mut command = MetadataCommand::new();
+        // Nobody's dependencies are looked up: their names are enough.
+        command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
+    };
+    ["Cargo.toml", "compare/Cargo.toml"].into_iter().flat_map(|manifest| read(manifest).packages).collect()
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("leeward-").unwrap_or(name)
+}
+
+/// The crates that a package can't be built without, on any system: ours by their short names, and the others.
+fn dependencies(package: &Package) -> (BTreeSet<&str>, BTreeSet<&str>) {
+    let built = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+    let (ours, others): (BTreeSet<_>, _) =
+        built.map(|dependency| dependency.name.as_str()).partition(|name| name.starts_with("leeward"));
+    (ours.into_iter().map(short).collect(), others)
+}
+
+fn folder(package: &Package) -> &Path {
+    package.manifest_path.parent().unwrap().as_std_path()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let packages = packages();
+    assert_eq!(packages.len(), MAY_USE.len(), "a rule for a crate that is gone");
+    for package in &packages {
+        let name = short(&package.name);
+        let rule = MAY_USE.iter().find(|(of, _)| *of == name);
+        let (_, allowed) = rule.unwrap_or_else(|| panic!("`{name}` has no rule in this test"));
+        for dependency in dependencies(package).0 {
+            assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");
+        }
+    }
+}
+
+#[test]
+fn the_pure_crates_use_nothing_impure() {
+    let packages = packages();
+    for (name, allowed) in PURE {
+        let package = packages.iter().find(|package| short(&package.name) == name).unwrap();
+        for dependency in dependencies(package).1 {
+            assert!(allowed.contains(&dependency), "`{name}` must not depend on `{dependency}`");
+        }
+        let config = std::fs::read_to_string(folder(package).join("clippy.toml")).unwrap();
+        for banned in ["Instant::now", "SystemTime::now", "thread::sleep", "RandomState::new"] {
+            assert!(config.contains(banned), "`{name}`'s clippy.toml must ban {banned}");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_stays_small() {
+    let mut files = Vec::new();
+    for package in packages() {
+        rust_files(folder(&package), &mut files);
+    }
+    assert!(files.len() > 30, "the search for files is broken");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("//!"), "{} does not begin with `//!`", file.display());
+        assert!(text.lines().count() < 800, "{} has 800 lines or more", file.display());
+    }
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("target") {
+                rust_files(&path, files);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}

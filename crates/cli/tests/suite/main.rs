@@ -1,0 +1,10 @@
+//! The program `leeward` from outside, and the rules of ARCHITECTURE.md. `alone/` is apart: its tests watch the clock.
+
+mod architecture;
+mod demo;
+mod profile;
+mod program;
+mod prose;
+mod real;
+mod recording;
+mod serve_config;

@@ -1,0 +1,11 @@
+//! The controllers from outside, in one program: cargo runs programs one after the other, and the tests of one program in
+//! parallel. `allocations.rs` is apart, because its allocator counts for the whole program.
+
+#![cfg(not(loom))]
+
+mod golden;
+mod invariants;
+mod plug_in;
+mod quantities;
+mod recording;
+mod support;

@@ -1,0 +1,8 @@
+//! Scenarios, runs and claims from outside, in one program.
+
+mod bad_scenarios;
+mod builtin;
+mod claims;
+mod fuzz;
+mod runs;
+mod searches;

@@ -1,0 +1,5 @@
+//! Pages from results, in one program.
+
+mod any_results;
+mod render;
+mod samples;

@@ -1,0 +1,76 @@
+//! Pages of made-up results: what must be on them, and what must not.
+
+use crate::samples;
+use leeward_outcome::results::{Point, Results, RunKey, WorkloadKey};
+use leeward_report::render;
+
+/// Writes the page where `LEEWARD_SAMPLES` says, to look at it.
+fn keep(name: &str, page: &str) {
+    if let Some(folder) = std::env::var_os("LEEWARD_SAMPLES") {
+        std::fs::write(std::path::Path::new(&folder).join(name), page).unwrap();
+    }
+}
+
+#[test]
+fn an_overall_comparison_shows_claims_figures_and_numbers() {
+    let page = render(&samples::overall());
+    keep("overall.html", &page);
+    for part in [
+        "Reproduced",
+        "Not reproduced",
+        "Not measured",
+        "SLO 200 µs",
+        "capacity",
+        "Goodput, k/s",
+        "Quick run.",
+        "All 240 runs",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("This run has no data for: Nothing to see."));
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn a_time_series_shows_demand_and_shifts() {
+    let page = render(&samples::shift());
+    keep("shift.html", &page);
+    for part in ["demand", "Shifts of demand", "not within 2,000", "Time, s"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+}
+
+#[test]
+fn a_page_needs_nothing_from_elsewhere() {
+    for results in [samples::overall(), samples::shift()] {
+        let page = render(&results);
+        for foreign in ["http://", "https://", "src=\"", "@import", "url("] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert_eq!(page, render(&results));
+    }
+}
+
+#[test]
+fn names_cannot_become_markup() {
+    let mut results = samples::overall();
+    let evil = "</script><img src=x onerror=alert(1)>\"'";
+    results.title = evil.into();
+    results.overrides = vec![evil.into()];
+    results.points = vec![Point {
+        run: RunKey::new(evil, evil, 0),
+        workload: WorkloadKey { service: evil.into(), ..WorkloadKey::default() },
+        ..Point::default()
+    }];
+    results.claims[0].text = evil.into();
+    results.claims[0].id = evil.into();
+    results.plots[0].title = evil.into();
+    assert!(!render(&results).contains("<img"));
+}
+
+#[test]
+fn empty_results_make_a_page() {
+    let page = render(&Results::default());
+    assert!(page.contains("</html>"));
+}

@@ -1,0 +1,4 @@
+//! The locks from outside, in one program.
+
+mod locks;
+mod permits;

@@ -1,0 +1,16 @@
+//! The simulator from outside, in one program: cargo runs programs one after the other, and the tests of one program in
+//! parallel. `memory.rs` is apart, because it watches the whole process.
+
+mod clients;
+mod common;
+mod cores;
+mod determinism;
+mod lockout;
+mod locks;
+mod recovery;
+mod replay;
+mod replicas;
+mod signals;
+mod snapshots;
+mod swarm;
+mod theory;

@@ -1,0 +1,25 @@
+//! Random numbers of tests: a stream per seed, so that every run does the same and a failure is found again.
+
+/// A stream of random numbers (xorshift64*).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream of a seed. Neighbouring seeds have streams that share nothing.
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// A number below `below`; 0 if that is 0.
+    pub fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % below.max(1)
+    }
+
+    /// A byte: every second time one of `edges`, at which something changes in the format.
+    pub fn byte(&mut self, edges: &[u8]) -> u8 {
+        if self.below(2) == 0 { edges[self.below(edges.len())] } else { self.below(256) as u8 }
+    }
+}

@@ -1,0 +1,125 @@
+//! Programs and kernel features that some tests need and not every machine has.
+//!
+//! A test that misses one calls [`Need::missing`] and returns. That prints a line, and appends it to the file named by
+//! `LEEWARD_SKIPS`. Where `LEEWARD_REQUIRE` lists the need, the call panics instead: in CI a test can't pass without having
+//! run. `profiler/tests/skips.py` does the same for the tests in Python.
+
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// A comma-separated list of [needs](Need) whose absence fails a test; an unknown word in it is an error.
+pub const REQUIRE: &str = "LEEWARD_REQUIRE";
+
+/// The file to which a line is appended for each test that was skipped or gave up.
+pub const SKIPS: &str = "LEEWARD_SKIPS";
+
+/// A program or kernel feature that tests need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// memcached and its clients: libmemcached's tools, pymemcache (`scripts/setup kv`).
+    Memcached,
+    /// The profiler's compiler plugin and run-time (`make profiler`).
+    Profiler,
+    /// The profiler's plugin for the LLVM of rustc (`make profiler`, where that LLVM's headers are).
+    RustcPlugin,
+    /// io_uring, which some containers forbid.
+    IoUring,
+    /// Scheduler events from the kernel, which some containers forbid.
+    Scheduler,
+}
+
+impl Need {
+    const ALL: [Need; 5] = [Need::Memcached, Need::Profiler, Need::RustcPlugin, Need::IoUring, Need::Scheduler];
+
+    /// The word in `LEEWARD_REQUIRE`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Need::Memcached => "memcached",
+            Need::Profiler => "profiler",
+            Need::RustcPlugin => "rustc_plugin",
+            Need::IoUring => "io_uring",
+            Need::Scheduler => "scheduler",
+        }
+    }
+
+    /// Whether `LEEWARD_REQUIRE` lists it.
+    ///
+    /// # Panics
+    /// If `LEEWARD_REQUIRE` holds a word that is no need.
+    pub fn is_required(self) -> bool {
+        let list = std::env::var(REQUIRE).unwrap_or_default();
+        parse(&list).unwrap_or_else(|error| panic!("{REQUIRE}: {error}")).contains(&self)
+    }
+
+    /// Says that the running test is skipped because this is missing. The test returns next.
+    ///
+    /// # Panics
+    /// If `LEEWARD_REQUIRE` lists the need.
+    pub fn missing(self, why: impl Display) {
+        assert!(!self.is_required(), "{} is required and missing: {why}", self.word());
+        note("skipped", self.word(), &why.to_string());
+    }
+}
+
+/// Says that the running test gave up, because other work kept the machine from what the test observes. It does not fail,
+/// whatever is required: the machine's load is nobody's mistake. CI counts these lines.
+pub fn too_busy(why: impl Display) {
+    note("busy", "", &why.to_string());
+}
+
+/// The needs in a comma-separated list.
+///
+/// # Errors
+/// The first word that is no need.
+pub fn parse(list: &str) -> Result<Vec<Need>, String> {
+    let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            Need::ALL.into_iter().find(|need| need.word() == word).ok_or_else(|| {
+                let known = Need::ALL.map(Need::word).join(", ");
+                format!("`{word}` is nothing that tests need (known: {known})")
+            })
+        })
+        .collect()
+}
+
+/// One line: kind, need, test, reason, separated by tabs.
+fn note(kind: &str, need: &str, why: &str) {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
+    // Cargo appends a hash to the name of a test's program.
+    let program = program.as_deref().and_then(|name| name.rsplit_once('-')).map_or("?", |(name, _)| name).to_string();
+    let thread = std::thread::current();
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = format!("{kind}\t{need}\t{program}::{}\t{why}\n", thread.name().unwrap_or("?"));
+    eprint!("{}", line.replace('\t', " "));
+    if let Some(path) = std::env::var_os(SKIPS) {
+        // One write: tests run in parallel.
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_known_and_no_other() {
+        assert_eq!(parse(""), Ok(Vec::new()));
+        assert_eq!(parse("memcached, profiler,io_uring"), Ok(vec![Need::Memcached, Need::Profiler, Need::IoUring]));
+        for need in Need::ALL {
+            assert_eq!(parse(need.word()), Ok(vec![need]));
+        }
+        assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
+    }
+
+    /// Fails where the environment of this very run is misspelt, even if no test misses anything.
+    #[test]
+    fn what_this_run_requires_can_be_read() {
+        if let Ok(list) = std::env::var(REQUIRE) {
+            assert_eq!(parse(&list).err(), None);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+"""What becomes of a test whose need this machine lacks: the same as crates/testkit/src/require.rs does for tests in Rust.
+
+`missing` prints a line, appends it to the file named by LEEWARD_SKIPS, and ends the tests where LEEWARD_REQUIRE lists the need.
+"""
+import os, sys
+
+KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler")
+
+
+def required():
+    words = [word.strip() for word in os.environ.get("LEEWARD_REQUIRE", "").split(",") if word.strip()]
+    for word in words:
+        if word not in KNOWN:
+            sys.exit(f"LEEWARD_REQUIRE: `{word}` is nothing that tests need (known: {', '.join(KNOWN)})")
+    return words
+
+
+def missing(need, test, why):
+    """The test returns next."""
+    if need in required():
+        sys.exit(f"FAILED: {test}: {need} is required and missing: {why}")
+    note("skipped", need, test, why)
+
+
+def too_busy(test, why):
+    """The test gave up: other work kept the machine from what the test observes."""
+    note("busy", "", test, why)
+
+
+def note(kind, need, test, why):
+    line = "\t".join([kind, need, f"{os.path.basename(sys.argv[0])}::{test}", " ".join(why.split())])
+    print(line.replace("\t", " "), flush=True)
+    if path := os.environ.get("LEEWARD_SKIPS"):
+        with open(path, "a") as file:
+            file.write(line + "\n")

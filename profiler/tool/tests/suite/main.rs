@@ -1,0 +1,11 @@
+//! Traces and what is made of them, in one program. `memory.rs` is apart, because its allocator counts for the whole program.
+
+mod damaged;
+mod fuzz;
+mod golden;
+mod parquet;
+mod planted;
+#[path = "../../examples/support/store.rs"]
+mod store;
+mod support;
+mod threads;

@@ -1,0 +1,126 @@
+//! Planted latency bugs of each kind, in traces of programs that never ran: what made the slowest slow must be the first
+//! finding, and the timeline must show it.
+
+use crate::support::*;
+use leeward_profile::analysis::timeline::{Look, Which};
+use leeward_profile::format::event::OffCpu;
+use leeward_profile::format::write::TraceWriter;
+
+/// 1000 requests, of which every 150th is another.
+fn with(slow: impl Fn(&mut TraceWriter, u64, u64)) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    for id in 1..=1000 {
+        let start = id * 1_000_000;
+        if id % 150 == 0 { slow(&mut writer, id, start) } else { usual(&mut writer, id, start) }
+    }
+    writer.finish(2_000_000_000).unwrap();
+    folder
+}
+
+#[test]
+fn a_slow_function_on_a_rare_input() {
+    let folder = with(|writer, id, start| {
+        request(writer, id, start, start + 310_000, |writer| {
+            writer.event(WORKER, start + 5_000, call(PARSE, 3_000)).unwrap();
+            writer.event(WORKER, start + 306_000, call(RARE, 300_000)).unwrap();
+        });
+    });
+    let tail = tail_of(folder.path());
+    assert_eq!((tail.requests, tail.slow), (1000, 6), "{tail:#?}");
+    let first = &tail.findings[0];
+    assert!(first.cause == format!("in {RARE:#x}") && first.explains > 90.0, "{tail:#?}");
+    assert!(first.rest == 0 && first.in_rest == 0.0);
+
+    let timeline = timeline_of(folder.path(), Which::Slowest);
+    assert!(timeline.id.is_multiple_of(150) && timeline.latency == 310_000);
+    let longest =
+        timeline.rows[0].bars.iter().filter(|bar| bar.depth == 2).max_by_key(|bar| bar.end - bar.start).unwrap();
+    assert_eq!((longest.name.as_str(), longest.start, longest.end), ("0x3000", 6_000, 306_000));
+}
+
+#[test]
+fn a_lock_holder_that_writes_to_a_disk() {
+    let (taken, waited) = (0x4100, 0x1100);
+    let folder = with(|writer, id, start| {
+        // The other thread takes the lock before the request begins and writes until it is off the CPU.
+        let release = start + 500_000;
+        writer.event(BACKGROUND, start + 20_000, off(OffCpu::Blocked)).unwrap();
+        request(writer, id, start, start + 510_000, |writer| {
+            let acquired = release + 1_000;
+            writer.event(WORKER, acquired + 4_000, held(waited, acquired - (start + 1_000), 4_000)).unwrap();
+        });
+        writer.event(BACKGROUND, start + 480_000, leeward_profile::format::What::SwitchedIn { cpu: 1 }).unwrap();
+        writer.event(BACKGROUND, start + 490_000, call(WRITE, 480_000)).unwrap();
+        writer.event(BACKGROUND, release, held(taken, 0, 510_000)).unwrap();
+        // It ends long after: nobody may wait for its end to know who held the lock.
+        writer.event(BACKGROUND, start + 900_000, call(SNAPSHOT, 950_000)).unwrap();
+    });
+    let tail = tail_of(folder.path());
+    let first = &tail.findings[0];
+    assert!(first.cause == "waiting for a mutex, 0x10ff" && first.explains > 90.0, "{tail:#?}");
+    let holder = &first.holders[0];
+    assert!(holder.thread == "background (101)" && holder.place == "0x40ff" && holder.share > 95.0, "{holder:?}");
+    assert!(
+        holder.doing[0].0 == format!("off the CPU, blocked in {WRITE:#x}") && holder.doing[0].1 > 85.0,
+        "{holder:?}"
+    );
+    assert!(first.text.contains("background (101)") && first.text.contains("blocked in 0x5000"), "{}", first.text);
+
+    let timeline = timeline_of(folder.path(), Which::Slowest);
+    assert_eq!(
+        timeline.rows.iter().map(|row| (row.thread.as_str(), row.own)).collect::<Vec<_>>(),
+        [("worker (100)", true), ("background (101)", false)]
+    );
+    let holder = &timeline.rows[1];
+    let names: Vec<(&str, Look)> = holder.bars.iter().map(|bar| (bar.name.as_str(), bar.look)).collect();
+    assert_eq!(names[0], ("holds the mutex, taken in 0x40ff", Look::Held));
+    // The whole trace is known here: also what ended later.
+    assert_eq!(names[1..], [("0x4000", Look::Call), ("0x5000", Look::Call), ("off the CPU, blocked", Look::Blocked)]);
+    let story = &timeline.waits[0];
+    assert_eq!((story.start, story.end, story.holders.len()), (1_000, 501_000, 1));
+    assert_eq!(story.holders[0].nanos, 499_000);
+}
+
+#[test]
+fn a_thread_that_lost_its_cpu() {
+    let folder = with(|writer, id, start| {
+        request(writer, id, start, start + 410_000, |writer| {
+            writer.event(WORKER, start + 3_000, off(OffCpu::Runnable)).unwrap();
+            writer.event(WORKER, start + 403_000, leeward_profile::format::What::SwitchedIn { cpu: 0 }).unwrap();
+            writer.event(WORKER, start + 405_000, call(PARSE, 403_000)).unwrap();
+        });
+    });
+    let tail = tail_of(folder.path());
+    let first = &tail.findings[0];
+    assert!(first.cause == "off the CPU, though it could run" && first.explains > 90.0, "{tail:#?}");
+
+    let timeline = timeline_of(folder.path(), Which::Slowest);
+    let off = timeline.rows[0].bars.iter().find(|bar| bar.look == Look::Descheduled).unwrap();
+    assert_eq!((off.start, off.end), (3_000, 403_000));
+    assert_eq!(timeline.causes[0], ("off the CPU, though it could run".to_string(), 400_000));
+}
+
+#[test]
+fn where_nothing_is_planted_there_is_no_tail_to_speak_of() {
+    let folder = with(usual);
+    let tail = tail_of(folder.path());
+    // The slowest differ by the 600 ns that the usual ones vary.
+    assert!(tail.slow_mean - tail.rest_mean < 1_000, "{tail:#?}");
+}
+
+#[test]
+fn the_slowest_come_first_and_their_time_adds_up() {
+    let folder = with(|writer, id, start| {
+        request(writer, id, start, start + 100_000 + id, |writer| {
+            writer.event(WORKER, start + 90_000, call(RARE, 50_000)).unwrap();
+        });
+    });
+    let found = slowest_of(folder.path(), 4);
+    assert_eq!(found.slowest.iter().map(|slow| slow.id).collect::<Vec<_>>(), [900, 750, 600, 450]);
+    assert_eq!(found.latencies.count(), 1000);
+    for slow in &found.slowest {
+        assert_eq!(slow.causes.iter().map(|(_, nanos)| nanos).sum::<u64>(), slow.latency);
+        assert_eq!(slow.threads, ["worker (100)"]);
+    }
+}

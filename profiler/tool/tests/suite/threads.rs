@@ -1,0 +1,144 @@
+//! A trace that is decoded on several threads is the same trace: counts, places, damage and statistics, whole or damaged.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use leeward_profile::format::block::{BlockReader, Item, put_block};
+use leeward_profile::format::event::{Extent, Sink};
+use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
+use leeward_profile::format::{Event, PREAMBLE, What, kind};
+use leeward_profile::stats::{self, Options};
+use leeward_profile::symbols::{self, Symbols};
+use leeward_profile::trace::{Progress, Trace, TraceError, ignore};
+
+/// All that `leeward profile stats` can tell of a trace, and the trace.
+fn read(folder: &Path, threads: usize) -> (Trace, String) {
+    let options = Options::default();
+    let (trace, collector) = stats::open(folder, &options, threads, &mut ignore).unwrap();
+    let mut symbols = Symbols::new(&trace, symbols::Options::default());
+    let rows = collector.rows(&mut symbols, &options, 0);
+    (trace, serde_json::to_string(&rows).unwrap())
+}
+
+/// Reads a trace on one thread and on several: all the same.
+fn check(folder: &Path) -> Trace {
+    let (trace, rows) = read(folder, 1);
+    for threads in [2, 3, 7] {
+        let (other, others) = read(folder, threads);
+        assert!(other == trace, "{threads} threads: {:?}, {}", other.counts(), other.damage());
+        assert!(others == rows, "{threads} threads count something else");
+    }
+    assert_eq!(Trace::open(folder, &mut ignore).unwrap(), trace);
+    trace
+}
+
+/// Large enough for seven threads.
+fn large() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    crate::store::write(folder.path(), 1_600_000).unwrap();
+    let size = fs::metadata(segment_path(folder.path(), 0)).unwrap().len();
+    assert!(size > 7 << 20, "{size}");
+    folder
+}
+
+#[test]
+fn whole_and_damaged_traces_are_the_same_on_any_number_of_threads() {
+    let folder = large();
+    let events = check(folder.path()).counts().events;
+
+    // Blocks that can't be decoded though their checksum is right, and some that are damaged, also one after the other.
+    let path = segment_path(folder.path(), 0);
+    let bytes = fs::read(&path).unwrap();
+    let mut damaged = bytes[..PREAMBLE].to_vec();
+    let mut blocks = BlockReader::behind_preamble(&bytes[PREAMBLE..]);
+    let mut number = 0;
+    while let Some(item) = blocks.next_item().unwrap() {
+        let Item::Block { kind, payload, .. } = item else { panic!("damage in a whole trace") };
+        number += u32::from(kind == kind::EVENTS);
+        let begin = damaged.len();
+        match number % 16 {
+            3 | 4 if kind == kind::EVENTS => put_block(&mut damaged, kind, &payload[..payload.len() - 1]),
+            _ => put_block(&mut damaged, kind, payload),
+        }
+        if matches!(number % 16, 4 | 5 | 11) {
+            let last = damaged.len() - 1;
+            damaged[if number % 16 == 11 { begin + 1 } else { last }] ^= 1;
+        }
+    }
+    // It ends in the middle of a block.
+    damaged.truncate(damaged.len() - 100);
+    fs::write(&path, &damaged).unwrap();
+    let trace = check(folder.path());
+    assert!(trace.damage().count > 20 && trace.damage().unended, "{}", trace.damage());
+    assert!(trace.counts().events > events / 2 && trace.counts().events < events);
+    assert!(trace.damage().regions.is_sorted_by_key(|region| region.offset));
+}
+
+#[test]
+fn small_and_empty_blocks_are_the_same_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+    writer.event(0, 5, What::RequestEnd { id: 1 }).unwrap();
+    writer.finish(9).unwrap();
+    let path = segment_path(folder.path(), 0);
+    let mut bytes = fs::read(&path).unwrap();
+    // An empty payload is malformed, one without events is not.
+    for number in 0..150_000 {
+        put_block(&mut bytes, kind::EVENTS, if number % 3 == 0 { &[] } else { &[0; 32] });
+    }
+    fs::write(&path, &bytes).unwrap();
+    let trace = check(folder.path());
+    assert_eq!((trace.counts().events, trace.damage().count), (1, 50_000));
+}
+
+#[test]
+fn too_many_functions_and_callers_are_the_same_on_any_number_of_threads() {
+    // A part of them fits; all of them fit once, but not once per thread; they don't fit.
+    for callers in [9_000, 15_000, 40_000_u64] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+        for number in 0..1_000_000_u64 {
+            let caller = 0x100_0000 + number * 7919 % callers * 0x1000;
+            let what = What::Call { function: 0x1000, caller, duration: 2_000 + number % 3_000, extent: Extent::Whole };
+            writer.event(0, 10_000 + number * 1_000, what).unwrap();
+        }
+        writer.finish(2_000_000_000).unwrap();
+        assert!(fs::metadata(segment_path(folder.path(), 0)).unwrap().len() > 7 << 20);
+        let (trace, rows) = read(folder.path(), 1);
+        for threads in [2, 7] {
+            let (other, others) = read(folder.path(), threads);
+            assert!(other == trace && others == rows, "{callers} callers, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn it_can_be_interrupted() {
+    let folder = large();
+    let mut asked = 0;
+    let mut watch = |progress: Progress| {
+        asked += 1;
+        assert!(progress.done <= progress.total);
+        if asked == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let stopped = stats::open(folder.path(), &Options::default(), 3, &mut watch);
+    assert!(matches!(stopped, Err(TraceError::Interrupted)));
+    assert_eq!(asked, 3);
+}
+
+/// Can't bear the end of a request.
+struct Fragile;
+
+impl Sink for Fragile {
+    fn event(&mut self, event: &Event) {
+        assert!(!matches!(event.what, What::RequestEnd { id: 100_000 }), "that was too much");
+    }
+}
+
+#[test]
+#[should_panic(expected = "that was too much")]
+fn a_panic_on_a_thread_is_one_of_the_caller() {
+    let folder = large();
+    let _ = Trace::open_on(folder.path(), 3, &mut ignore, |_| Fragile);
+}
