@@ -1,0 +1,5 @@
+//! Both ends of the protocol in virtual time: what clients and servers do to each other, whatever the wire and the other
+//! side do. One module per subject; `support` has what they share. Never here: sockets (crates/rpc/tests).
+
+mod books;
+mod support;
