@@ -2,4 +2,10 @@
 //! side do. One module per subject; `support` has what they share. Never here: sockets (crates/rpc/tests).
 
 mod books;
+mod client;
+mod crowd;
+mod enforcement;
+mod faults;
+mod order;
 mod support;
+mod swarm;
