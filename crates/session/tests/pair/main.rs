@@ -6,6 +6,9 @@ mod client;
 mod crowd;
 mod enforcement;
 mod faults;
+mod fuzz;
+#[path = "../../../wire/tests/wire/mutants.rs"]
+mod mutants;
 mod order;
 mod support;
 mod swarm;
