@@ -20,8 +20,8 @@ demo: setup
 
 test: setup
 	cargo test --workspace --locked
-	LEEWARD_TEST_IO_URING=off cargo test --locked -p leeward-rpc --test faults
-	LEEWARD_TEST_ALLOCATOR=delay cargo test --locked -p leeward-rpc --test faults
+	LEEWARD_TEST_IO_URING=off cargo test --locked -p leeward-rpc --test it faults::
+	LEEWARD_TEST_ALLOCATOR=delay cargo test --locked -p leeward-rpc --test it faults::
 	RUSTFLAGS="--cfg loom" cargo test --locked --release --target-dir target/loom -p leeward-control -p leeward-runtime -p leeward-rpc --lib
 
 lint:

@@ -5,15 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("crates/control", &[]),
     ("crates/workload", &["leeward-control"]),
     ("crates/sim", &["leeward-control", "leeward-workload"]),
     ("crates/runtime", &["leeward-control"]),
-    ("crates/batch", &[]),
-    ("crates/rpc", &["leeward-batch", "leeward-control", "leeward-runtime"]),
+    ("crates/wire", &["leeward-control"]),
+    ("crates/host", &["leeward-control", "leeward-wire"]),
+    ("crates/session", &["leeward-control", "leeward-host", "leeward-wire"]),
+    // The engine knows no protocol, not even ours.
+    ("crates/port", &["leeward-control", "leeward-host", "leeward-runtime", "leeward-wire"]),
+    ("crates/http", &["leeward-control", "leeward-host", "leeward-port", "leeward-runtime"]),
+    (
+        "crates/rpc",
+        &["leeward-control", "leeward-host", "leeward-port", "leeward-runtime", "leeward-session", "leeward-wire"],
+    ),
     ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
+    ("services/kv", &["leeward-control", "leeward-host", "leeward-port", "leeward-rpc", "leeward-runtime"]),
     ("services/search", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("crates/load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     (
@@ -62,10 +70,12 @@ const MAY_USE: [(&str, &[&str]); 18] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 3] = [
+const PURE: [(&str, &[&str]); 5] = [
     ("crates/control", &["thiserror", "loom"]),
     ("crates/workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
     ("crates/sim", &["hdrhistogram", "thiserror"]),
+    ("crates/wire", &["thiserror"]),
+    ("crates/session", &["thiserror"]),
 ];
 
 fn root() -> PathBuf {

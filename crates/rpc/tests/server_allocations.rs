@@ -1,7 +1,7 @@
 //! What a request costs in allocations on its server: nothing with a plain handler, the task itself with an asynchronous
 //! one. A counting allocator watches the one core's thread, which the handler itself asks.
 
-#[path = "support/peer.rs"]
+#[path = "it/asker.rs"]
 mod peer;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -47,7 +47,12 @@ fn nonsense_from_the_server_ends_the_connection_and_each_request_once() {
         (|chunks| *chunks = vec![altered(chunks, |answer| answer.request = RequestId::new(u64::MAX).unwrap())], false),
         (|chunks| *chunks = vec![altered(chunks, |answer| answer.timestamp = Timestamp(1))], false),
         (|chunks| chunks.extend_from_within(..), true),
-        (|chunks| chunks.push(b"this is no frame, and long enough that it can't be the beginning of one either".to_vec()), true),
+        (
+            |chunks| {
+                chunks.push(b"this is no frame, and long enough that it can't be the beginning of one either".to_vec())
+            },
+            true,
+        ),
     ];
     for (number, (say, is_answered)) in sayings.into_iter().enumerate() {
         let (mut pair, client) = answer_on_its_way();

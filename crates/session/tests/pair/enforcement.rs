@@ -11,8 +11,7 @@ use leeward_session::pair::{ClientId, Ended, Pair, PairConfig, Work, echo};
 fn honest_clients_are_never_refused() {
     for demand in ["speculation", "synchronization"] {
         // So that windows swing: an objective that is missed now and then, and a pool that grows fast.
-        let params =
-            [("demand", Raw::Text(demand.into())), ("alpha", Raw::Number(1.0)), ("beta", Raw::Number(0.5))];
+        let params = [("demand", Raw::Text(demand.into())), ("alpha", Raw::Number(1.0)), ("beta", Raw::Number(0.5))];
         let environment = Environment::new(1, Nanos::from_micros(100), Nanos::from_millis(1));
         let config = PairConfig { wire: choppy(), workers: 2, ..PairConfig::default() };
         let mut pair = pair_with("breakwater", &params, environment, config, echo(Nanos::from_micros(30)));

@@ -84,11 +84,14 @@ fn nothing_overtakes_within_a_connection() {
             for number in 1..=CALLS {
                 let Frame::Call(plain) = call(number.into(), b"") else { unreachable!() };
                 let payload = [(u64::from(number) * seed % 50) as u8];
-                pair.say_bytes(peer, &bytes(&if number % 7 == 0 {
-                    Frame::Demand(Demand { demand: number })
-                } else {
-                    Frame::Call(Call { demand: number, payload: &payload, ..plain })
-                }));
+                pair.say_bytes(
+                    peer,
+                    &bytes(&if number % 7 == 0 {
+                        Frame::Demand(Demand { demand: number })
+                    } else {
+                        Frame::Call(Call { demand: number, payload: &payload, ..plain })
+                    }),
+                );
             }
             peer
         })

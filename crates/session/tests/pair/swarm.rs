@@ -20,6 +20,10 @@ struct Swarm {
     chance: Chance,
     honest: Vec<ClientId>,
     raw: Vec<ClientId>,
+    /// Honest ones that have left, or are leaving.
+    leaving: Vec<ClientId>,
+    /// Those that hear nothing, or not soon: only whoever drives them can know that it is over.
+    deaf: Vec<ClientId>,
     words: String,
 }
 
@@ -71,7 +75,7 @@ impl Swarm {
         let words = format!("{} in {environment:?}, {config:?}, {mean} ns of work", algorithm.name);
         let work = handler(seed, mean);
         let pair = Pair::new(algorithm, &Params::default(), environment, config, work).unwrap();
-        Swarm { pair, chance, honest: Vec::new(), raw: Vec::new(), words }
+        Swarm { pair, chance, honest: Vec::new(), raw: Vec::new(), leaving: Vec::new(), deaf: Vec::new(), words }
     }
 
     fn any(&mut self, of: fn(&Swarm) -> &Vec<ClientId>) -> Option<ClientId> {
@@ -173,6 +177,7 @@ impl Swarm {
             // A request after that ends at once.
             self.pair.submit(client, b"late");
             self.honest.retain(|honest| *honest != client);
+            self.leaving.push(client);
         }
     }
 
@@ -186,6 +191,7 @@ impl Swarm {
             if self.chance.one_in(2) { |swarm| &swarm.honest } else { |swarm| &swarm.raw };
         if let Some(client) = self.any(of) {
             self.pair.reads(client, reading);
+            self.deaf.push(client);
         }
     }
 
@@ -193,6 +199,9 @@ impl Swarm {
         let cut = [Cut::ClientHalf, Cut::ServerHalf, Cut::Reset, Cut::Silence][self.chance.below(4) as usize];
         if let Some(client) = self.any(|swarm| &swarm.honest) {
             self.pair.cut(client, cut);
+            if cut == Cut::Silence {
+                self.deaf.push(client);
+            }
         }
     }
 
@@ -231,13 +240,18 @@ impl Swarm {
                 return Err(format!("act {act}: {violation}\n{}", self.words));
             }
         }
-        let clients: Vec<ClientId> = self.honest.iter().chain(&self.raw).copied().collect();
-        clients.into_iter().for_each(|client| self.pair.close(client));
-        // Half-open ones with calls that are never done are silent for ever: their peers are gone all the same.
+        // Those that hear go on until everything has its end; then the server stops.
         self.pair.run_for(Nanos::from_millis(200));
         self.pair.stop();
         self.pair.run_while(LONG, |pair| !pair.has_stopped());
         self.pair.run_for(Nanos::from_millis(200));
+        for client in self.honest.iter().chain(&self.leaving) {
+            let left = self.pair.open_requests(*client);
+            if left > 0 && !self.deaf.contains(client) {
+                return Err(format!("{left} requests of {client:?}, which hears, have no end\n{}", self.words));
+            }
+            self.pair.close(*client);
+        }
         self.pair.settled().map_err(|found| format!("{found}\n{}", self.words))?;
         Ok(self.pair.trace())
     }
@@ -256,9 +270,7 @@ fn seeds() -> Vec<u64> {
 fn random_scenarios_keep_their_books() {
     for seed in seeds() {
         if let Err(violation) = Swarm::draw(seed).run() {
-            panic!(
-                "{violation}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-session --test pair swarm"
-            );
+            panic!("{violation}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-session --test pair swarm");
         }
     }
 }

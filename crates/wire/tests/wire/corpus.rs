@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
 use crate::support::{call, encoded, examples, fed, sender};
+use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")

@@ -1,13 +1,13 @@
 //! Tables: every kind both ways, every way in which a header can be wrong and what is found, and the numbers at the
 //! edges.
 
+use crate::support::{answer, call, encoded, examples, fed, sender};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Priority};
 use leeward_wire::{
     Budget, Call, Decoded, Decoder, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN, Kind, MESSAGE_MAX,
     Nanos32, PayloadLimit, Response, Side, WireError, decode,
 };
-use crate::support::{answer, call, encoded, examples, fed, sender};
 
 fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
     decode(bytes, from, PayloadLimit::DEFAULT)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use leeward_wire::{Decoded, DropReason, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, Side, decode};
 use crate::support::{encoded, examples, sender};
+use leeward_wire::{Decoded, DropReason, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, Side, decode};
 
 fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md")).unwrap()
