@@ -32,8 +32,8 @@ check: setup
 # Always the whole workspace, so that features are the same and nothing is compiled twice.
 test: setup
 	cargo test --workspace --locked
-	LEEWARD_TEST_IO_URING=off cargo test --workspace --locked --test faults
-	LEEWARD_TEST_ALLOCATOR=delay cargo test --workspace --locked --test faults
+	LEEWARD_TEST_IO_URING=off cargo test --workspace --locked --test it faults::
+	LEEWARD_TEST_ALLOCATOR=delay cargo test --workspace --locked --test it faults::
 
 loom: setup
 	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib

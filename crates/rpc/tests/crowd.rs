@@ -4,6 +4,7 @@
 //! 500 connections run with the other tests; `cargo test --release -p leeward-rpc --test crowd -- --ignored
 //! ten_thousand` opens as many as the hard limit of descriptors allows, up to 10,000.
 
+#[path = "it/peer.rs"]
 mod peer;
 
 use leeward_control::registry::{Environment, Registry};

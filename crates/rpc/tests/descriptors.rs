@@ -1,6 +1,7 @@
 //! A server that runs out of descriptors neither dies nor spins, serves those it has, and takes the others when there are
 //! descriptors again. Alone in its process, for the limit is the process's.
 
+#[path = "it/peer.rs"]
 mod peer;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};

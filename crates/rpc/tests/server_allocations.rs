@@ -1,7 +1,7 @@
 //! Allocations of a request on its server: none with a plain handler, the task itself with an asynchronous one. A
 //! counting allocator watches the one core's thread, which the handler itself asks.
 
-#[path = "support/peer.rs"]
+#[path = "it/asker.rs"]
 mod peer;
 
 use std::alloc::{GlobalAlloc, Layout, System};

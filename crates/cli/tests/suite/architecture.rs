@@ -50,11 +50,13 @@ const MAY_USE: [(&str, &[&str]); 24] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 4] = [
+const PURE: [(&str, &[&str]); 6] = [
     ("control", &["loom", "thiserror"]),
     ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
     ("outcome", &["hdrhistogram", "serde"]),
     ("sim", &["thiserror"]),
+    ("wire", &["thiserror"]),
+    ("session", &["thiserror"]),
 ];
 
 /// What cargo knows of the workspaces: this one, and `compare`'s.

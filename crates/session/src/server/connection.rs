@@ -5,7 +5,7 @@ use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Reply, Ticket};
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Credits, Nanos, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
@@ -113,6 +113,11 @@ impl ServerConnection {
     /// Calls that are unanswered.
     pub fn unanswered(&self) -> usize {
         self.account.unanswered.len()
+    }
+
+    /// The session's window as it is now; `None` while there is no session.
+    pub fn window(&self) -> Option<Credits> {
+        self.account.session.as_ref().map(|session| session.window)
     }
 
     /// Whether the client has said that no more calls will come.

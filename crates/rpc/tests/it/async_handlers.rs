@@ -1,9 +1,7 @@
 //! Asynchronous handlers from outside, over real sockets: they sleep, yield, wait for other threads and tasks, panic, lose
 //! their clients and their server. No time is asserted; sleeps are there to be waited for.
 
-#[path = "support/peer.rs"]
-mod peer;
-
+use crate::asker::{Peer, eventually};
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
@@ -11,7 +9,6 @@ use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
 use leeward_runtime::tasks::{current_core, yield_now};
 use leeward_runtime::timers::{self, Sleep, sleep, sleep_until, timeout};
-use peer::{Peer, eventually};
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

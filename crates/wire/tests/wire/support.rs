@@ -5,7 +5,7 @@
 
 use leeward_control::server::Feedback;
 use leeward_control::units::{Credits, Nanos, Priority};
-use leeward_rpc::wire::{
+use leeward_wire::{
     Answer, Budget, Call, Credit, CreditId, Decoder, Demand, DropReason, Dropped, Encoder, ErrorCode, Failure,
     FailureCode, Fatal, Frame, Message, Method, Nanos32, PayloadLimit, Ping, Pong, Regime, Register, RequestId,
     Response, Side, Timestamp, Welcome, WireError,

@@ -2,8 +2,7 @@
 //! is forgotten at a core that is parked, and a server that is stopped meanwhile ends as any other. No time is asserted;
 //! waiting gives up after a long while only so that a defect fails instead of hanging.
 
-mod peer;
-
+use crate::peer::{Peer, allocated, builder, bytes, call, eventually, is_settled, is_well};
 use leeward_control::allocation::registry;
 use leeward_control::params::Raw;
 use leeward_control::units::Nanos;
@@ -11,7 +10,6 @@ use leeward_rpc::server::{AsyncHandler, Failed, OwnedRequest, Request, Server, S
 use leeward_runtime::Idle;
 use leeward_runtime::tasks::yield_now;
 use leeward_runtime::timers::sleep;
-use peer::{Peer, allocated, builder, bytes, call, eventually, is_settled, is_well};
 use std::io::Write;
 use std::time::Duration;
 

@@ -1,15 +1,13 @@
 //! The server from outside, over real sockets: answers, rejections, and peers that misbehave. No time is asserted; reads
 //! give up after a long while only so that a defect fails instead of hanging.
 
-mod peer;
-
+use crate::peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::{Call, CreditId, ErrorCode, FailureCode, Frame};
 use leeward_runtime::Idle;
-use peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
 use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;

@@ -1,11 +1,9 @@
 //! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
 //! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
 
-mod support;
-
-use leeward_rpc::wire::{Decoded, Decoder, HEADER_LEN, PayloadLimit, Side, decode};
+use crate::support::{Outcome, Owned, encoded, fed, frames, sides};
+use leeward_wire::{Decoded, Decoder, HEADER_LEN, PayloadLimit, Side, decode};
 use proptest::prelude::*;
-use support::{Outcome, Owned, encoded, fed, frames, sides};
 
 fn stream(frames: &[Owned]) -> Vec<u8> {
     frames.iter().flat_map(|owned| encoded(&owned.frame())).collect()

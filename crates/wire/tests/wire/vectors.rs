@@ -1,13 +1,11 @@
 //! `docs/protocol.md` against the code: its test vectors both ways, and its tables of bytes, kinds and codes.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use leeward_rpc::wire::{Decoded, DropReason, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, Side, decode};
-use support::{encoded, examples, sender};
+use crate::support::{encoded, examples, sender};
+use leeward_wire::{Decoded, DropReason, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, Side, decode};
 
 fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md")).unwrap()

@@ -1,18 +1,16 @@
 //! The client against servers that do what they shouldn't: silence, nonsense, hanging up, rejecting. Scripts on real
 //! sockets; no time is asserted, waits are long only so that a defect fails instead of hanging.
 
-mod puppet;
-
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::puppet::{Called, Heard, Peer, Puppet};
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect};
 use leeward_rpc::wire::{DropReason, ErrorCode, Fatal, Frame, Message, Method, Regime, RequestId};
-use puppet::{Called, Heard, Peer, Puppet};
 
 const ECHO: Method = Method(1);
 

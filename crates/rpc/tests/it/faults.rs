@@ -1,16 +1,16 @@
-//! Faults on the other side of a connection, one test each, over real sockets: the server goes on serving others,
-//! nothing hangs, every credit comes back, and every request has one end. Elsewhere: a client that ignores its window
-//! (`enforcement.rs`), no descriptors left (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the
-//! limit of connections (`server.rs`), random damage (`fuzz.rs`).
+//! What only sockets and their engine do to a connection, one test each: the server goes on serving others, nothing hangs,
+//! every credit comes back, and every request has one end. What clients say that they must not, and every way in which a
+//! wire can cut it, is checked in virtual time (crates/session/tests). Elsewhere: no descriptors left (`descriptors.rs`),
+//! many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
 
-mod peer;
-
+use crate::peer::{self, Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
+use leeward_control::params::Raw;
+use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
-use leeward_rpc::server::{Failed, Request};
+use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::{ErrorCode, Frame, Ping, Timestamp};
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
-use peer::{Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,13 +21,6 @@ fn slow(_: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
     std::thread::sleep(Duration::from_millis(50));
     reply.push(1);
     Ok(())
-}
-
-/// Says `bytes` and hears the rest of the connection.
-fn said(server: &leeward_rpc::server::Server, saying: &[u8]) -> Vec<String> {
-    let mut peer = Peer::connect(server);
-    peer.stream.write_all(saying).unwrap();
-    std::iter::from_fn(|| peer.hear()).collect()
 }
 
 /// The server says this error last.
@@ -46,17 +39,6 @@ fn a_client_that_resets_its_connection_mid_request() {
         eventually(&server, |server| server.counts().received >= received);
         // Closing with a linger of zero resets.
         setsockopt(&peer.stream, sockopt::Linger, &linger { l_onoff: 1, l_linger: 0 }).unwrap();
-    }
-    is_settled(&server);
-    is_well(&server);
-}
-
-#[test]
-fn a_client_that_ends_its_stream_mid_request() {
-    let server = builder("breakwater", 2).start("127.0.0.1:0", slow).unwrap();
-    for _ in 0..10 {
-        let mut peer = Peer::registered(&server);
-        peer.say(&call(1, b""));
     }
     is_settled(&server);
     is_well(&server);
@@ -127,29 +109,6 @@ fn a_peer_that_has_gone_silently() {
 }
 
 #[test]
-fn senders_of_single_bytes_among_others() {
-    let server = start("breakwater", 2);
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let mut peer = Peer::connect(&server);
-                for byte in [bytes(&register()), bytes(&call(1, b"slow")), bytes(&Frame::Deregister)].concat() {
-                    peer.stream.write_all(&[byte]).unwrap();
-                }
-                assert!(peer.hear().unwrap().starts_with("Welcome"));
-                assert!(peer.answer().unwrap().starts_with("Response"));
-                assert_eq!(peer.answer(), None);
-            });
-        }
-        let mut other = Peer::registered(&server);
-        for request in 1..=50 {
-            assert!(other.ask(request, b"x").starts_with("Response"));
-        }
-    });
-    is_settled(&server);
-}
-
-#[test]
 fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let server = builder("none", 1)
         .patience(Nanos::from_secs(300), Nanos::from_millis(300))
@@ -177,70 +136,6 @@ fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let counts = server.counts();
     assert!(counts.received < 2_000, "{counts:?}");
     is_settled(&server);
-}
-
-#[test]
-fn garbage() {
-    let server = start("breakwater", 2);
-    let mut random = 0x1234_5678_9ABC_DEF1_u64;
-    for round in 0..200 {
-        let mut garbage: Vec<u8> = Vec::new();
-        for _ in 0..round % 40 + 1 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            garbage.extend(random.to_le_bytes());
-        }
-        let mut peer = Peer::connect(&server);
-        if round % 2 == 0 {
-            peer.say(&register());
-        }
-        let _ = peer.stream.write_all(&garbage);
-        let _ = peer.stream.shutdown(Shutdown::Write);
-        // Whatever it says, it ends.
-        while peer.hear().is_some() {}
-    }
-    is_settled(&server);
-    is_well(&server);
-}
-
-#[test]
-fn another_protocol() {
-    let server = start("none", 1);
-    ends_with(&said(&server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"), ErrorCode::Malformed);
-    is_settled(&server);
-}
-
-#[test]
-fn a_wrong_version() {
-    let server = start("none", 1);
-    let mut version = bytes(&register());
-    version[2] = 9;
-    ends_with(&said(&server, &version), ErrorCode::Version);
-    is_settled(&server);
-}
-
-#[test]
-fn an_oversized_length() {
-    let server = start("none", 1);
-    for length in [(1 << 20) + 1, 1 << 30, u32::MAX] {
-        let mut oversized = bytes(&call(1, b""));
-        oversized[4..8].copy_from_slice(&length.to_le_bytes());
-        ends_with(&said(&server, &[bytes(&register()), oversized].concat()), ErrorCode::TooLarge);
-    }
-    is_settled(&server);
-}
-
-#[test]
-fn a_request_id_in_use() {
-    let server = builder("none", 1).start("127.0.0.1:0", slow).unwrap();
-    let twice = [bytes(&register()), bytes(&call(1, b"a")), bytes(&call(1, b"a"))].concat();
-    let heard = said(&server, &twice);
-    ends_with(&heard, ErrorCode::DuplicateRequest);
-    // The error is the last frame, so the first call's answer is not sent after it.
-    assert!(!heard.iter().any(|frame| frame.starts_with("Response")), "{heard:?}");
-    is_settled(&server);
-    assert_eq!(server.counts().abandoned, 1);
 }
 
 #[test]
@@ -385,4 +280,118 @@ fn a_client_that_resets_its_connection_while_it_is_not_read() {
     drop(peer);
     is_settled(&server);
     assert_eq!(server.counts().abandoned, 256);
+}
+
+/// Everything that the wire format's corpus knows a client to say, good and hostile.
+#[test]
+fn whatever_a_client_says_it_has_an_end() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/corpus");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("client-"));
+    files.sort();
+    assert!(files.len() > 30);
+    let server = start("breakwater", 2);
+    for file in files {
+        for before in [Vec::new(), bytes(&register())] {
+            let mut peer = Peer::connect(&server);
+            let saying = [before, std::fs::read(&file).unwrap()].concat();
+            // It may have been sent away already: what it was told can still be read.
+            let _ = peer.stream.write_all(&saying);
+            let _ = peer.stream.shutdown(Shutdown::Write);
+            while peer.hear().is_some() {}
+        }
+    }
+    is_settled(&server);
+    is_well(&server);
+}
+
+/// Sends as if it had a window of `outstanding`, until it is sent away. What it was told last.
+fn cheat(server: &Server, outstanding: u64, going_on: &AtomicBool) -> Option<String> {
+    let mut peer = Peer::connect(server);
+    peer.say(&register());
+    let mut next = 0;
+    let mut ask = |peer: &mut Peer| {
+        next += 1;
+        // Once it has been sent away, writing fails; what it was told can still be read.
+        let _ = peer.stream.write_all(&bytes(&call(next, b"")));
+    };
+    for _ in 0..outstanding {
+        ask(&mut peer);
+    }
+    let mut last = None;
+    while going_on.load(Ordering::SeqCst) {
+        let Some(heard) = peer.hear() else { break };
+        if heard.starts_with("Response") || heard.starts_with("Drop") {
+            ask(&mut peer);
+        }
+        last = Some(heard);
+    }
+    last
+}
+
+#[test]
+fn a_cheater_is_refused_then_slowed_then_sent_away() {
+    let server = start("breakwater", 1);
+    let last = cheat(&server, 100, &AtomicBool::new(true)).unwrap();
+    assert!(last.starts_with("Error") && last.contains("Unexpected") && last.contains("without credit"), "{last}");
+    is_settled(&server);
+    let counts = server.counts();
+    assert!(counts.without_credit > 0 && counts.without_credit <= counts.dropped, "{counts:?}");
+    // What it had no credit for did not get as far as the controller, and at most one window of the rest at a time.
+    assert!(counts.completed > 0, "{counts:?}");
+    is_well(&server);
+}
+
+#[test]
+fn a_paused_client_is_not_read() {
+    // The pool as it is where cores stay: where they come and go, an unused one grows until a window of sixty is lawful, and
+    // each answer to one of those calls makes more of the burst lawful.
+    let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
+    let params = algorithm.params(&[("allocator_aware", Raw::Switch(false))]).unwrap();
+    let server = builder("breakwater", 1).admission(&algorithm, params).start("127.0.0.1:0", peer::echo).unwrap();
+    let mut peer = Peer::connect(&server);
+    peer.say(&register());
+    let burst: Vec<u8> = (1..=2_000).flat_map(|request| bytes(&call(request, b""))).collect();
+    let mut writer = peer.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        let _ = writer.write_all(&burst);
+    });
+    eventually(&server, |server| server.counts().without_credit >= 65);
+    // Its pause began inside what had been read already, and the rest of that waits too. Each pause lets one call
+    // through and becomes longer, so that of two thousand nearly none is ever looked at.
+    let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+    assert!(heard.last().unwrap().starts_with("Error"), "{:?}", heard.last());
+    is_settled(&server);
+    assert!(server.counts().received < 200, "{:?}", server.counts());
+    sending.join().unwrap();
+}
+
+#[test]
+fn without_credits_the_bound_on_unanswered_calls_remains() {
+    let may_begin: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let server = builder("none", 1)
+        .start("127.0.0.1:0", move |_: &Request<'_>, _: &mut Vec<u8>| {
+            while !may_begin.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+        .unwrap();
+    let mut peer = Peer::connect(&server);
+    // One read brings more than a connection may have unanswered: a long call makes the server's buffer grow first.
+    peer.say(&register());
+    let mut burst = bytes(&call(1, &[0; 200_000]));
+    burst.extend((2..=2_000).flat_map(|request| bytes(&call(request, b""))));
+    let mut writer = peer.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || writer.write_all(&burst).unwrap());
+    eventually(&server, |server| server.counts().received > 0);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(server.counts().received <= 256, "{:?}", server.counts());
+    may_begin.store(true, Ordering::SeqCst);
+    assert!(peer.hear().unwrap().starts_with("Welcome"));
+    for _ in 0..2_000 {
+        assert!(peer.hear().unwrap().starts_with("Response"));
+    }
+    sending.join().unwrap();
+    assert_eq!(server.counts().without_credit, 0);
 }

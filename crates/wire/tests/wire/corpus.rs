@@ -2,17 +2,15 @@
 //! name says what is in it: `client-` or `server-` sent it; `good` ends between frames, `part` inside one, `bad` is
 //! refused.
 //!
-//! The files come from [`corpus`] below: `cargo test -p leeward-rpc --test corpus -- --ignored` writes them anew. A
+//! The files come from [`corpus`] below: `cargo test -p leeward-wire --test wire -- --ignored` writes them anew. A
 //! file that a fuzzer or a bug report brings is added by hand and is replayed too.
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use leeward_rpc::wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
-use support::{call, encoded, examples, fed, sender};
+use crate::support::{call, encoded, examples, fed, sender};
+use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")

@@ -1,15 +1,13 @@
 //! Tables: every kind both ways, every way in which a header can be wrong and what is found, and the numbers at the
 //! edges.
 
-mod support;
-
+use crate::support::{answer, call, encoded, examples, fed, sender};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Priority};
-use leeward_rpc::wire::{
+use leeward_wire::{
     Budget, Call, Decoded, Decoder, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN, Kind, MESSAGE_MAX,
     Nanos32, PayloadLimit, Response, Side, WireError, decode,
 };
-use support::{answer, call, encoded, examples, fed, sender};
 
 fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
     decode(bytes, from, PayloadLimit::DEFAULT)
@@ -225,7 +223,7 @@ fn what_the_controllers_say_arrives_unchanged() {
         credit: leeward_control::units::CreditId(u64::MAX),
     };
     for feedback in [Feedback::NONE, feedback] {
-        let answer = leeward_rpc::wire::Answer { feedback, sojourn: Nanos32::saturating(Nanos::MAX), ..answer() };
+        let answer = leeward_wire::Answer { feedback, sojourn: Nanos32::saturating(Nanos::MAX), ..answer() };
         let bytes = encoded(&Frame::Response(Response { answer, payload: b"" }));
         let Ok(Decoded::Frame { frame: Frame::Response(response), .. }) = decoded(&bytes, Side::Server) else {
             panic!("no response");

@@ -1,13 +1,14 @@
 //! No allocation per frame: a counting allocator watches encoding into a buffer of one's own and decoding, once both
 //! are warm.
 
+#[path = "wire/support.rs"]
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-use leeward_rpc::wire::{Decoder, Encoder, PayloadLimit, Side};
+use leeward_wire::{Decoder, Encoder, PayloadLimit, Side};
 use support::{examples, sender};
 
 thread_local! {

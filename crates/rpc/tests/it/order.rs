@@ -1,8 +1,7 @@
 //! Within one connection nothing overtakes: a controller sees a session's requests, and the demand that each tells, in
 //! the order in which the client sent them, although cores steal each other's work and answers leave in any order.
 
-mod peer;
-
+use crate::peer::{Peer, bytes, call, is_settled, register};
 use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
@@ -11,7 +10,6 @@ use leeward_control::units::{Nanos, Time};
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::{Call, Demand, Frame};
 use leeward_runtime::Idle;
-use peer::{Peer, bytes, call, is_settled, register};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;

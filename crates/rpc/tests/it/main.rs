@@ -1,0 +1,21 @@
+//! Servers and clients over real sockets, in one process: that they meet, and what only sockets, threads and cores do. The
+//! protocol itself is checked in virtual time (crates/session/tests), its bytes in crates/wire/tests.
+//!
+//! - `peer`: a client that says what it is told to; `asker`: a short one, for handlers; `puppet`: a server of that kind.
+//!
+//! `LEEWARD_TEST_IO_URING=off` runs them as on a kernel without io_uring, `LEEWARD_TEST_ALLOCATOR=delay` with cores that come
+//! and go. Tests that need a process of their own stand beside this folder.
+
+mod asker;
+mod async_handlers;
+mod batches;
+mod client;
+mod client_faults;
+mod cores;
+mod faults;
+mod locks;
+mod order;
+mod peer;
+mod polled;
+mod puppet;
+mod server;

@@ -1,0 +1,14 @@
+//! Both ends of the protocol in virtual time: what clients and servers do to each other, whatever the wire and the other
+//! side do. One module per subject; `support` has what they share. Never here: sockets (crates/rpc/tests).
+
+mod books;
+mod client;
+mod crowd;
+mod enforcement;
+mod faults;
+mod fuzz;
+#[path = "../../../wire/tests/wire/mutants.rs"]
+mod mutants;
+mod order;
+mod support;
+mod swarm;
