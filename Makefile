@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo check test loom lint bench compare compare-check profiler profiler-test setup clean
+.PHONY: help demo check test tests loom lint bench compare compare-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -9,7 +9,7 @@ LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cu
 help:
 	@echo "make demo    build, overload a server on this machine with and without control, show the report (a minute after the build)"
 	@echo "make check   formatting, clippy and the quick tests: under two minutes once built"
-	@echo "make test    all tests but the model checker's"
+	@echo "make test    all tests, the model checker's included"
 	@echo "make loom    the model checker's tests of concurrent structures"
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"
@@ -29,8 +29,10 @@ check: setup
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked --lib --bins --quiet
 
+test: tests loom
+
 # Always the whole workspace, so that features are the same and nothing is compiled twice.
-test: setup
+tests: setup
 	cargo test --workspace --locked
 	LEEWARD_TEST_IO_URING=off cargo test --workspace --locked --test it faults::
 	LEEWARD_TEST_ALLOCATOR=delay cargo test --workspace --locked --test it faults::
