@@ -28,7 +28,7 @@ pub enum RunError {
     /// The scenario asks for something that this machine's server and network don't have.
     #[error("{key}: {why}; leave it out, or run it in the simulator")]
     NotReal {
-        /// What is asked for, as the scenario names it.
+        /// Key of the scenario that was asked for.
         key: &'static str,
         /// Why not.
         why: &'static str,
@@ -39,9 +39,9 @@ pub enum RunError {
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
-        /// What was asked for.
+        /// Label that was asked for.
         label: String,
-        /// What there is.
+        /// Labels that there are.
         accepted: String,
     },
     /// Nothing to search: the controller has no parameter with values worth trying.

@@ -1,4 +1,4 @@
-//! What a run of a scenario is told, and how it says how far it is. Not what the scenario says.
+//! Options of a run of a scenario, and its progress. Never here: the scenario's own content.
 
 /// How to run a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]

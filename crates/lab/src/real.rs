@@ -255,7 +255,7 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
     }
 }
 
-/// One run's rows, with a prediction where the simulator knows the service.
+/// Rows of a run, with a prediction where the simulator knows the service.
 fn one(
     run: &PlannedRun<'_>,
     plant: &Measured<'_>,

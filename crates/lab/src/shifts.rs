@@ -14,7 +14,7 @@ const COLLAPSED: f64 = 0.8;
 /// At rates so low that chance alone would make a collapse: this many standard deviations of a count below the settled one.
 const BEYOND_CHANCE: f64 = 4.0;
 
-/// One row per change of demand.
+/// Rows of the shifts, one per change of demand.
 pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
     let segments = &run.config.workload.demand;
     let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);

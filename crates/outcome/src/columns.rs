@@ -3,7 +3,7 @@
 
 use serde::ser::{Serialize, SerializeMap};
 
-/// What a field measures; decides its unit and how it is shown.
+/// Quantity that a field measures; decides its unit and how it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Requests per second.
@@ -28,7 +28,7 @@ pub enum Quantity {
     Plain,
 }
 
-/// What a field holds.
+/// Type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A number.
@@ -53,9 +53,9 @@ pub enum Cell<'a> {
 pub struct Column {
     /// Its name in files, scenarios and messages.
     pub name: &'static str,
-    /// What it holds.
+    /// Type of the field's values.
     pub kind: Kind,
-    /// What it measures.
+    /// Quantity of the field.
     pub quantity: Quantity,
     /// Its name for people.
     pub heading: &'static str,
@@ -75,7 +75,7 @@ pub trait Fields {
 
 /// A type that a field may have. An `Option` without a value is left out of files.
 pub trait Value: Serialize {
-    /// What it holds.
+    /// Type of the values.
     const KIND: Kind;
 
     /// The value in a row.

@@ -12,7 +12,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// What has been counted since `earlier`.
+            /// Counts since `earlier`.
             pub fn since(&self, earlier: &Self) -> Self {
                 $name { $($field: self.$field - earlier.$field,)* }
             }
@@ -59,7 +59,7 @@ counters! {
 }
 
 counters! {
-    /// What a server did with requests and messages.
+    /// Counts of a server's requests and messages.
     ServerCounts {
         /// Requests received.
         received,

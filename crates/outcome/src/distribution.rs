@@ -34,7 +34,7 @@ impl Distribution {
         self.sum += other.sum;
     }
 
-    /// What has been recorded; starts anew.
+    /// Takes the percentiles of what was recorded; starts anew.
     pub fn take(&mut self) -> Percentiles {
         let percentiles = self.percentiles();
         self.histogram.reset();

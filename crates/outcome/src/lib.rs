@@ -1,4 +1,4 @@
-//! What comes of a run, in one family of types for the simulator, the load generator, the plants, the lab and the report.
+//! Outcomes of runs, in one family of types for the simulator, the load generator, the plants, the lab and the report.
 //!
 //! - [`counts`]: how requests ended, as clients and as a server count them.
 //! - [`distribution`]: latencies, while they are recorded and as [`Percentiles`].

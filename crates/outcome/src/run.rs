@@ -1,5 +1,5 @@
-//! What one run came to, on whichever plant. What a plant cannot know is an `Option`. Raw units; rows of results are
-//! elsewhere.
+//! Outcome of a run, on whichever plant. A value that a plant cannot know is an `Option`. Raw units; rows of results
+//! are elsewhere.
 
 use crate::counts::{Counts, ServerCounts};
 use crate::distribution::Percentiles;
@@ -7,7 +7,7 @@ use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 use serde::{Serialize, Serializer};
 
-/// One run's outcome. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
+/// Outcome of a run. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     /// Length of the measured part.
@@ -16,7 +16,7 @@ pub struct RunOutcome {
     pub counts: Counts,
     /// The same over the whole run, warm-up included, and what was still under way at its end.
     pub totals: Counts,
-    /// What the server did with requests and messages in the measured part.
+    /// Counts of the server's requests and messages in the measured part.
     pub server: ServerCounts,
     /// True if requests take locks. Otherwise `server.refused_at_locks` says nothing.
     pub takes_locks: bool,
@@ -41,7 +41,7 @@ pub struct RunOutcome {
     /// control period: a controller's issued credits are the sum of its sessions' windows; every request is where the books
     /// say.
     pub violations: Vec<String>,
-    /// What happened at the locks, in the application's order; on a real machine those first that were waited for longest.
+    /// Outcomes of the locks, in the application's order; on a real machine those first that were waited for longest.
     pub locks: Vec<LockOutcome>,
     /// Time series, if asked for; covers the whole run.
     pub windows: Vec<WindowOutcome>,
@@ -51,7 +51,7 @@ pub struct RunOutcome {
     pub gauges: Gauges,
     /// Events that the simulator processed, whole run.
     pub events: Option<u64>,
-    /// Who had the cores, where an allocator grants and parks them.
+    /// Use of the cores, where an allocator grants and parks them.
     pub cores: Option<CoreUsage>,
     /// From a request's issue to the news that its first server does not serve it, a drop or no credit in time, where there
     /// are several servers.
@@ -61,12 +61,12 @@ pub struct RunOutcome {
     pub replicas: Vec<RunOutcome>,
 }
 
-/// One lock, in the measured part; on a real machine all locks of one name and kind.
+/// A lock, in the measured part; on a real machine all locks of one name and kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LockOutcome {
     /// Its name.
     pub name: String,
-    /// What it is, such as `mutex`, where the application says so.
+    /// Kind of lock, such as `mutex`, where the application says so.
     pub kind: Option<&'static str>,
     /// The time over which this was counted.
     pub span: Nanos,
@@ -91,14 +91,14 @@ pub struct LockOutcome {
     pub utilization: Option<f64>,
 }
 
-/// One window of the time series.
+/// Window of the time series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowOutcome {
     /// Its length.
     pub length: Nanos,
-    /// What clients saw in it.
+    /// Clients' view of the window.
     pub clients: ClientWindow,
-    /// What the server did in it; a real one is not asked.
+    /// Counts of the server in the window; a real one is not asked.
     pub server: Option<ServerCounts>,
     /// The server at its end.
     pub state: ServerState,
@@ -106,13 +106,14 @@ pub struct WindowOutcome {
     pub cores: Option<f64>,
 }
 
-/// One window of the time series as clients see it.
+/// A window of the time series as clients see it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ClientWindow {
     /// Its start, from the start of the run.
     #[serde(rename = "start_ns", serialize_with = "time")]
     pub start: Time,
-    /// What happened in it: `offered` and `late` by intended time, the ends by the time at which the client learns of them.
+    /// Counts of the window: `offered` and `late` by intended time, the ends by the time at which the client learns of
+    /// them.
     pub counts: Counts,
     /// Latency, from the intended time, of the responses that came in it.
     pub latency: Percentiles,
@@ -129,7 +130,7 @@ pub struct ServerState {
     pub delay: Nanos,
 }
 
-/// One window of the fine time series: enough to see how fast goodput comes back.
+/// Window of the fine time series: enough to see how fast goodput comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FineWindow {
     /// Its start, from the start of the run.
@@ -141,15 +142,15 @@ pub struct FineWindow {
     pub good: u64,
 }
 
-/// Who had the cores in the measured part of a run.
+/// Use of the cores in the measured part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoreUsage {
     /// Mean number of cores that the server held, those on their way included.
     pub mean_cores: f64,
     /// Mean number of cores that looked for work.
     pub mean_searching: f64,
-    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time a core
-    /// takes to change hands is nobody's.
+    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time that a
+    /// core takes to change hands counts for neither.
     pub best_effort_share: f64,
     /// Cores granted.
     pub grants: u64,

@@ -15,7 +15,7 @@ macro_rules! tables {
             $($(#[$meta])* $variant,)*
         }
 
-        /// One row of a table.
+        /// Row of a table.
         #[derive(Clone, Copy, Debug, Serialize)]
         #[serde(untagged)]
         pub enum Row<'a> {
@@ -106,7 +106,7 @@ impl Table {
         Table::ALL.iter().copied().find(|table| table.name() == name)
     }
 
-    /// What the field called `name` holds; `None` if there is no such field.
+    /// Type of the field called `name`; `None` if there is no such field.
     pub fn kind(self, name: &str) -> Option<Kind> {
         self.column(name).map(|column| column.kind)
     }

@@ -38,7 +38,7 @@ impl LockWatch {
         }
     }
 
-    /// What the locks did between the two looks; nothing if there were not two.
+    /// Use of the locks between the two looks; nothing if there were not two.
     pub(crate) fn uses(self) -> Vec<LockOutcome> {
         let (Some((from, before)), Some((to, after))) = (self.before, self.after) else { return Vec::new() };
         uses(&before, &after, to.saturating_sub(from))

@@ -24,9 +24,9 @@ pub const WINDOW: Nanos = Nanos::from_millis(100);
 pub struct Measured<'a> {
     /// Which CPUs the two ends get.
     pub placement: &'a Placement,
-    /// What is served.
+    /// Service of the server.
     pub served: &'a Served,
-    /// What the machine can do with it.
+    /// Measured machine that serves it.
     pub machine: &'a Machine,
 }
 
@@ -60,7 +60,7 @@ impl Plant for Measured<'_> {
 }
 
 impl Measured<'_> {
-    /// What a request of this run may spend on queues.
+    /// Budget of a request of this run for queues.
     fn budget(&self, run: &PlantRun<'_>) -> Budget {
         match (run.budget, run.config.locks.acquire) {
             // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
@@ -74,7 +74,7 @@ impl Measured<'_> {
     }
 }
 
-/// What both ends of a run said, together.
+/// Joins the reports of both ends of a run.
 fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<RunOutcome, RealError> {
     let RunReport { load, server: _, samples, locks, cores, after, violations } = report;
     let (from, to) = (config.warmup, config.duration);

@@ -1,5 +1,5 @@
-//! What a plant is: it makes one run of a scenario and says what came of it, in the same terms whichever plant it is.
-//! Scenarios, plans and rows of results are elsewhere.
+//! A plant: it makes one run of a scenario and returns the outcome, in the same terms for every plant. Scenarios, plans
+//! and rows of results are elsewhere.
 
 use crate::error::RealError;
 use crate::run::Snapshot;
@@ -9,7 +9,7 @@ use leeward_outcome::RunOutcome;
 use leeward_sim::{SimConfig, SimError};
 use std::sync::atomic::AtomicBool;
 
-/// One run, as any plant is asked for it.
+/// A run, as any plant is asked for it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantRun<'a> {
     /// The controller.
@@ -18,16 +18,17 @@ pub struct PlantRun<'a> {
     pub params: &'a [(String, Raw)],
     /// Workload, objective, times and seed; for a simulated plant also the machine.
     pub config: &'a SimConfig,
-    /// What a request may spend on queues.
+    /// Budget of a request for queues.
     pub budget: BudgetRule,
 }
 
 /// Where a request's budget comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetRule {
-    /// It is written in the way in which locks are acquired, or there is none.
+    /// The budget is written in the way in which locks are acquired, or there is none.
     Given,
-    /// It is what the objective leaves of network and service (thesis §2.3.2): only a plant that measures the service knows.
+    /// The budget is what the objective leaves of network and service (thesis §2.3.2): only a plant that measures the
+    /// service knows.
     OfObjective,
 }
 

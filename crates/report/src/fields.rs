@@ -17,7 +17,7 @@ pub(crate) trait Shown: Copy {
     /// The unit in which a value as large as `max` reads well.
     fn unit(self, max: f64) -> Unit;
 
-    /// One value with its unit and no idle zeros, such as `801 k/s`.
+    /// Shows a value with its unit and no idle zeros, such as `801 k/s`.
     fn show(self, value: f64) -> String {
         let unit = self.unit(value.abs());
         let value = short(value * unit.factor);

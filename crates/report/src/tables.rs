@@ -110,7 +110,7 @@ const REPLICAS: [Column<Replica>; 12] = [
     column("cpu_utilization", "CPU", "%"),
 ];
 
-/// What stands in a column of one row: written as its quantity is, a dash where the row has none.
+/// Text of a column in a row: written as its quantity is, a dash where the row has none.
 fn fill<T: TableRow>(column: &Column<T>, row: &T) -> String {
     let field = match column.fill {
         Fill::Row(fill) => return fill(row),

@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What there is to say when the last event before `end` has been.
+    /// The report, once the last event before `end` has been.
     pub(crate) fn end(mut self, end: Time) -> (RunOutcome, Stats) {
         self.audit_books();
         self.spinners_end(end);

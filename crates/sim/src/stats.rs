@@ -65,7 +65,7 @@ impl Occupancy {
     }
 }
 
-/// What clients and the server have counted.
+/// Counts of clients and server.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     clients: Counts,
@@ -78,7 +78,7 @@ impl Counted {
     }
 }
 
-/// What is counted during a run.
+/// Counters of a run.
 pub(crate) struct Stats {
     warmup: Time,
     end: Time,

@@ -8,7 +8,7 @@ pub use rows::{Lock, Machine, Point, Replica, RunKey, Shift, Window, WorkloadKey
 
 use serde::{Deserialize, Serialize};
 
-/// One experiment's results.
+/// Results of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this schema.
@@ -19,7 +19,7 @@ pub struct Results {
     pub title: String,
     /// The paper and figure it redraws.
     pub source: String,
-    /// What it shows and how to read it.
+    /// Purpose of the scenario and how to read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `sim` or `real`.
@@ -35,16 +35,16 @@ pub struct Results {
     /// The machine, for runs of the real plant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<Machine>,
-    /// One per controller variant, demand, client count, service and seed.
+    /// Points, one per controller variant, demand, client count, service and seed.
     pub points: Vec<Point>,
     /// Time series, for scenarios that ask for them.
     pub windows: Vec<Window>,
-    /// What each shift of demand did, for scenarios with shifting demand.
+    /// Reports of each shift of demand, for scenarios with shifting demand.
     pub shifts: Vec<Shift>,
-    /// What happened at each lock of each point, for applications with locks.
+    /// Reports of each lock of each point, for applications with locks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Lock>,
-    /// What each server of each point did, where there are several.
+    /// Reports of each server of each point, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Replica>,
     /// The papers' claims and what we measured.
@@ -62,7 +62,7 @@ pub struct Plot {
     pub x: String,
     /// A numeric field of the table.
     pub y: String,
-    /// One curve per distinct value of this field.
+    /// Field whose distinct values are one curve each.
     pub series: String,
     /// `field=value` filters, all of which must hold.
     pub only: Vec<String>,
@@ -81,14 +81,14 @@ pub struct Claim {
     pub id: String,
     /// The claim in words.
     pub text: String,
-    /// What the paper measured, in its words or numbers.
+    /// Measurement of the paper, in its words or numbers.
     pub paper: String,
-    /// What we measured, with unit; min–max over seeds where there are several.
+    /// Our measurement, with unit; min–max over seeds where there are several.
     pub measured: String,
     /// The measured number itself; absent when it could not be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// What is accepted as reproduced, in words, such as `at least 1.04`.
+    /// Values accepted as reproduced, in words, such as `at least 1.04`.
     pub accepted: String,
     /// Whether it holds.
     pub verdict: Verdict,

@@ -41,7 +41,7 @@ table! {
 }
 
 table! {
-    /// One run: a steady state under one controller variant.
+    /// A run: a steady state under one controller variant.
     Point (run: RunKey, workload: WorkloadKey) {
         [run.controller, run.label, workload.demand_rps, workload.demand_ratio, workload.clients, workload.service]
         /// Mean service time, µs.
@@ -165,7 +165,7 @@ table! {
 }
 
 table! {
-    /// What one shift of demand did to one controller variant.
+    /// Effect of a shift of demand on a controller variant.
     Shift (run: RunKey) {
         [run.controller, run.label, run.seed]
         /// When demand changed, seconds from the run's begin.
@@ -194,11 +194,11 @@ table! {
 }
 
 table! {
-    /// One lock in one run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
+    /// A lock in a run; on the real plant all locks of one name and kind, the 20 that were waited for longest.
     Lock (run: RunKey, workload: WorkloadKey) {
         /// The lock's name; where there are several servers, with `@` and which one's.
         lock: String, Name "Lock";
-        /// What it is on the real plant, such as `mutex`.
+        /// Kind of lock on the real plant, such as `mutex`.
         kind: Option<String>, Name "Kind";
         [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
          workload.r, run.seed]
@@ -226,7 +226,7 @@ table! {
 }
 
 table! {
-    /// One server of several in one run. Its requests are attempts, and its latencies begin with them.
+    /// A server of several in a run. Its requests are attempts, and its latencies begin with them.
     Replica (run: RunKey, workload: WorkloadKey) {
         /// Which, from 1.
         replica: u32, Name "Server";

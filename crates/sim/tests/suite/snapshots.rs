@@ -29,7 +29,7 @@ fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     compare(name, &table);
 }
 
-/// One row per quantity, one column per window.
+/// Writes a row per quantity, a column per window.
 fn write_rows(table: &mut String, name: &str, report: &RunOutcome) {
     let mut row = |quantity: &str, values: Vec<f64>| {
         write!(table, "{name:>10} {quantity:<14}").unwrap();
