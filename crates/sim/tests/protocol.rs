@@ -19,7 +19,7 @@ const MEAN: Nanos = Nanos::from_micros(10);
 const WARMUP: Nanos = Nanos::from_millis(100);
 const DURATION: Nanos = Nanos::from_millis(300);
 
-/// One core, no cost but the service, a hundred clients.
+/// A core without costs but the service, with a hundred clients.
 fn scenario(load: f64, seed: u64) -> SimConfig {
     let mut config = SimConfig::testbed(Service::Exponential(MEAN), 1.0);
     config.server.cores = 1;

@@ -1,4 +1,4 @@
-//! One harness for mutational fuzzing on the stable toolchain: kept bytes are damaged and given to a check, the same
+//! Harness for mutational fuzzing on the stable toolchain: kept bytes are damaged and given to a check, the same
 //! mutants in every run. `LEEWARD_FUZZ_ITERATIONS` makes it longer, `LEEWARD_FUZZ_SEED` different. The caller knows its
 //! format, and so how to damage it well.
 

@@ -84,7 +84,7 @@ pub fn parse(list: &str) -> Result<Vec<Need>, String> {
         .collect()
 }
 
-/// One line: kind, need, test, reason, separated by tabs.
+/// Writes a line: kind, need, test, reason, separated by tabs.
 fn note(kind: &str, need: &str, why: &str) {
     let program = std::env::current_exe().ok();
     let program = program.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());

@@ -59,7 +59,7 @@ const PURE: [(&str, &[&str]); 6] = [
     ("session", &["thiserror"]),
 ];
 
-/// What cargo knows of the workspaces: this one, and `compare`'s.
+/// Packages of the workspaces as cargo knows them: this one, and `compare`'s.
 fn packages() -> Vec<Package> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let read = |manifest: &str| -> Metadata {

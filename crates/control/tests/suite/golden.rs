@@ -34,7 +34,7 @@ fn replayed(name: &str, items: &[Item]) -> Replayer {
     replayer
 }
 
-/// One row: what each recording must hold for its replay to mean something.
+/// Checks a row: what each recording must hold for its replay to mean something.
 fn check(name: &str, items: &[Item]) {
     let replayer = replayed(name, items);
     if let Some(difference) = replayer.difference() {

@@ -1,7 +1,7 @@
-//! What only sockets and their engine do to a connection, one test each: the server goes on serving others, nothing hangs,
-//! every credit comes back, and every request has one end. What clients say that they must not, and every way in which a
-//! wire can cut it, is checked in virtual time (crates/session/tests). Elsewhere: no descriptors left (`descriptors.rs`),
-//! many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
+//! Faults that only sockets and their engine bring to a connection, one test each: the server goes on serving others,
+//! nothing hangs, every credit comes back, and every request has one end. Forbidden messages of clients, and every way
+//! in which a wire can cut them, are checked in virtual time (crates/session/tests). Elsewhere: no descriptors left
+//! (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
 
 use crate::peer::{self, Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
 use leeward_control::params::Raw;

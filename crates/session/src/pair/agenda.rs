@@ -1,4 +1,4 @@
-//! What happens when: a queue of happenings in virtual time, and the hash of all that has happened.
+//! Agenda of a pair: a queue of events in virtual time, and the hash of all that have happened.
 
 use leeward_control::units::Time;
 use std::collections::BTreeMap;

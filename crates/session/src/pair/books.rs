@@ -1,4 +1,4 @@
-//! What must hold after every step of a pair, whoever does what to it.
+//! Invariants of a pair after every step, whatever is done to it.
 
 use super::{Client, Pair};
 use leeward_control::units::Time;
@@ -76,7 +76,7 @@ impl Pair {
         None
     }
 
-    /// What must hold when all clients have gone: no connection is open, every request has ended.
+    /// Checks the invariants once all clients have gone: no connection is open, every request has ended.
     ///
     /// # Errors
     /// What does not.

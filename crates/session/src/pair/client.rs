@@ -41,7 +41,7 @@ pub enum Ended {
     Cancelled,
 }
 
-/// One of our clients.
+/// A client of this crate, which keeps the rules.
 pub(super) struct Honest {
     pub(super) connection: Connection<usize>,
     /// How each request ended, by token.
@@ -165,7 +165,7 @@ fn end_of(event: &Event<'_, usize>) -> Ended {
 
 /// A client that says any bytes, and understands what it is told.
 pub(super) struct Raw {
-    /// What waits for the wire.
+    /// Bytes that wait for the wire.
     pub(super) unsent: Vec<u8>,
     /// Whether it has ended its half once `unsent` is empty.
     pub(super) ends: bool,

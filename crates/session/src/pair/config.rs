@@ -1,4 +1,4 @@
-//! What a pair is told: the wire, the server's bounds, and what a call takes. Plain data.
+//! Configuration of a pair: the wire, the server's bounds, and what a call takes. Plain data.
 
 use super::chance::Chance;
 use leeward_control::units::Nanos;
@@ -11,7 +11,7 @@ pub struct WireModel {
     pub delay: Nanos,
     /// Each chunk takes up to this much longer, evenly distributed: chunks of different connections overtake each other.
     pub jitter: Nanos,
-    /// What is written is cut into chunks of 1 to this many bytes; 0: it stays whole.
+    /// Most bytes of a chunk, into which written bytes are cut (1 to this many); 0: they stay whole.
     pub chunk_max: usize,
     /// Bytes of a stream that may be under way or unread before its writer has to wait.
     pub room: usize,
@@ -74,7 +74,7 @@ impl Default for PairConfig {
     }
 }
 
-/// What a worker makes of an admitted call, and how long it takes.
+/// Work of an admitted call: its outcome, and how long it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A result.
@@ -83,7 +83,7 @@ pub enum Work {
     Failure(Nanos, String),
     /// A refused lock's name: a drop.
     Congested(Nanos, String),
-    /// It is never done, and keeps no worker.
+    /// The call is never done, and keeps no worker.
     Never,
 }
 

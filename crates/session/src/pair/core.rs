@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// An admitted call that waits for a worker, or is with one.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Whose it is.
+    /// Link that it belongs to.
     pub(super) link: usize,
     pub(super) ticket: Ticket,
     payload: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Running {
     pub(super) work: Work,
 }
 
-/// What became of calls, each counted once at each of its stations.
+/// Counts of calls, each counted once at each of its stations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) admitted: u64,
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     pub(super) abandoned: u64,
 }
 
-/// One core: all that the connections of a server share.
+/// A core: all that the connections of a server share.
 pub(super) struct Core {
     admission: Box<dyn Admission>,
     pub(super) pulse: Pulse,
@@ -43,20 +43,20 @@ pub(super) struct Core {
     handler: Handler,
     queue: VecDeque<Job>,
     pub(super) workers: Vec<Option<Running>>,
-    /// Whose each session's place is.
+    /// Link of each session's place.
     pub(super) places: Vec<Option<usize>>,
     pub(super) stopping_since: Option<Time>,
     regime: Regime,
     config: PairConfig,
 }
 
-/// What a worker has to do next.
+/// Next step of a worker.
 pub(super) enum Next {
     /// The controller says no now.
     Late(Job, leeward_control::server::RejectReason),
-    /// It is executed by this worker, and done then.
+    /// This worker executes the call, and is done then.
     Runs(usize, Time),
-    /// It is never done.
+    /// The call is never done.
     Stuck,
 }
 
@@ -151,7 +151,7 @@ impl Core {
     }
 }
 
-/// One look at one connection: the desk that its session works at.
+/// A look at one connection: the desk that its session works at.
 pub(super) struct Visit<'a> {
     now: Time,
     delay: Nanos,

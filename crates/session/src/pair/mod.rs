@@ -68,7 +68,7 @@ pub enum Cut {
     Silence,
 }
 
-/// One connection: both ends and what is between them.
+/// A connection: both ends and the bytes between them.
 struct Link {
     client: Client,
     reading: Reading,
@@ -102,7 +102,7 @@ pub struct Pair {
     chance: Chance,
     core: Core,
     links: Vec<Link>,
-    /// Those of them that the server has.
+    /// Links that the server has.
     open: Vec<usize>,
     has_stopped: bool,
     violation: Option<String>,
@@ -143,7 +143,7 @@ impl Pair {
 
     // ---- clients ----
 
-    /// One of our clients connects.
+    /// Connects a client of this crate.
     ///
     /// # Panics
     /// If the algorithm can't make a client of parameters of which it has made a server.
@@ -151,7 +151,7 @@ impl Pair {
         self.connect_with(ConnectionConfig::default())
     }
 
-    /// One of our clients connects, with other limits.
+    /// Connects a client of this crate, with other limits.
     ///
     /// # Panics
     /// As [`Pair::connect`].
@@ -295,7 +295,7 @@ impl Pair {
         self.has_stopped
     }
 
-    /// What became of requests so far.
+    /// Counts of requests so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.core.counts();
         counts.connections = self.open.len() as u64;

@@ -16,7 +16,7 @@ pub(super) struct ServerEnd {
     pub(super) link: usize,
     pub(super) place: u32,
     pub(super) connection: ServerConnection,
-    /// What waits for the wire.
+    /// Bytes that wait for the wire.
     pub(super) out: Vec<u8>,
     /// Since when it has taken nothing of that.
     stuck_since: Option<Time>,
@@ -189,7 +189,7 @@ impl ServerEnd {
         self.serve(around)
     }
 
-    /// What was made of a call.
+    /// Takes the outcome of a call.
     pub(super) fn done(&mut self, job: Job, work: &Work, around: &mut Around<'_>) -> Fate {
         let reply = match work {
             Work::Result(_, result) => Reply::Result(result),

@@ -57,7 +57,7 @@ impl Pair {
         true
     }
 
-    /// What follows at once from anything that was done.
+    /// Does what follows at once from any step.
     pub(super) fn settle_step(&mut self) {
         while let Some(next) = self.core.begin(self.now) {
             match next {

@@ -1,4 +1,5 @@
-//! One direction of a connection: bytes that fly in chunks, land in order, and wait to be read. Never here: what they mean.
+//! A direction of a connection: bytes that fly in chunks, land in order, and wait to be read. Never here: what they
+//! mean.
 
 use super::agenda::{Agenda, End, Happening};
 use super::chance::Chance;
@@ -12,10 +13,10 @@ pub(super) struct Stream {
     link: usize,
     to: End,
     model: WireModel,
-    /// What is on its way, with the moment of its arrival.
+    /// Chunks on their way, with the moments of their arrival.
     flying: VecDeque<(Time, Vec<u8>)>,
     flying_bytes: usize,
-    /// What has come and was not read.
+    /// Bytes that have come and were not read.
     landed: VecDeque<u8>,
     /// When its end arrives; `None` while the writer may write more.
     end: Option<Time>,
@@ -90,7 +91,7 @@ impl Stream {
         }
     }
 
-    /// What is on its way is lost, and this was its end.
+    /// Resets the direction: bytes on their way are lost, and it ends here.
     pub(super) fn reset(&mut self, now: Time) {
         self.flying.clear();
         self.flying_bytes = 0;

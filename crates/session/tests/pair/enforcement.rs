@@ -120,7 +120,7 @@ const RTT: Nanos = Nanos::from_millis(1);
 /// Short enough that the pool stays small beside what a cheater sends.
 const SLO: Nanos = Nanos::from_millis(20);
 
-/// One that asks one thing at a time and thinks in between.
+/// A client that asks one thing at a time and thinks in between.
 struct Thinker {
     client: ClientId,
     asked: u64,
@@ -142,7 +142,7 @@ impl Thinker {
     }
 }
 
-/// What four thinkers get within half a second, with or without a cheater.
+/// Answers that four thinkers get within half a second, with or without a cheater.
 fn goodput(pair: &mut Pair, with_cheater: bool) -> u64 {
     let mut thinkers: Vec<Thinker> =
         (0..4).map(|_| Thinker { client: pair.registered(), asked: 0, until: pair.now() }).collect();

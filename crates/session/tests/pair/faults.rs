@@ -1,6 +1,6 @@
-//! What can go wrong on the client's side of a connection, one test each: the server goes on serving others, nothing hangs,
-//! every credit comes back, and every request has one end. Elsewhere: a client that ignores its window (`enforcement`),
-//! random damage (`fuzz`), all of it together (`swarm`), and what only sockets do (crates/rpc/tests).
+//! Faults on the client's side of a connection, one test each: the server goes on serving others, nothing hangs, every
+//! credit comes back, and every request has one end. Elsewhere: a client that ignores its window (`enforcement`),
+//! random damage (`fuzz`), all of it together (`swarm`), and faults that only sockets bring (crates/rpc/tests).
 
 use crate::support::{Waits, bytes, call, choppy, pair, register, start};
 use leeward_control::units::Nanos;

@@ -73,7 +73,7 @@ fn what_a_client_makes_of_it() {
     hunt("client", "server", 10_000, client);
 }
 
-/// It says only what the protocol allows (the books check), comes to an end with every such peer, and serves on.
+/// A server says only what the protocol allows (the books check), comes to an end with every such peer, and serves on.
 fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
     let client = pair.connect_raw();
     if random.below(4) > 0 {

@@ -14,7 +14,7 @@ use leeward_wire::{Call, Demand, Frame};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What the controller was told of each session's demand, by slot. Builders of algorithms are plain functions, so this is
+/// Demand of each session as the controller was told, by slot. Builders of algorithms are plain functions, so this is
 /// where they meet the test.
 static SEEN: Mutex<BTreeMap<u32, Vec<u32>>> = Mutex::new(BTreeMap::new());
 

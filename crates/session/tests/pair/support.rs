@@ -1,4 +1,4 @@
-//! What the tests share: pairs of every controller, frames by hand, and waiting in virtual time.
+//! Parts that the tests share: pairs of every controller, frames by hand, and waiting in virtual time.
 
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Environment, Registry};
@@ -68,7 +68,7 @@ pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What a test asks of a pair besides what a pair offers.
+/// Questions of tests to a pair besides those that a pair answers.
 pub(crate) trait Waits {
     /// A raw client that has been welcomed.
     fn registered(&mut self) -> ClientId;

@@ -22,7 +22,7 @@ struct Swarm {
     raw: Vec<ClientId>,
     /// Honest ones that have left, or are leaving.
     leaving: Vec<ClientId>,
-    /// Those that hear nothing, or not soon: only whoever drives them can know that it is over.
+    /// Clients that hear nothing, or not soon: only the test that drives them can know that they are done.
     deaf: Vec<ClientId>,
     words: String,
 }
@@ -84,7 +84,7 @@ impl Swarm {
         of(self).get(at).copied()
     }
 
-    /// One thing is done to the pair.
+    /// Does one thing to the pair.
     fn act(&mut self) {
         match self.chance.below(100) {
             0..8 => self.connect(),
