@@ -2,6 +2,7 @@
 //! their clients and their server. No time is asserted; sleeps are there to be waited for.
 
 use crate::asker::{Peer, eventually};
+use crate::serving::Serve;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
@@ -87,7 +88,7 @@ fn builder(cores: usize, idle: Idle) -> Builder {
 }
 
 fn start<H: AsyncHandler>(cores: usize, idle: Idle, handler: H) -> Server {
-    builder(cores, idle).start_async("127.0.0.1:0", handler).unwrap()
+    builder(cores, idle).serve_async(handler).unwrap()
 }
 
 fn is_answered(peer: &mut Peer) {
@@ -145,7 +146,7 @@ fn more_cores_than_the_machine_has() {
 fn every_controller_takes_tasks() {
     for algorithm in Registry::builtin().algorithms() {
         let params = algorithm.params(&[]).unwrap();
-        let server = builder(3, Idle::Block).admission(algorithm, params).start_async("127.0.0.1:0", sleeper).unwrap();
+        let server = builder(3, Idle::Block).admission(algorithm, params).serve_async(sleeper).unwrap();
         let mut peers: Vec<Peer> = (0..5).map(|_| Peer::registered(&server)).collect();
         let mut request = 0;
         for _ in 0..10 {
@@ -394,7 +395,7 @@ fn a_stop_drops_tasks_that_never_end() {
                 Ok(request.payload)
             }
         };
-        let server = builder(cores, idle).drain(Nanos::from_millis(30)).start_async("127.0.0.1:0", handler).unwrap();
+        let server = builder(cores, idle).drain(Nanos::from_millis(30)).serve_async(handler).unwrap();
         let mut peers: Vec<Peer> = (0..4).map(|_| Peer::registered(&server)).collect();
         for peer in &mut peers {
             (1..=3).for_each(|method| peer.call(u64::from(method) * 10, method, &[b"a", b"b"]));
@@ -445,7 +446,7 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
         reply.push(u8::from(current_core().is_none()));
         Ok(())
     };
-    let server = builder(1, Idle::Block).start("127.0.0.1:0", handler).unwrap();
+    let server = builder(1, Idle::Block).serve(handler).unwrap();
     let mut peer = Peer::registered(&server);
     peer.call(1, 1, &[b""]);
     assert!(peer.answer().unwrap().contains("[1]"));
@@ -472,7 +473,7 @@ fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
             Ok(Vec::new())
         }
     };
-    let server = builder.start_async("127.0.0.1:0", handler).unwrap();
+    let server = builder.serve_async(handler).unwrap();
     let mut first = Peer::registered(&server);
     let mut others: Vec<Peer> = (0..3).map(|_| Peer::registered(&server)).collect();
     first.call(1, 1, &[b""]);

@@ -1,6 +1,7 @@
 //! Many connections at once, with several sockets per system call and with one: every answer is its caller's, whatever
 //! its length.
 
+use crate::serving::Serve;
 use leeward_control::units::Nanos;
 use leeward_rpc::client::Client;
 use leeward_rpc::server::{Failed, IoUring, Request, Server};
@@ -23,7 +24,7 @@ fn answers_are_their_callers_with_and_without_io_uring() {
     let executor = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
     for (io_uring, cores) in [(IoUring::Auto, 1), (IoUring::Off, 1), (IoUring::Auto, 2)] {
         let server = Server::builder().io_uring(io_uring).cores(cores).idle(Idle::Block);
-        let server = server.start("127.0.0.1:0", echo).unwrap();
+        let server = server.serve(echo).unwrap();
         let patience = Nanos::from_secs(60);
         let client =
             Client::builder().patience(patience).timeout(patience).connections(CONNECTIONS).queue(4096).seed(1);

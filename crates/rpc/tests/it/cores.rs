@@ -3,6 +3,7 @@
 //! waiting gives up after a long while only so that a defect fails instead of hanging.
 
 use crate::peer::{Peer, allocated, builder, bytes, call, eventually, is_settled, is_well};
+use crate::serving::Serve;
 use leeward_control::allocation::registry;
 use leeward_control::params::Raw;
 use leeward_control::units::Nanos;
@@ -66,7 +67,7 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
 fn every_policy_serves_every_connection() {
     for (policy, params) in POLICIES {
         for idle in IDLES {
-            let server = allocated(builder("none", 4).idle(idle), policy, params).start("127.0.0.1:0", work).unwrap();
+            let server = allocated(builder("none", 4).idle(idle), policy, params).serve(work).unwrap();
             let asked = bursts(&server, 40);
             let usage = server.core_usage().unwrap();
             assert!(usage.cores >= 1 && usage.cores <= 4 && usage.parks <= usage.grants, "{policy}: {usage:?}");
@@ -82,8 +83,7 @@ fn every_policy_serves_every_connection() {
 fn cores_come_under_load_and_go_without_it() {
     for idle in IDLES {
         let policy = [("threshold", "1us"), ("search", "100us")];
-        let server =
-            allocated(builder("breakwater", 3).idle(idle), "delay", &policy).start("127.0.0.1:0", work).unwrap();
+        let server = allocated(builder("breakwater", 3).idle(idle), "delay", &policy).serve(work).unwrap();
         let mut peers: Vec<Peer> = (0..6).map(|_| Peer::registered(&server)).collect();
         let mut request = 0;
         // As many rounds as it takes until something had to wait.
@@ -117,8 +117,7 @@ fn cores_come_under_load_and_go_without_it() {
 #[test]
 fn a_server_of_parked_cores_stops_in_good_order() {
     for stopped_after_ms in [0, 1, 5, 20] {
-        let server =
-            allocated(builder("none", 4), "per-request", &[("search", "0ns")]).start("127.0.0.1:0", work).unwrap();
+        let server = allocated(builder("none", 4), "per-request", &[("search", "0ns")]).serve(work).unwrap();
         let mut peers: Vec<Peer> = (0..8).map(|_| Peer::registered(&server)).collect();
         for peer in &mut peers {
             let calls: Vec<u8> = (1..=8).flat_map(|n| bytes(&call(n, &[0; 300]))).collect();
@@ -155,7 +154,7 @@ impl AsyncHandler for Drowsy {
 #[test]
 fn tasks_go_on_when_their_core_has_gone() {
     for (policy, params) in POLICIES {
-        let server = allocated(builder("none", 3), policy, params).start_async("127.0.0.1:0", Drowsy).unwrap();
+        let server = allocated(builder("none", 3), policy, params).serve_async(Drowsy).unwrap();
         let asked = bursts(&server, 30);
         let counts = server.stop().unwrap();
         assert_eq!((counts.received, counts.completed), (asked, asked), "{policy}");
@@ -165,7 +164,7 @@ fn tasks_go_on_when_their_core_has_gone() {
 #[test]
 fn the_first_core_alone_serves_those_that_connect_and_leave() {
     let server = allocated(builder("breakwater", 4), "delay", &[("threshold", "1s")]);
-    let server = server.start("127.0.0.1:0", work).unwrap();
+    let server = server.serve(work).unwrap();
     for round in 0..50 {
         let mut peer = Peer::registered(&server);
         assert!(peer.ask(1, b"hello").starts_with("Response"), "{round}");
@@ -179,12 +178,12 @@ fn the_first_core_alone_serves_those_that_connect_and_leave() {
 
 #[test]
 fn what_the_simulator_alone_can_do_is_refused() {
-    let refused = allocated(builder("none", 2), "ideal", &[]).start("127.0.0.1:0", work);
+    let refused = allocated(builder("none", 2), "ideal", &[]).serve(work);
     assert!(matches!(refused, Err(ServerError::Params(_))));
     let policy = registry::find("delay").unwrap();
     assert!(policy.params(&[("min", Raw::Integer(1))]).is_err());
     assert!(
-        builder("none", 2).start("127.0.0.1:0", work).unwrap().core_usage().is_none()
+        builder("none", 2).serve(work).unwrap().core_usage().is_none()
             || std::env::var_os("LEEWARD_TEST_ALLOCATOR").is_some()
     );
 }

@@ -4,6 +4,7 @@
 //! (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the limit of connections (`server`).
 
 use crate::peer::{self, Peer, builder, bytes, call, eventually, is_settled, is_well, register, start};
+use crate::serving::Serve;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
@@ -31,7 +32,7 @@ fn ends_with(heard: &[String], code: ErrorCode) {
 
 #[test]
 fn a_client_that_resets_its_connection_mid_request() {
-    let server = builder("breakwater", 2).start("127.0.0.1:0", slow).unwrap();
+    let server = builder("breakwater", 2).serve(slow).unwrap();
     for _ in 0..10 {
         let mut peer = Peer::registered(&server);
         peer.say(&call(1, b""));
@@ -47,7 +48,7 @@ fn a_client_that_resets_its_connection_mid_request() {
 #[test]
 fn a_client_that_ends_together_with_its_last_bytes() {
     // While the only core is busy, the last bytes and the end arrive: one event for both.
-    let server = builder("breakwater", 1).start("127.0.0.1:0", slow).unwrap();
+    let server = builder("breakwater", 1).serve(slow).unwrap();
     let mut busy = Peer::registered(&server);
     for round in 1..=3 {
         let mut peer = Peer::registered(&server);
@@ -65,7 +66,7 @@ fn a_client_that_ends_together_with_its_last_bytes() {
 
 #[test]
 fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
-    let server = builder("breakwater", 1).start("127.0.0.1:0", slow).unwrap();
+    let server = builder("breakwater", 1).serve(slow).unwrap();
     let mut peer = Peer::connect(&server);
     peer.stream.write_all(&[bytes(&register()), bytes(&call(1, b"")), bytes(&Frame::Deregister)].concat()).unwrap();
     peer.stream.shutdown(Shutdown::Write).unwrap();
@@ -79,10 +80,8 @@ fn a_client_that_deregisters_and_closes_its_half_gets_what_it_is_owed() {
 
 #[test]
 fn a_peer_that_has_gone_silently() {
-    let server = builder("breakwater", 1)
-        .patience(Nanos::from_secs(1), Nanos::from_secs(10))
-        .start("127.0.0.1:0", peer::echo)
-        .unwrap();
+    let server =
+        builder("breakwater", 1).patience(Nanos::from_secs(1), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut silent = Peer::registered(&server);
     let _unregistered = Peer::connect(&server);
     let mut chatty = Peer::registered(&server);
@@ -112,7 +111,7 @@ fn a_peer_that_has_gone_silently() {
 fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let server = builder("none", 1)
         .patience(Nanos::from_secs(300), Nanos::from_millis(300))
-        .start("127.0.0.1:0", |_: &Request<'_>, reply: &mut Vec<u8>| {
+        .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(50_000, 1);
             Ok(())
         })
@@ -142,7 +141,7 @@ fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
 fn a_stop_while_clients_do_not_stop() {
     for controller in ["none", "breakwater"] {
         let server = builder(controller, 2)
-            .start("127.0.0.1:0", |_: &Request<'_>, _: &mut Vec<u8>| {
+            .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
                 std::thread::sleep(Duration::from_millis(1));
                 Ok(())
             })
@@ -243,10 +242,8 @@ fn clients_that_do_not_end_after_an_error_are_ended() {
 
 #[test]
 fn a_frame_that_takes_too_long() {
-    let server = builder("breakwater", 1)
-        .patience(Nanos::from_millis(300), Nanos::from_secs(10))
-        .start("127.0.0.1:0", peer::echo)
-        .unwrap();
+    let server =
+        builder("breakwater", 1).patience(Nanos::from_millis(300), Nanos::from_secs(10)).serve(peer::echo).unwrap();
     let mut slow = Peer::registered(&server);
     let frame = bytes(&call(1, &[7; 100_000]));
     let mut stream = slow.stream.try_clone().unwrap();
@@ -270,7 +267,7 @@ fn a_frame_that_takes_too_long() {
 fn a_client_that_resets_its_connection_while_it_is_not_read() {
     // Nothing is ever answered, so the connection is not read any more, and its end not either.
     let never = |_| std::future::pending();
-    let server = builder("none", 1).start_async("127.0.0.1:0", never).unwrap();
+    let server = builder("none", 1).serve_async(never).unwrap();
     let mut peer = Peer::registered(&server);
     for request in 1..=300 {
         peer.say(&call(request, b""));
@@ -348,7 +345,7 @@ fn a_paused_client_is_not_read() {
     // each answer to one of those calls makes more of the burst lawful.
     let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[("allocator_aware", Raw::Switch(false))]).unwrap();
-    let server = builder("breakwater", 1).admission(&algorithm, params).start("127.0.0.1:0", peer::echo).unwrap();
+    let server = builder("breakwater", 1).admission(&algorithm, params).serve(peer::echo).unwrap();
     let mut peer = Peer::connect(&server);
     peer.say(&register());
     let burst: Vec<u8> = (1..=2_000).flat_map(|request| bytes(&call(request, b""))).collect();
@@ -370,7 +367,7 @@ fn a_paused_client_is_not_read() {
 fn without_credits_the_bound_on_unanswered_calls_remains() {
     let may_begin: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let server = builder("none", 1)
-        .start("127.0.0.1:0", move |_: &Request<'_>, _: &mut Vec<u8>| {
+        .serve(move |_: &Request<'_>, _: &mut Vec<u8>| {
             while !may_begin.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,6 +1,7 @@
 //! Locks in handlers: a refused request is a drop with the lock's name, counted, credited, recorded and without an effect.
 //! No time is asserted; waits give up after a long while only so that a defect fails instead of hanging.
 
+use crate::serving::Serve;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::recording::{Item, Reader, Replayer};
@@ -45,7 +46,7 @@ fn plain(builder: Builder, account: &Account) -> Server {
         *account.lock_blocking_unless_congested()? += 1;
         Ok(())
     };
-    builder.start("127.0.0.1:0", add).unwrap()
+    builder.serve(add).unwrap()
 }
 
 fn with_tasks(builder: Builder, account: &Account) -> Server {
@@ -63,7 +64,7 @@ fn with_tasks(builder: Builder, account: &Account) -> Server {
             Ok::<_, Failed>(Vec::new())
         }
     };
-    builder.start_async("127.0.0.1:0", add).unwrap()
+    builder.serve_async(add).unwrap()
 }
 
 fn client(server: &Server) -> Client {

@@ -1,7 +1,7 @@
 //! Servers and clients over real sockets, in one process: that they meet, and what only sockets, threads and cores do. The
 //! protocol itself is checked in virtual time (crates/session/tests), its bytes in crates/wire/tests.
 //!
-//! - `peer`: a client that says what it is told to; `asker`: a short one, for handlers; `puppet`: a server of that kind.
+//! - `serving`: starts servers. `peer`: a client that says what it is told to; `asker`: a short one, for handlers; `puppet`: a server of that kind.
 //!
 //! `LEEWARD_TEST_IO_URING=off` runs them as on a kernel without io_uring, `LEEWARD_TEST_ALLOCATOR=delay` with cores that come
 //! and go. Tests that need a process of their own stand beside this folder.
@@ -19,3 +19,4 @@ mod peer;
 mod polled;
 mod puppet;
 mod server;
+mod serving;

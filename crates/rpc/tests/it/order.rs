@@ -2,6 +2,7 @@
 //! the order in which the client sent them, although cores steal each other's work and answers leave in any order.
 
 use crate::peer::{Peer, bytes, call, is_settled, register};
+use crate::serving::Serve;
 use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
@@ -78,7 +79,7 @@ fn nothing_overtakes_within_a_connection() {
         .admission(&WATCH, Params::default())
         .cores(3)
         .idle(Idle::Block)
-        .start("127.0.0.1:0", |request: &Request<'_>, _: &mut Vec<u8>| {
+        .serve(|request: &Request<'_>, _: &mut Vec<u8>| {
             // Uneven, so that cores run dry at different times and steal.
             std::thread::sleep(Duration::from_micros(u64::from(request.payload[0]) * 4));
             Ok(())

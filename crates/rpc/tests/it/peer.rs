@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use crate::serving::Serve;
 use leeward_control::allocation;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
@@ -136,7 +137,7 @@ pub(crate) fn echo(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Fai
 }
 
 pub(crate) fn start(controller: &str, cores: usize) -> Server {
-    builder(controller, cores).start("127.0.0.1:0", echo).unwrap()
+    builder(controller, cores).serve(echo).unwrap()
 }
 
 /// A server that may be made to differ.

@@ -1,5 +1,6 @@
 //! A mid-tier over real sockets: a server whose cores poll the client that its handlers call with.
 
+use crate::serving::Serve;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::client::{Builder as ClientBuilder, CallError, Client};
@@ -25,7 +26,7 @@ fn leaf() -> Server {
         reply.extend(request.payload.iter().rev());
         Ok::<(), Failed>(())
     };
-    Server::builder().idle(Idle::Block).start("127.0.0.1:0", handler).unwrap()
+    Server::builder().idle(Idle::Block).serve(handler).unwrap()
 }
 
 #[test]
@@ -42,7 +43,7 @@ fn answers_come_through_the_cores_that_poll() {
             }
         };
         let builder = Server::builder().idle(idle).cores(2).poll_also(1, polled);
-        let middle = builder.start_async("127.0.0.1:0", middle).unwrap();
+        let middle = builder.serve_async(middle).unwrap();
         let above = client(&middle).build().unwrap();
         std::thread::scope(|scope| {
             for caller in 0..4u8 {
@@ -67,7 +68,7 @@ fn calls_end_with_the_server_that_polls() {
     let (below, polled) = client(&leaf).build_polled().unwrap();
     let echo = |request: OwnedRequest| async move { Ok(request.payload) };
     let builder = Server::builder().idle(Idle::Block).poll_also(0, polled);
-    let middle = builder.start_async("127.0.0.1:0", echo).unwrap();
+    let middle = builder.serve_async(echo).unwrap();
     assert_eq!(&below.call_blocking(Method(0), [1, 2]).unwrap().payload[..], [2, 1]);
     middle.stop().unwrap();
     assert!(matches!(below.call_blocking(Method(0), [1]), Err(CallError::ShutDown { .. })));

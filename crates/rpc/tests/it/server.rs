@@ -2,6 +2,7 @@
 //! give up after a long while only so that a defect fails instead of hanging.
 
 use crate::peer::{Peer, bytes, call, echo, eventually, is_well, register, start};
+use crate::serving::Serve;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
@@ -137,7 +138,7 @@ fn a_peer_that_never_reads_costs_no_one_else() {
     let server = Server::builder()
         .idle(Idle::Block)
         .patience(Nanos::from_secs(300), Nanos::from_millis(200))
-        .start("127.0.0.1:0", |_: &Request<'_>, reply: &mut Vec<u8>| {
+        .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             reply.resize(100_000, 1);
             Ok(())
         })
@@ -157,7 +158,7 @@ fn a_peer_that_never_reads_costs_no_one_else() {
 
 #[test]
 fn more_connections_than_the_limit_are_told_so() {
-    let server = Server::builder().idle(Idle::Block).connection_limit(2).start("127.0.0.1:0", echo).unwrap();
+    let server = Server::builder().idle(Idle::Block).connection_limit(2).serve(echo).unwrap();
     let _first = Peer::registered(&server);
     let _second = Peer::registered(&server);
     let mut third = Peer::connect(&server);
@@ -170,7 +171,7 @@ fn more_connections_than_the_limit_are_told_so() {
 fn a_stop_answers_what_is_owed_and_says_goodbye() {
     let server = Server::builder()
         .idle(Idle::Block)
-        .start("127.0.0.1:0", |_: &Request<'_>, reply: &mut Vec<u8>| {
+        .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             std::thread::sleep(Duration::from_millis(200));
             reply.push(1);
             Ok(())
@@ -203,7 +204,7 @@ fn drops_are_answered_too() {
     let server = Server::builder()
         .admission(&algorithm, params)
         .idle(Idle::Block)
-        .start("127.0.0.1:0", |_: &Request<'_>, _: &mut Vec<u8>| {
+        .serve(|_: &Request<'_>, _: &mut Vec<u8>| {
             std::thread::sleep(Duration::from_millis(20));
             Ok(())
         })
@@ -221,7 +222,7 @@ fn drops_are_answered_too() {
 fn sleeping_cores_still_hand_out_credit() {
     let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
     let params = algorithm.params(&[]).unwrap();
-    let server = Server::builder().admission(&algorithm, params).idle(Idle::Block).start("127.0.0.1:0", echo).unwrap();
+    let server = Server::builder().admission(&algorithm, params).idle(Idle::Block).serve(echo).unwrap();
     // More sessions than the pool begins with, and none of them says anything.
     let mut peers: Vec<Peer> = (0..30).map(|_| Peer::registered(&server)).collect();
     for peer in &mut peers {

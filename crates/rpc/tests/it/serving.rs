@@ -1,0 +1,46 @@
+//! Servers whose handlers are known at run time only: the engine is compiled once for all tests, instead of once for each
+//! handler, which took minutes.
+
+use leeward_rpc::server::{AsyncHandler, Builder, Failed, Handler, OwnedRequest, Request, Server, ServerError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+struct Plain(Box<dyn Handler>);
+
+impl Handler for Plain {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        self.0.call(request, reply)
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failed>> + Send>>;
+
+struct Task(Box<dyn Fn(OwnedRequest) -> Answer + Send + Sync>);
+
+impl AsyncHandler for Task {
+    fn call(&self, request: OwnedRequest) -> impl Future<Output = Result<Vec<u8>, Failed>> + Send {
+        (self.0)(request)
+    }
+}
+
+/// Starts a server on a port that is free.
+pub(crate) trait Serve {
+    fn serve(self, handler: impl Handler) -> Result<Server, ServerError>;
+    fn serve_async(self, handler: impl AsyncHandler) -> Result<Server, ServerError>;
+}
+
+impl Serve for Builder {
+    fn serve(self, handler: impl Handler) -> Result<Server, ServerError> {
+        self.start("127.0.0.1:0", Plain(Box::new(handler)))
+    }
+
+    fn serve_async(self, handler: impl AsyncHandler) -> Result<Server, ServerError> {
+        let handler = Arc::new(handler);
+        let task = move |request| -> Answer {
+            let handler = Arc::clone(&handler);
+            Box::pin(async move { handler.call(request).await })
+        };
+        self.start_async("127.0.0.1:0", Task(Box::new(task)))
+    }
+}
