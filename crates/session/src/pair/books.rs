@@ -1,7 +1,35 @@
 //! Invariants of a pair after every step, whatever is done to it.
 
+use super::server::ServerEnd;
 use super::{Client, Pair};
 use leeward_control::units::Time;
+
+/// What all sessions of a server have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    unanswered: u64,
+    held: i64,
+    sessions: i64,
+}
+
+impl Sums {
+    /// One session's part.
+    pub(super) fn of(end: &ServerEnd) -> Sums {
+        let window = end.connection.window();
+        Sums {
+            unanswered: end.connection.unanswered() as u64,
+            held: window.map_or(0, |window| i64::from(window.0)),
+            sessions: i64::from(window.is_some()),
+        }
+    }
+
+    /// One session's part has changed.
+    pub(super) fn change(&mut self, before: &Sums, after: &Sums) {
+        self.unanswered = self.unanswered + after.unanswered - before.unanswered;
+        self.held += after.held - before.held;
+        self.sessions += after.sessions - before.sessions;
+    }
+}
 
 impl Pair {
     /// The first thing that did not hold, and when.
@@ -17,36 +45,40 @@ impl Pair {
     }
 
     fn found(&self) -> Option<String> {
-        self.of_the_clients().or_else(|| self.of_the_calls()).or_else(|| self.of_the_credits())
+        self.of_the_calls().or_else(|| self.of_the_credits())
     }
 
-    /// Requests end once; nobody who keeps the rules is refused or reproached.
-    fn of_the_clients(&self) -> Option<String> {
-        // A client whose connection is over at both ends was looked at when that came to be.
-        self.open.iter().find_map(|id| {
-            let link = &self.links[*id];
-            let end = link.server.as_ref()?;
-            let wrong = match &link.client {
-                Client::Honest(honest) => {
-                    let reproach = end.reproach.as_ref().filter(|_| !link.is_tampered);
-                    let reproach = reproach.filter(|(code, _)| !may_be_said(*code));
-                    let refused = (end.refused > 0 && !link.is_tampered).then(|| format!("refused {}", end.refused));
-                    honest.violation.clone().or(refused).or(reproach.map(|why| format!("sent away: {why:?}")))
-                }
-                Client::Raw(raw) => raw.violation.clone().filter(|_| !link.is_tampered),
-            };
-            wrong.map(|wrong| format!("connection {id}: {wrong}"))
-        })
-    }
-
-    /// Each admitted call is answered or abandoned once, and no connection has more of them than it may.
-    fn of_the_calls(&self) -> Option<String> {
-        let ends = || self.open.iter().filter_map(|id| self.links[*id].server.as_ref());
-        let most = ends().map(|end| end.connection.unanswered()).max().unwrap_or(0);
-        if most > self.config.unanswered_max {
-            return Some(format!("{most} calls of one connection are unanswered"));
+    /// Requests end once, and a server says only what the protocol allows.
+    pub(super) fn check_client(&mut self, id: usize) {
+        let link = &self.links[id];
+        let wrong = match &link.client {
+            Client::Honest(honest) => honest.violation.as_ref(),
+            Client::Raw(raw) => raw.violation.as_ref().filter(|_| !link.is_tampered),
+        };
+        if let Some(wrong) = wrong {
+            self.violation.get_or_insert_with(|| format!("connection {id}: {wrong}"));
         }
-        let unanswered: u64 = ends().map(|end| end.connection.unanswered() as u64).sum();
+    }
+
+    /// Nobody who keeps the rules is refused or reproached, and no connection has more unanswered than it may.
+    pub(super) fn check_server(&mut self, id: usize) {
+        let link = &self.links[id];
+        let Some(end) = &link.server else { return };
+        let is_honest = matches!(link.client, Client::Honest(_)) && !link.is_tampered;
+        let reproach = end.reproach.as_ref().filter(|(code, _)| !may_be_said(*code));
+        let unanswered = end.connection.unanswered();
+        let wrong = match reproach {
+            Some(why) if is_honest => format!("an honest client was sent away: {why:?}"),
+            _ if is_honest && end.refused > 0 => format!("an honest client was refused {} calls", end.refused),
+            _ if unanswered > self.config.unanswered_max => format!("{unanswered} calls are unanswered"),
+            _ => return,
+        };
+        self.violation.get_or_insert_with(|| format!("connection {id}: {wrong}"));
+    }
+
+    /// Each admitted call is answered or abandoned once.
+    fn of_the_calls(&self) -> Option<String> {
+        let unanswered = self.sums.unanswered;
         let (tally, counts) = (self.core.tally, self.core.counts());
         if tally.admitted != tally.answered + tally.abandoned + unanswered {
             return Some(format!("{tally:?}, and {unanswered} are unanswered"));
@@ -59,9 +91,7 @@ impl Pair {
 
     /// The controller's books are the sum of its sessions.
     fn of_the_credits(&self) -> Option<String> {
-        let windows = self.open.iter().filter_map(|id| self.links[*id].server.as_ref()?.connection.window());
-        let (sessions, held) =
-            windows.fold((0, 0), |(sessions, held), window| (sessions + 1, held + i64::from(window.0)));
+        let Sums { held, sessions, .. } = self.sums;
         let gauges = self.core.gauges();
         if let Some(issued) = gauges.credits_issued
             && issued != held
@@ -76,7 +106,18 @@ impl Pair {
         None
     }
 
-    /// Checks the invariants once all clients have gone: no connection is open, every request has ended.
+    /// The sums, which follow each change, are those of all connections.
+    pub(super) fn check_sums(&mut self) {
+        let mut all = Sums::default();
+        for end in self.open.iter().filter_map(|id| self.links[*id].server.as_ref()) {
+            all.change(&Sums::default(), &Sums::of(end));
+        }
+        if all != self.sums {
+            self.violation.get_or_insert_with(|| format!("summed up as {:?}, but it is {all:?}", self.sums));
+        }
+    }
+
+    /// What must hold when all clients have gone: no connection is open, every request has ended.
     ///
     /// # Errors
     /// What does not.

@@ -1,6 +1,7 @@
 //! How time passes in a pair: one happening after the other, each with all that follows from it at once.
 
 use super::agenda::{End, Happening};
+use super::books::Sums;
 use super::client::is_no_reproach;
 use super::core::Next;
 use super::server::{Around, Fate, ServerEnd};
@@ -138,6 +139,7 @@ impl Pair {
                 }
             }
         }
+        self.check_client(link_id);
     }
 
     fn timer(&mut self, link: usize) {
@@ -200,10 +202,13 @@ impl Pair {
 
     /// Lets `act` look at the server's end of a connection, if it is there, and closes it if that is its fate.
     pub(super) fn with_server(&mut self, link: usize, act: impl FnOnce(&mut ServerEnd, &mut Around<'_>) -> Fate) {
-        let Pair { now, agenda, chance, core, links, config, .. } = self;
+        let Pair { now, agenda, chance, core, links, config, sums, .. } = self;
         let Link { up, down, server, .. } = &mut links[link];
         let Some(end) = server else { return };
+        let before = Sums::of(end);
         let fate = act(end, &mut Around { now: *now, core, up, down, agenda, chance, config });
+        sums.change(&before, &Sums::of(end));
+        self.check_server(link);
         if fate == Fate::Goes {
             self.goes(link);
         }
@@ -214,7 +219,9 @@ impl Pair {
         let (now, agenda) = (self.now, &mut self.agenda);
         let Link { up, down, server, reproach, .. } = &mut self.links[link];
         let Some(mut end) = server.take() else { return };
+        let before = Sums::of(&end);
         end.abandon(now, &mut self.core);
+        self.sums.change(&before, &Sums::of(&end));
         self.core.places[end.place as usize] = None;
         *reproach = end.reproach;
         down.finish(now, agenda);
@@ -244,6 +251,7 @@ impl Pair {
         for link in self.open.clone() {
             self.with_server(link, |end, around| end.sweep(around));
         }
+        self.check_sums();
         self.agenda.schedule(self.now + self.config.sweep, Happening::Sweep);
     }
 

@@ -8,6 +8,7 @@ use crate::support::{LONG, bytes, call, register};
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, Priority};
+use leeward_host::Counts;
 use leeward_session::client::ConnectionConfig;
 use leeward_session::pair::{Chance, ClientId, Cut, End, Handler, Pair, PairConfig, Reading, WireModel, Work};
 use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp};
@@ -225,7 +226,7 @@ impl Swarm {
     }
 
     /// The whole scenario.
-    fn run(mut self) -> Result<u64, String> {
+    fn run(mut self) -> Result<(u64, Counts), String> {
         let acts = 200 + self.chance.below(300);
         let stop_at = self.chance.below(4 * acts);
         for act in 0..acts {
@@ -253,7 +254,7 @@ impl Swarm {
             self.pair.close(*client);
         }
         self.pair.settled().map_err(|found| format!("{found}\n{}", self.words))?;
-        Ok(self.pair.trace())
+        Ok((self.pair.trace(), self.pair.counts()))
     }
 }
 
@@ -268,9 +269,23 @@ fn seeds() -> Vec<u64> {
 
 #[test]
 fn random_scenarios_keep_their_books() {
-    for seed in seeds() {
-        if let Err(violation) = Swarm::draw(seed).run() {
-            panic!("{violation}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-session --test pair swarm");
+    let (seeds, mut counts) = (seeds(), Vec::new());
+    for seed in &seeds {
+        match Swarm::draw(*seed).run() {
+            Ok((_, found)) => counts.push(found),
+            Err(violation) => {
+                panic!("{violation}\nreplay: LEEWARD_SWARM_SEED={seed} cargo test -p leeward-session --test pair swarm")
+            }
+        }
+    }
+    // The scenarios do what they are drawn for.
+    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+    if seeds.len() > 1 {
+        assert!(sum(|counts| counts.completed) > 10_000, "{}", sum(|counts| counts.completed));
+        let rare: [fn(&Counts) -> u64; 3] =
+            [|counts| counts.abandoned, |counts| counts.without_credit, |counts| counts.credits];
+        for of in rare {
+            assert!(sum(of) > 100, "{}", sum(of));
         }
     }
 }
