@@ -4,42 +4,17 @@
 #[path = "it/asker.rs"]
 mod peer;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use leeward_rpc::server::{Builder, OwnedRequest, Request, Server};
 use leeward_runtime::Idle;
 use leeward_runtime::tasks::yield_now;
+use leeward_testkit::allocator::{Counting, allocations};
 use peer::Peer;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, with each thread's calls counted.
-struct Counting;
-
-#[allow(unsafe_code, reason = "the allocator's interface is unsafe")]
-// SAFETY: every call goes to `System` unchanged, which keeps `GlobalAlloc`'s contract. Counting allocates nothing: the
-// thread-local is const-initialised and needs no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises about `layout` are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: `pointer` came from `System` with this `layout`, as the caller promises.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn so_far() -> [u8; 8] {
-    ALLOCATIONS.with(Cell::get).to_le_bytes()
+    allocations().to_le_bytes()
 }
 
 fn builder() -> Builder {

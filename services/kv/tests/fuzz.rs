@@ -7,27 +7,11 @@ mod support;
 
 use leeward_kv::protocol::{Concern, Decoder, Executor, LINE_MAX, Next, Request};
 use leeward_kv::store::{PAGE, Store, StoreConfig, Visit};
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use leeward_testkit::fuzz::{self, Hunt};
+use leeward_testkit::random::Random;
+use std::path::Path;
 use std::sync::Arc;
 use support::{Client, serve, store};
-
-/// A stream of random numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % below.max(1)
-    }
-}
-
-fn number(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
 
 fn corpus() -> Vec<Vec<u8>> {
     let text = include_str!("sessions.txt");
@@ -35,11 +19,7 @@ fn corpus() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = lines
         .map(|line| line.replace("\\r", "\r").replace("\\n", "\n").replace("{251}", &"k".repeat(251)).into_bytes())
         .collect();
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    assert!(paths.len() >= 4);
-    all.extend(paths.iter().map(|path| fs::read(path).unwrap()));
+    all.extend(fuzz::corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus"), "", 4));
     all
 }
 
@@ -111,17 +91,8 @@ fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
 
 fn hunt(name: &str, iterations: u64, check: impl Fn(&mut Random, &[u8])) {
     let corpus = corpus();
-    let seed = number("LEEWARD_FUZZ_SEED", 1);
-    for iteration in 0..number("LEEWARD_FUZZ_ITERATIONS", iterations) {
-        let mut random = Random((seed << 40 | iteration).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let bytes = mutated(&mut random, &corpus);
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&mut random, &bytes))) {
-            let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kv-{name}-{seed}-{iteration}.bin"));
-            fs::write(&path, &bytes).unwrap();
-            eprintln!("the bytes are in {}", path.display());
-            std::panic::resume_unwind(panic);
-        }
-    }
+    let (name, findings) = (format!("kv-{name}"), Path::new(env!("CARGO_TARGET_TMPDIR")));
+    Hunt { name: &name, findings, iterations }.run(|random| mutated(random, &corpus), check);
 }
 
 #[test]

@@ -25,10 +25,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("search", &["control", "rpc", "runtime"]),
     ("load", &["control", "outcome", "rpc", "workload"]),
     // The simulated plant stands beside the measured one, under one trait.
-    (
-        "plant",
-        &["control", "kv", "load", "outcome", "rpc", "runtime", "search", "services", "sim", "workload"],
-    ),
+    ("plant", &["control", "kv", "load", "outcome", "rpc", "runtime", "search", "services", "sim", "workload"]),
     ("lab", &["control", "outcome", "plant", "sim"]),
     ("report", &["outcome"]),
     // Reads traces of any program: it knows nothing of servers and controllers.

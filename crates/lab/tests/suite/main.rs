@@ -4,5 +4,6 @@ mod bad_scenarios;
 mod builtin;
 mod claims;
 mod fuzz;
+mod golden;
 mod runs;
 mod searches;

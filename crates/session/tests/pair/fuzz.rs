@@ -1,13 +1,14 @@
 //! Mutational fuzzing of both ends: what our client makes of anything that a server may say, and a server of anything that
 //! a client may say. The mutants are those of the wire format's tests, and its corpus is theirs.
 
-use crate::mutants::{Random, hunt, pieces};
+use crate::mutants::{hunt, pieces};
 use crate::support::{Waits, bytes, choppy, pair};
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Credits, Nanos, Priority, Time};
 use leeward_session::client::{Connection, ConnectionConfig, Event, Phase, Request};
 use leeward_session::pair::{Pair, PairConfig, echo};
+use leeward_testkit::random::Random;
 use leeward_wire::{CreditId, Frame, Method, PayloadLimit, Regime, Register, Timestamp, Welcome};
 use std::cell::RefCell;
 

@@ -3,8 +3,9 @@
 //! A finding is written to a file, whose name the failure says. Put it into `tests/corpus/` under a name that tells what
 //! must become of it (`corpus.rs` says how), and it is replayed for ever.
 
-use crate::mutants::{Random, hunt, pieces};
+use crate::mutants::{hunt, pieces};
 use crate::support::fed;
+use leeward_testkit::random::Random;
 use leeward_wire::{PayloadLimit, Side};
 
 /// However a stream is cut, the same comes out; nothing panics or holds more than it may; and what is accepted is

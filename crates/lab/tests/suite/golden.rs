@@ -1,5 +1,5 @@
 //! Results of small scenarios, byte for byte: one for each table that there is. Another byte is a change of what a seed gives,
-//! or of the format of files. `LEEWARD_UPDATE_GOLDEN=1 cargo test -p leeward-lab --test golden` writes them anew.
+//! or of the format of files. `LEEWARD_UPDATE_GOLDEN=1 cargo test -p leeward-lab --test suite golden` writes them anew.
 
 use leeward_control::registry::Registry;
 use leeward_lab::run::{Options, Progress, run};
