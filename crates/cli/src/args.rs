@@ -11,6 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::allocator::CoreRange;
 use crate::commands::profile::ProfileArgs;
 use crate::failure::Failure;
+use crate::service::ServiceArgs;
 use crate::stdout;
 
 /// Overload control: run the experiments of the papers in simulation, compare controllers, serve under one.
@@ -192,16 +193,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE)]
 pub(crate) struct ServeArgs {
-    /// What requests do: keep a core busy for as long as they say, come back as they are, read and write pairs of keys and
-    /// values, or search documents
-    #[arg(long, value_enum, default_value = "synthetic")]
-    pub(crate) service: Service,
-    /// Documents to search; by default those of `leeward corpus`, or a few hundred that come along
-    #[arg(long, value_name = "FILE")]
-    pub(crate) corpus: Option<PathBuf>,
-    /// Segments, each with a lock of its own, that the documents are put into
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) segments: u32,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
     /// What a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses anybody
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
@@ -230,12 +223,6 @@ pub(crate) struct ServeArgs {
     /// Connections that may be open at once
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// With `--service kv`: memory for the pairs, such as 64MB
-    #[arg(long, value_name = "SIZE", default_value = "64MB")]
-    pub(crate) memory: String,
-    /// With `--service kv`: serve the same pairs to memcached's clients at this address, on as many cores again
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) memcached: Option<String>,
     /// Record what the controller is asked and decides, for `leeward replay`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
@@ -469,30 +456,6 @@ Examples:
   leeward top 127.0.0.1:7117
   leeward top 127.0.0.1:7117 --plain --interval 10s
   leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
-
-/// What `leeward serve` can serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Service {
-    /// Keeps a core busy for as long as the request says.
-    Synthetic,
-    /// Sends the argument back.
-    Echo,
-    /// Keeps pairs of keys and values.
-    Kv,
-    /// Finds documents by their words.
-    Search,
-}
-
-impl std::fmt::Display for Service {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Service::Synthetic => "synthetic",
-            Service::Echo => "echo",
-            Service::Kv => "kv",
-            Service::Search => "search",
-        })
-    }
-}
 
 const SERVE: &str = "\
 Examples:

@@ -13,6 +13,7 @@ mod interrupt;
 mod progress;
 mod scenario;
 mod serve_config;
+mod service;
 mod stdout;
 mod table;
 mod top;

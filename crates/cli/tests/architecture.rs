@@ -4,32 +4,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// What a service may use: the seams of the server and of the load generator, and what a service is (`services`).
+const SERVICE: &[&str] =
+    &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-load", "leeward-services"];
+
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("crates/control", &[]),
     ("crates/workload", &["leeward-control"]),
     ("crates/sim", &["leeward-control", "leeward-workload"]),
     ("crates/runtime", &["leeward-control"]),
     ("crates/batch", &[]),
     ("crates/rpc", &["leeward-batch", "leeward-control", "leeward-runtime"]),
-    ("services", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("services/kv", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
-    ("services/search", &["leeward-control", "leeward-rpc", "leeward-runtime"]),
     ("crates/load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
+    ("services", SERVICE),
+    ("services/kv", SERVICE),
+    ("services/search", SERVICE),
+    ("services/catalogue", &["leeward-control", "leeward-services", "leeward-kv", "leeward-search"]),
     (
         "crates/plant",
-        &[
-            "leeward-control",
-            "leeward-workload",
-            "leeward-runtime",
-            "leeward-rpc",
-            "leeward-services",
-            "leeward-kv",
-            "leeward-search",
-            "leeward-load",
-        ],
+        &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-services", "leeward-load"],
     ),
-    ("crates/lab", &["leeward-control", "leeward-sim", "leeward-plant", "leeward-load"]),
+    (
+        "crates/lab",
+        &["leeward-control", "leeward-sim", "leeward-plant", "leeward-load", "leeward-services", "leeward-catalogue"],
+    ),
     ("crates/report", &["leeward-lab"]),
     // Reads traces of any program: it knows nothing of servers and controllers.
     ("profiler/tool", &[]),
@@ -51,7 +50,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "leeward-runtime",
             "leeward-search",
             "leeward-services",
-            "leeward-kv",
+            "leeward-catalogue",
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.

@@ -18,9 +18,9 @@ use leeward_control::units::{Nanos, Time};
 use leeward_load::report as load;
 use leeward_plant::machine::STEPS;
 use leeward_plant::run::Sample;
-use leeward_plant::search::Corpus;
-use leeward_plant::served::{Layout, UnservedError};
 use leeward_plant::{Placement, RealError, RunReport, RunSpec, Served, Snapshot};
+use leeward_services::case::Notice;
+use leeward_services::synthetic;
 use leeward_sim::SimReport;
 use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::report as sim;
@@ -113,7 +113,7 @@ pub fn run_all(
                     served
                 }
             };
-            if let Some(words) = served.words() {
+            if let Some(words) = &served.words {
                 results.description = format!("{}\n{words}", results.description).trim().into();
             }
             let cores = scenario.server.cores;
@@ -164,13 +164,11 @@ pub fn run_all(
 
 /// Makes a service ready, which may mean indexing a corpus.
 fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
-    if let Some(mix) = service.pairs {
-        return Ok(Served::pairs(mix));
-    }
-    let Some(queries) = service.queries else { return Ok(Served::Synthetic) };
-    step("reading and indexing documents");
-    let corpus = Corpus::load(None).map_err(|error| while_measuring(UnservedError::from(error).into()))?;
-    Served::search(corpus, Layout::default(), queries).map_err(|error| while_measuring(error.into()))
+    let Some(requests) = &service.measured else { return Ok(synthetic::both_ends()) };
+    let tell = |notice: Notice<'_>| match notice {
+        Notice::Step(words) | Notice::Note(words) => step(words),
+    };
+    requests.both_ends(&tell).map_err(|error| while_measuring(error.into()))
 }
 
 /// What the machine is measured with: each service with each number of clients.
@@ -341,7 +339,7 @@ fn one(
             report.load.drop_reasons.iter().filter(|(why, _)| **why == LOCK).map(|(_, count)| count).sum();
         let received = report.server.received.max(1);
         point.lock_drop_rate = Some(measure::round(refused as f64 / received as f64, 6));
-    } else {
+    } else if !plant.served.is_measured() {
         let predicted = measure::point(run, &simulate_one(run)?);
         point.predicted_goodput_rps = Some(predicted.goodput_rps);
         point.predicted_p99_us = Some(predicted.p99_us);

@@ -58,9 +58,9 @@ pub enum RealError {
         /// Sockets allowed.
         allowed: u64,
     },
-    /// The service can't be made ready.
+    /// The service can't be prepared.
     #[error(transparent)]
-    Unserved(#[from] crate::served::UnservedError),
+    Unserved(#[from] leeward_services::case::CaseError),
     /// Nothing was answered while the machine was being measured, time and again.
     #[error("the server answered nothing while the machine was measured: is other work keeping its CPUs busy?")]
     Silent,

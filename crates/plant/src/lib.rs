@@ -3,7 +3,6 @@
 //!
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
-//! - [`served`]: which services there are; [`search`], [`pairs`]: two of them and their clients.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
@@ -13,15 +12,12 @@
 pub mod error;
 pub mod locks;
 pub mod machine;
-pub mod pairs;
 pub mod placement;
 pub mod run;
-pub mod search;
-pub mod served;
 mod stalls;
 
 pub use error::RealError;
+pub use leeward_services::served::Served;
 pub use machine::Machine;
 pub use placement::Placement;
 pub use run::{RunReport, RunSpec, Snapshot};
-pub use served::Served;

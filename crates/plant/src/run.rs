@@ -3,7 +3,6 @@
 use crate::error::RealError;
 use crate::locks::{LockUse, LockWatch};
 use crate::placement::Placement;
-use crate::served::Served;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
@@ -12,6 +11,7 @@ use leeward_control::units::Nanos;
 use leeward_load::report::{Ending, LoadReport, WindowReport};
 use leeward_load::{LoadConfig, Plan, Recording, Schedule};
 use leeward_rpc::server::{Counts, Server};
+use leeward_services::served::Served;
 use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     let admission = (spec.algorithm, spec.params);
     let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget)?;
     let config = LoadConfig {
-        ask: spec.served.ask(),
+        ask: spec.served.ask.clone(),
         budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),

@@ -5,7 +5,8 @@ use leeward_control::units::Nanos;
 use leeward_lab::real;
 use leeward_lab::run::RunError;
 use leeward_lab::scenario::machine;
-use leeward_plant::{Machine, Placement, Served};
+use leeward_plant::{Machine, Placement};
+use leeward_services::synthetic;
 use leeward_workload::Service;
 
 use super::target;
@@ -31,7 +32,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let measured = {
         let steps = Steps::new("calibrate");
         let step = |step: &str| steps.show(step);
-        Machine::measure(&placement, &Served::Synthetic, &service, args.clients, interrupt.flag(), step)
+        Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
             .map_err(failed)?
     };
     let (server, network) = real::models(&measured, &placement);

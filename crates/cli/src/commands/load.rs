@@ -1,23 +1,20 @@
 //! `leeward load`: requests for a server, and what came of each.
 
 use anyhow::{Context, anyhow};
+use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
-use leeward_control::params::Params;
-use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
-use leeward_load::ask::Ask;
 use leeward_load::report::{Ending, LoadReport, Percentiles};
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
-use leeward_plant::pairs::{Asks, PairService, fill_server};
-use leeward_plant::search::searches_of;
-use leeward_workload::{Arrivals, QueryMix, Segment, Service, Shares, Workload};
+use leeward_services::case::Target;
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
 
 use crate::args::LoadArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{admission, stdout};
+use crate::{admission, service, stdout};
 
 use super::target;
 
@@ -31,16 +28,21 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         Some(budget) => Budget::of(admission::span("--budget", budget)?),
         None => Budget::UNLIMITED,
     };
+    let requests =
+        Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo };
     let config = LoadConfig {
         budget,
-        ask: asked(args, address, (&algorithm, &params), (rtt, slo))?,
+        ask: requests.prepare(&server).map_err(service::failure)?,
         warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
         ..LoadConfig::new(address, slo)
     };
-    let wish = wish(args)?;
+    // A service that is not synthetic takes as long as it takes.
+    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
+    let wish = wish(args, times)?;
     if let Some(path) = &args.hgrm {
         target::check_file("--hgrm", path)?;
     }
@@ -72,28 +74,6 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
-/// What requests ask, if that is not a service time. A service that is searched says itself what there is to search for; one that
-/// keeps pairs is filled first.
-fn asked(
-    args: &LoadArgs,
-    address: SocketAddr,
-    admission: (&Algorithm, &Params),
-    objective: (Nanos, Nanos),
-) -> Result<Option<Arc<dyn Ask>>, Failure> {
-    if args.service.starts_with("kv") {
-        let mix = PairService::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-        let asks = Asks::new(mix);
-        fill_server(address, asks.pairs(), admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
-        return Ok(Some(Arc::new(asks)));
-    }
-    if !args.service.starts_with("search") {
-        return Ok(None);
-    }
-    let mix = QueryMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-    let searches = searches_of(address, mix, admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
-    Ok(Some(Arc::new(searches)))
-}
-
 /// What is asked for.
 enum Wish<W> {
     /// This.
@@ -102,12 +82,8 @@ enum Wish<W> {
     Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
 }
 
-fn wish(args: &LoadArgs) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
+fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
     let duration = admission::span("--duration", &args.duration)?;
-    // What is no synthetic service takes as long as it takes.
-    let text =
-        if ["search", "kv"].iter().any(|other| args.service.starts_with(other)) { "const:1us" } else { &args.service };
-    let service = Service::parse(text).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);
         return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));

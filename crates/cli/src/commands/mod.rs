@@ -3,8 +3,8 @@
 mod calibrate;
 mod cargo;
 mod compile;
+mod corpus;
 mod demo;
-pub(crate) mod kv;
 mod list;
 mod load;
 pub(crate) mod profile;
@@ -12,7 +12,6 @@ mod record;
 mod replay;
 mod report;
 mod run;
-mod search;
 pub(crate) mod serve;
 mod summary;
 mod target;
@@ -33,7 +32,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Tune(args) => tune::tune(&args),
         Command::Serve(args) => serve::serve(args),
         Command::Load(args) => load::load(&args),
-        Command::Corpus(args) => search::make(&args),
+        Command::Corpus(args) => corpus::corpus(&args),
         Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::Record(args) => record::record(args),
         Command::Replay(args) => replay::replay(&args),

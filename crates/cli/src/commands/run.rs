@@ -1,5 +1,7 @@
 //! `leeward run`: a scenario's results, in tables or JSON, and in a folder with a report.
 
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -18,8 +20,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
     target::check_folder(&folder)?;
-    if args.plant == "real" && scenario.workload.services.iter().any(|service| service.queries.is_some()) {
-        super::search::warn_of_small_corpus();
+    if args.plant == "real" {
+        let measured = scenario.workload.services.iter().filter_map(|service| service.measured.as_ref());
+        let warnings: BTreeSet<String> = measured.filter_map(|requests| requests.warning()).collect();
+        warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     }
     let interrupt = Interrupt::listen()?;
     let results = {

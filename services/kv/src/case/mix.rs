@@ -1,9 +1,9 @@
 //! What clients ask of a key-value service: which key, whether to read or to write, how long keys and values are. Presets
 //! after published workloads; what was not published is our assumption, and says so beside it.
 
-use crate::alias::Alias;
-use crate::rng::{Purpose, Rng};
 use leeward_control::units::UnitError;
+use leeward_workload::alias::Alias;
+use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl PairService {
     /// Anything else.
     ///
     /// ```
-    /// use leeward_workload::{PairMix, PairService};
+    /// use leeward_kv::case::{PairMix, PairService};
     ///
     /// assert_eq!(PairService::parse("kv:usr")?, PairService { mix: PairMix::Usr, keys: 1 });
     /// assert_eq!(PairService::parse("kv:usr:keys=24")?.keys, 24);
