@@ -38,6 +38,6 @@ impl Port for Memcached {
 
     fn stop(self: Box<Self>) -> io::Result<PortCounts> {
         let counts = self.0.stop()?;
-        Ok(PortCounts { received: counts.received, completed: counts.completed, busy: counts.dropped + counts.refused })
+        Ok(PortCounts { received: counts.received, completed: counts.completed, busy: counts.dropped })
     }
 }
