@@ -9,7 +9,7 @@ const SERVICE: &[&str] =
     &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-load", "leeward-services"];
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("crates/control", &[]),
     ("crates/workload", &["leeward-control"]),
     ("crates/sim", &["leeward-control", "leeward-workload"]),
@@ -32,6 +32,8 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("crates/report", &["leeward-lab"]),
     // Reads traces of any program: it knows nothing of servers and controllers.
     ("profiler/tool", &[]),
+    // Runs compilers, with nothing of ours but files that it finds.
+    ("profiler/compilers", &[]),
     // What programs are built with that are to be profiled: nothing but the attribute.
     ("profiler/recorder", &["leeward-trace-attribute"]),
     ("profiler/recorder/attribute", &[]),
@@ -51,6 +53,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "leeward-search",
             "leeward-services",
             "leeward-catalogue",
+            "leeward-compilers",
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.

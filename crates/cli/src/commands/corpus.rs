@@ -6,11 +6,29 @@ use leeward_search::corpus::default_path;
 use std::path::PathBuf;
 
 use super::target;
-use crate::args::CorpusArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Steps;
 use crate::stdout;
+
+/// Make a corpus of what the package manager knows, for `leeward serve --service search`
+///
+/// Some 64,000 documents: Debian's long package descriptions, 4 million words. Lists that the system has are used; otherwise
+/// apt-get gets them with a state of its own, which changes nothing of the system's and needs no rights. Takes some seconds.
+/// The descriptions' licences are their packages': the corpus is for this machine, not for passing on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CORPUS)]
+pub(crate) struct CorpusArgs {
+    /// File to write; by default where `leeward serve` looks for it: in the user's folder for caches
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const CORPUS: &str = "\
+Examples:
+  leeward corpus
+  leeward serve --service search --cores 2
+  leeward load 127.0.0.1:7117 --service search --demand 500 --slo 10ms";
 
 /// The command.
 pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! `leeward load`: requests for a server, and what came of each.
 
+use crate::admission::AdmissionArgs;
 use anyhow::{Context, anyhow};
 use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
@@ -10,13 +11,79 @@ use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, 
 use leeward_services::case::Target;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
-use crate::args::LoadArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{admission, service, stdout};
 
 use super::target;
+
+/// Load a server and report what came of each request
+///
+/// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
+/// from then. With `--closed` each client keeps so many requests under way instead, which measures capacity.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOAD)]
+pub(crate) struct LoadArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do, such as 1.4x, which is
+    /// measured first: a second of closed loop, one request under way on each of the same connections
+    #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
+    pub(crate) demand: String,
+    /// Closed loop: requests that each client keeps under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) closed: Option<u32>,
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or what is searched for, such
+    /// as search or search:words=1-2,match=all, in the server's own words
+    #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
+    pub(crate) service: String,
+    /// Bytes of each request's argument, of which the first 8 are its service time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
+    pub(crate) payload: u32,
+    /// What a request may spend on queues from when it was due, at the client too: sent along with what is left of it, for
+    /// servers whose locks refuse who would wait too long; by default the server's own applies
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
+    /// How long requests are issued, warm-up included
+    #[arg(long, value_name = "SPAN", default_value = "5s")]
+    pub(crate) duration: String,
+    /// The part at the beginning that is not measured
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) warmup: String,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: Option<usize>,
+    /// Never sleep: for microseconds, on a CPU of its own
+    #[arg(long)]
+    pub(crate) busy: bool,
+    /// Write the latencies as an HdrHistogram percentile file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LOAD: &str = "\
+Examples:
+  leeward load 127.0.0.1:7117 --demand 50k
+  leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
+  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
+
+The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
+answers are; start the server with --admission none to measure it without control (--closed 1).";
 
 /// The command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {

@@ -13,10 +13,10 @@ use leeward_rpc::statistics::{self, Statistics};
 use ratatui::widgets::Paragraph;
 
 use crate::admission;
-use crate::args::TopArgs;
 use crate::demo::screen;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::terminal;
 use crate::{stdout, top};
 
 /// An overloaded server drops this question, too; then it is asked again, for so long.
@@ -25,6 +25,34 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 /// While a question is out, whether to stop is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
+///
+/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile; `waiting` is how many waited
+/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, elsewhere one
+/// look; see docs/top.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TOP)]
+pub(crate) struct TopArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    /// From one look to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) interval: String,
+    /// No live view: one text, after one interval
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
+    /// What the server says, as one JSON object, at once
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TOP: &str = "\
+Examples:
+  leeward top 127.0.0.1:7117
+  leeward top 127.0.0.1:7117 --plain --interval 10s
+  leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
 
 /// The command.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
@@ -36,7 +64,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     if args.json {
         return stdout::print(&first.to_json());
     }
-    if args.plain || !screen::wanted() {
+    if args.plain || !terminal::wanted() {
         rest(interval, &interrupt)?;
         let second = ask(&client, args, &interrupt)?;
         return stdout::print(&top::text(&args.address, &first, &second));
@@ -52,7 +80,7 @@ fn live(
     first: Statistics,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    let mut terminal = screen::take().context("the terminal").map_err(Failure::Runtime)?;
+    let mut terminal = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
     let (mut before, mut now) = (first.clone(), first);
     let mut trouble = String::new();
     let outcome = loop {
@@ -75,7 +103,7 @@ fn live(
             Err(error) => trouble = format!("\nno news: {error}"),
         }
     };
-    screen::restore();
+    terminal::restore();
     outcome
 }
 

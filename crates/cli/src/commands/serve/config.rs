@@ -9,10 +9,10 @@ use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::{Pair, Settings};
 use leeward_services::arguments::{Argument, Kind, Value};
 
+use super::allocator::{self, Allocator};
+use super::args::{ServeArgs, WhenPossible, idle};
+use super::cores::CoreRange;
 use crate::admission::{self, raw};
-use crate::allocator::{self, Allocator, CoreRange};
-use crate::args::{ServeArgs, WhenPossible};
-use crate::commands::serve::idle;
 use crate::failure::Failure;
 use crate::service::SERVICE;
 

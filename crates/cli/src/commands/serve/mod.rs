@@ -1,25 +1,35 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
+//!
+//! - `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
+//! - `allocator`: who grants and parks cores. `recording`: what the controller is asked and decides.
+
+mod allocator;
+mod args;
+mod config;
+mod cores;
+mod recording;
 
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
-use leeward_control::units::parse_duration;
 use leeward_rpc::server::{Builder, Counts, IoUring, Server, ServerError};
-use leeward_runtime::{CoreUsage, Idle};
+use leeward_runtime::CoreUsage;
 use leeward_services::served::{Port, PortCounts, PortSetting};
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::record;
-use crate::allocator::{self, Allocator};
-use crate::args::{ServeArgs, WhenPossible};
+use allocator::Allocator;
+use args::{WhenPossible, idle};
+
+pub(crate) use args::ServeArgs;
+
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{admission, serve_config, stdout};
+use crate::{admission, stdout};
 
 /// The command.
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
-    serve_config::apply(&mut args)?;
+    config::apply(&mut args)?;
     let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
@@ -50,7 +60,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         builder = allocator.apply(builder);
     }
     if args.print_config {
-        return stdout::print(&serve_config::text(args)?);
+        return stdout::print(&config::text(args)?);
     }
     // The runtime takes a CPU as a wish; whoever names one here means it.
     if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
@@ -59,7 +69,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     // Where the system says no, connections beyond its limit have to wait.
     leeward_load::allow_sockets(args.connections.into());
     let is_new = args.record.as_deref().is_some_and(|path| !path.exists());
-    let recording = args.record.as_deref().map(record::begin).transpose()?;
+    let recording = args.record.as_deref().map(recording::begin).transpose()?;
     if let Some(recording) = &recording {
         builder = builder.record(recording);
     }
@@ -88,7 +98,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
-        watch = watch.filter(|recording| record::goes_on(recording));
+        watch = watch.filter(|recording| recording::goes_on(recording));
     }
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));
@@ -103,7 +113,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let cores = usage.as_ref().zip(allocator.as_ref());
     stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
     match (&recording, &args.record) {
-        (Some(recording), Some(path)) => record::end(recording, path),
+        (Some(recording), Some(path)) => recording::end(recording, path),
         _ => Ok(()),
     }
 }
@@ -168,36 +178,11 @@ fn start(
 }
 
 /// Why a server does not start.
-pub(super) fn failure(error: ServerError) -> Failure {
+fn failure(error: ServerError) -> Failure {
     match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
         // Whether the address is wrong or taken, another one helps.
         ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
         _ => Failure::Runtime(anyhow!(error)),
-    }
-}
-
-/// `spin`, `block`, or how long to spin before sleeping.
-pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
-    match text {
-        "spin" => Ok(Idle::Spin),
-        "block" => Ok(Idle::Block),
-        _ => parse_duration(text).map(Idle::Adaptive).map_err(|_| {
-            Failure::Input(anyhow!("--idle `{text}`; accepted: `spin`, `block`, or how long to spin, such as `50us`"))
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leeward_control::units::Nanos;
-
-    #[test]
-    fn idle_policies_are_read() {
-        assert_eq!(idle("spin").unwrap(), Idle::Spin);
-        assert_eq!(idle("block").unwrap(), Idle::Block);
-        assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
-        assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
     }
 }
