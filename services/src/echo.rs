@@ -73,6 +73,10 @@ impl Ask for Echoes {
         payload.extend_from_slice(&random.to_le_bytes());
         Method(0)
     }
+
+    fn is_answer(&self, random: u64, _: Method, answer: &[u8]) -> bool {
+        answer == random.to_le_bytes()
+    }
 }
 
 impl Requests for Echoes {

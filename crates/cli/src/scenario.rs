@@ -1,7 +1,6 @@
 //! From what was written on the command line to a checked scenario.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use leeward_lab::run::Options;

@@ -1,5 +1,7 @@
 //! `leeward calibrate`: measures this machine and writes it down for the simulator.
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
 use leeward_control::units::Nanos;
 use leeward_lab::real;
@@ -8,7 +10,6 @@ use leeward_lab::scenario::machine;
 use leeward_plant::{Machine, Placement};
 use leeward_services::synthetic;
 use leeward_workload::Service;
-use std::path::PathBuf;
 
 use super::target;
 use crate::failure::Failure;

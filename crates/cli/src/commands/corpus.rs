@@ -1,9 +1,10 @@
 //! `leeward corpus`: makes the documents that `leeward serve --service search` serves.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, anyhow};
 use leeward_search::corpus::debian::{self, FetchError, Step};
 use leeward_search::corpus::default_path;
-use std::path::PathBuf;
 
 use super::target;
 use crate::failure::Failure;

@@ -1,8 +1,6 @@
 //! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
 
-use crate::scenario::SEED_MAX;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use leeward_control::registry::Registry;
 use leeward_lab::results::Plot;
@@ -17,6 +15,7 @@ use crate::demo::screen::Screen;
 use crate::demo::state::{self, State};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::scenario::SEED_MAX;
 use crate::stdout;
 use crate::terminal;
 

@@ -1,6 +1,5 @@
 //! `leeward load`: requests for a server, and what came of each.
 
-use crate::admission::AdmissionArgs;
 use anyhow::{Context, anyhow};
 use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
@@ -13,6 +12,7 @@ use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
+use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::{admission, service, stdout};

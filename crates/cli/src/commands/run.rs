@@ -1,10 +1,8 @@
 //! `leeward run`: a scenario's results, in tables or JSON, and in a folder with a report.
 
-use crate::scenario::What;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use leeward_control::registry::Registry;
@@ -14,6 +12,7 @@ use super::{summary, target};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
+use crate::scenario::What;
 use crate::{scenario, stdout};
 
 /// Run an experiment; print its results and write them, with a report, to a folder

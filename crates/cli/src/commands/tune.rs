@@ -1,6 +1,5 @@
 //! `leeward tune`: the parameters under which a controller serves a scenario best.
 
-use crate::scenario::What;
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
@@ -9,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
+use crate::scenario::What;
 use crate::table::{Align, Table};
 use crate::{scenario, stdout};
 

@@ -58,6 +58,27 @@ impl Ask for Asks {
             }
         }
     }
+
+    /// Looks at the form: whether a pair is there is the store's affair, which may have had to evict it.
+    fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
+        match method {
+            SET => answer == [1],
+            GET_MANY => (0..self.pairs.service().keys).try_fold(answer, |rest, _| behind_value(rest)) == Some(&[]),
+            _ => matches!(answer, [0] | [1, ..]),
+        }
+    }
+}
+
+/// The rest of an answer to [`GET_MANY`] behind its first value, if it has one.
+fn behind_value(answer: &[u8]) -> Option<&[u8]> {
+    match answer.split_first()? {
+        (0, rest) => Some(rest),
+        (1, rest) => {
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            rest.get(u32::from_le_bytes(*length) as usize..)
+        }
+        _ => None,
+    }
 }
 
 /// Appends a key with its length before it.
@@ -183,5 +204,23 @@ mod tests {
             fill(&store, &Pairs::new(mix)).unwrap();
             assert_eq!(store.usage().items, PAIRS as usize);
         }
+    }
+
+    #[test]
+    fn answers_are_known_by_their_form() {
+        let asks = Asks::new(PairService { mix: PairMix::Usr, keys: 2 });
+        let right: [(Method, &[u8]); 5] =
+            [(SET, &[1]), (GET, &[0]), (GET, &[1, 7]), (GET_MANY, &[0, 1, 2, 0, 0, 0, 7, 7]), (GET_MANY, &[0, 0])];
+        assert!(right.iter().all(|(method, answer)| asks.is_answer(0, *method, answer)));
+        let wrong: [(Method, &[u8]); 7] = [
+            (SET, &[0]),
+            (GET, &[]),
+            (GET, &[2]),
+            (GET_MANY, &[0]),
+            (GET_MANY, &[0, 0, 0]),
+            (GET_MANY, &[0, 1, 2, 0, 0, 0, 7]),
+            (GET_MANY, &[1, 0, 0]),
+        ];
+        assert!(wrong.iter().all(|(method, answer)| !asks.is_answer(0, *method, answer)));
     }
 }

@@ -37,6 +37,10 @@ impl Ask for Searches {
         wire::write_query(&text, matching, mix.results, payload);
         SEARCH
     }
+
+    fn is_answer(&self, _: u64, _: Method, answer: &[u8]) -> bool {
+        wire::read_found(answer).is_ok_and(|found| found.hits.len() <= usize::from(self.0.mix().results))
+    }
 }
 
 /// The most pages of a vocabulary that are asked for.
