@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
 }
 
-/// What to compare, and how long.
+/// Cases to compare, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompareArgs {
     /// Cases to run; all but those of io_uring if none is named
@@ -65,7 +65,8 @@ pub(crate) struct CompareArgs {
     /// CPU of the load; by default the last
     #[arg(long, value_name = "CPU")]
     pub(crate) load_cpu: Option<usize>,
-    /// What the servers do while there is nothing to do; with `block` the column "server CPU" tells how busy they are
+    /// Behaviour of the servers while there is nothing to do; with `block` the column "server CPU" tells how busy they
+    /// are
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
     /// Microseconds that the echoes of the `uring` cases keep the CPU busy per request, so that the server is the limit
@@ -84,7 +85,7 @@ pub(crate) struct ServeArgs {
     /// CPU to run on
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: Option<usize>,
-    /// What it does while there is nothing to do
+    /// Behaviour of the server while there is nothing to do
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
     /// Microseconds that a bare echo over many sockets keeps the CPU busy per message

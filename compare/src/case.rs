@@ -1,17 +1,17 @@
-//! What is compared with what, and what is asked of it.
+//! Cases: the contenders of each comparison, and the bars that they must meet.
 
 use crate::load::{Dialect, Load};
 use crate::outcome::Measurement;
 use crate::servers::ServerKind;
 
-/// One comparison.
+/// A comparison.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// As on the command line.
     pub(crate) name: &'static str,
-    /// Who takes turns.
+    /// Contenders that take turns.
     pub(crate) contenders: &'static [Contender],
-    /// What is asked.
+    /// Bars to meet.
     pub(crate) bars: &'static [Bar],
     /// When it runs.
     pub(crate) when: When,
@@ -28,25 +28,25 @@ pub(crate) enum When {
     Named,
 }
 
-/// One server and the load that it gets.
+/// A server and the load that it gets.
 #[derive(Debug)]
 pub(crate) struct Contender {
     /// For the tables.
     pub(crate) name: &'static str,
-    /// What runs.
+    /// Server to run.
     pub(crate) server: ServerKind,
-    /// What it gets.
+    /// Load to give it.
     pub(crate) load: Load,
 }
 
 /// A ratio of one contender to the best of some others, and its bound.
 #[derive(Debug)]
 pub(crate) struct Bar {
-    /// What is compared, for the table.
+    /// Quantity compared, for the table.
     pub(crate) what: &'static str,
     /// Ours, by its place in the case.
     pub(crate) ours: usize,
-    /// Those of which the best one counts, by their places.
+    /// Contenders of which the best counts, by their places.
     pub(crate) against: &'static [usize],
     /// The quantity.
     pub(crate) metric: Metric,
@@ -54,7 +54,7 @@ pub(crate) struct Bar {
     pub(crate) bound: Bound,
 }
 
-/// What a ratio must not exceed, or reach.
+/// Bound that a ratio must not exceed, or must reach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     /// Smaller is better.
@@ -179,7 +179,7 @@ const ADMISSION: &[Bar] = &[
     },
 ];
 
-/// What would make io_uring worth a backend of its own. The contenders are those of [`uring`].
+/// Bars that would make io_uring worth a backend of its own. The contenders are those of [`uring`].
 const URING: &[Bar] = &[
     uring_bar("io_uring's requests per second, to epoll's", 0, &[1]),
     uring_bar("the same, both with the kernel's timestamps", 2, &[3]),
@@ -222,7 +222,7 @@ const fn calls_case(name: &'static str, contenders: &'static [Contender], bars: 
     Case { name, contenders, bars, when: When::Named, with_work: false }
 }
 
-/// What several sockets per system call bring our server.
+/// Gain of our server from several sockets per system call.
 const CALLS: &[Bar] = &[Bar {
     what: "requests per second, to those with one call per socket",
     ours: 0,

@@ -107,7 +107,7 @@ fn no_turns(contender: &Contender) -> Turns {
     Turns { name: contender.name, missing: servers::probe(contender.server).err(), rounds: Vec::new() }
 }
 
-/// What half load is: found out once per case, without control. Zero for cases that don't need it.
+/// Half load: found out once per case, without control. Zero for cases that don't need it.
 fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
@@ -117,7 +117,7 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     Ok(capacity / 2.0)
 }
 
-/// One contender's turn, in a fresh process.
+/// Runs a contender's turn, in a fresh process.
 fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, seed: u64) -> Result<Measurement> {
     let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us)?;
     let (address, payload, times) = (server.address(), setting.payload, setting.times);
@@ -143,13 +143,12 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
             edge()?;
             let report = half::open_loop(address, controller, (MANY, half_load), seed, times)?;
             edge()?;
-            let us = |ns: u64| Some(ns as f64 / 1e3);
             let counts = &report.totals;
             let share = |count: u64| Some(count as f64 / counts.offered.max(1) as f64);
             Measurement {
                 rate_per_s: report.throughput_per_s,
-                p50_us: us(report.latency.p50_ns),
-                p99_us: us(report.latency.p99_ns),
+                p50_us: Some(report.latency.p50.as_micros_f64()),
+                p99_us: Some(report.latency.p99.as_micros_f64()),
                 load_late: Some(report.adherence.late_share),
                 dropped: share(counts.dropped),
                 expired: share(counts.expired + counts.overflowed + counts.throttled),
@@ -165,7 +164,7 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
     Ok(measurement)
 }
 
-/// One contender against the best of the others, round by round.
+/// Judges a contender against the best of the others, round by round.
 fn verdict(bar: &Bar, contenders: &[Turns]) -> Verdict {
     let rounds = bar.against.iter().chain([&bar.ours]).map(|place| contenders[*place].rounds.len()).min();
     let ratios = (0..rounds.unwrap_or(0)).map(|round| {

@@ -1,10 +1,10 @@
-//! What was measured, and what became of each bar: the numbers of the JSON. Never here: measuring, and the table.
+//! Measurements and the verdicts on each bar: the numbers of the JSON. Never here: measuring, and the table.
 
 use serde::Serialize;
 
 use crate::statistics::Spread;
 
-/// One contender's turn.
+/// Measurement of one contender's turn.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Measurement {
     /// Answers per second.
@@ -42,21 +42,21 @@ impl Measurement {
     };
 }
 
-/// One contender's turns.
+/// Turns of a contender.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Turns {
-    /// Who.
+    /// Name of the contender.
     pub(crate) name: &'static str,
     /// Why it did not run, if it can't here.
     pub(crate) missing: Option<String>,
-    /// One per round.
+    /// Measurements, one per round.
     pub(crate) rounds: Vec<Measurement>,
 }
 
-/// What became of one bar.
+/// Verdict on a bar.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
-    /// What is compared.
+    /// Quantity compared.
     pub(crate) what: &'static str,
     /// The bound, for people.
     pub(crate) asked: String,
@@ -66,13 +66,13 @@ pub(crate) struct Verdict {
     pub(crate) met: bool,
 }
 
-/// One case's results.
+/// Results of a case.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     /// The case's name.
     pub(crate) case: &'static str,
-    /// One per bar.
+    /// Verdicts, one per bar.
     pub(crate) verdicts: Vec<Verdict>,
-    /// One per contender.
+    /// Turns, one entry per contender.
     pub(crate) contenders: Vec<Turns>,
 }

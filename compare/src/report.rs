@@ -27,7 +27,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What to know before the numbers.
+    /// Warning to read before the numbers.
     pub(crate) fn warning(&self) -> Option<&'static str> {
         (self.server_cpu == self.load_cpu).then_some(
             "warning: server and load share one CPU, and both never sleep: these numbers mean little. Two CPUs are needed.",

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What several rounds say of one quantity.
+/// Spread of a quantity over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle one; of an even number, the mean of the two.

@@ -1,4 +1,4 @@
-//! What the comparison needs from the system: CPUs to pin to, CPU times, enough open files.
+//! Resources that the comparison needs from the system: CPUs to pin to, CPU times, enough open files.
 
 use std::time::Duration;
 

@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
         while (connections[0].tail != connections[0].head)
             wait_for(1, 1000000000);
     }
-    /* Whoever started us looks at the server's clocks now, and says so. */
+    /* The program that started this one looks at the server's clocks now, and says so. */
     puts("ready");
     fflush(stdout);
     getchar();

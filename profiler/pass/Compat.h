@@ -1,4 +1,4 @@
-// What the majors of LLVM that this is built for name or shape differently. No decisions of ours.
+// Names and shapes that differ between the majors of LLVM that this is built for. No decisions of ours.
 #pragma once
 
 #include "llvm/Config/llvm-config.h"

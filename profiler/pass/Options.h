@@ -1,4 +1,4 @@
-// What the plugin can be told on the command line (`-mllvm -leeward-…`), and what it is told. No decisions here.
+// Options of the plugin on the command line (`-mllvm -leeward-…`), and their values. No decisions here.
 #pragma once
 
 #include "llvm/Support/CommandLine.h"

@@ -54,7 +54,7 @@ static Instruction *exitOf(BasicBlock &BB) {
 static BasicBlock *commonWay(Function &F, const DominatorTree &Tree, const LoopInfo &Loops) {
   BasicBlock *Way = nullptr;
   for (BasicBlock &BB : F) {
-    // Who gets to code that ends the program is not slow, but over.
+    // A path to code that ends the program is not slow, but over.
     if (!Tree.isReachableFromEntry(&BB) || isa<UnreachableInst>(BB.getTerminator()) || !(Loops.getLoopFor(&BB) || any_of(BB, mayLast)))
       continue;
     Way = Way ? Tree.findNearestCommonDominator(Way, &BB) : &BB;
@@ -74,7 +74,7 @@ static unsigned instructionsOutside(Function &F, const DominatorTree &Tree, cons
 }
 
 std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
-  // Who comes back a second time does so from inside of the region, and may leave beside it.
+  // A call that returns twice comes back inside of the region, and may leave beside it.
   if (F.callsFunctionThatReturnsTwice() || !all_of(F, isPlain) || any_of(instructions(F), isJumpTarget))
     return std::nullopt;
   DominatorTree Tree(F);
@@ -83,7 +83,7 @@ std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
   if (containsIrreducibleCFG<BasicBlock *>(Order, Loops))
     return std::nullopt;
   BasicBlock *Way = commonWay(F, Tree, Loops);
-  // What lies in front of it and beside it must be short: as short as a function that is not looked at.
+  // The code in front of the way and beside it must be short: as short as a function that is not looked at.
   if (!Way || instructionsOutside(F, Tree, Way) >= ShortInstructions)
     return std::nullopt;
 

@@ -1,4 +1,4 @@
-/* What instrumented code and the run-time share. `pass/` makes the one end of it, this library the other; both change
+/* Interface between instrumented code and the run-time. `pass/` makes the one end of it, this library the other; both change
  * together. Nothing else of the run-time is visible to programs but this and leeward_profile.h.
  *
  * Functions are told apart by their addresses. The trace names the modules by build-id, so names and lines are looked up
@@ -26,8 +26,8 @@ struct lw_clock {
     _Atomic uint64_t lock_threshold, hold_threshold;
     /* Holds of which less is seen on this clock need no closer look: 1, or 0 if every hold is recorded. */
     _Atomic uint64_t hold_least;
-    /* What the clock said while it slept because the program did, and when it woke: whoever entered with the one is
-     * counted from the other. */
+    /* `slept`: the value of `now` while the clock is frozen, because the program sleeps. `woke`: the time at which it resumed.
+     * A call that started at `slept` counts from `woke`. */
     _Atomic uint64_t slept, woke;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");

@@ -92,7 +92,7 @@ static bool read_engine(const char *text, enum lw_engine *into) {
     return false;
 }
 
-/* One option. False if the name is unknown (`*known`) or the value is wrong. */
+/* Reads an option. False if the name is unknown (`*known`) or the value is wrong. */
 static bool read_option(struct lw_config *config, const char *name, const char *value, bool *known) {
     *known = true;
     if (strcmp(name, "tick") == 0) {
@@ -156,7 +156,7 @@ static bool read_option(struct lw_config *config, const char *name, const char *
     return false;
 }
 
-/* What `name` takes, in words: the limits of read_option. */
+/* Values that `name` takes, in words: the limits of read_option. */
 static const char *accepted(const char *name) {
     static const struct {
         const char *name, *values;

@@ -45,7 +45,7 @@ static void after_fork_in_child(void) {
         return;
     lw_config.on = was_on;
     lw_thread_begin();
-    /* What is called until recording has begun again is seen as well. */
+    /* Calls made until recording has begun again are seen as well. */
     if (was_on && lw_shadow.slots)
         LW_POKE(lw_shadow.limit, LW_SHADOW_SLOTS);
     lw_control_start(true);

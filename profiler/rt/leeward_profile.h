@@ -1,4 +1,4 @@
-/* What a program can tell the profiler: which request a thread works on. Without the profiler's run-time (see
+/* Marks of a program for the profiler: the request that a thread works on. Without the profiler's run-time (see
  * LEEWARD_PROFILE_DISABLED) and while nothing records, a call costs about a nanosecond. Thread-safe.
  *
  * A thread may work on several requests (a batch), and several threads on one. Which ids mean what is the program's

@@ -1,4 +1,4 @@
-/* What the run-time's files share with each other: the clock, rings, threads, blocks, the session. */
+/* Declarations that the run-time's files share: the clock, rings, threads, blocks, the session. */
 #pragma once
 
 #include "abi.h"
@@ -297,10 +297,10 @@ extern _Atomic uint64_t lw_clock_worst, lw_clock_gaps;
 extern _Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
 
 void lw_scan_all(uint64_t now);
-/* What still runs when recording stops. */
+/* Writes down the calls that still run when recording stops. */
 void lw_scan_finish(uint64_t now);
 bool lw_scan_prepare(struct lw_thread *thread);
-/* What is on the stack now is not looked at. */
+/* Leaves out the calls that are on the stack now. */
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow);
 void lw_scan_forget(struct lw_thread *thread, uint64_t now);
 
@@ -374,7 +374,7 @@ clockid_t lw_control_clock(void);
 bool lw_helper_create(const char *name, void *(*run)(void *));
 /* Set while this thread makes one, for the shim. */
 extern __thread bool lw_making_helper LW_INITIAL_EXEC;
-/* One line on stderr. */
+/* Prints a line on stderr. */
 void lw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* How often recording began: what the shim remembers of an earlier one is stale. */

@@ -34,7 +34,7 @@ bool lw_scan_prepare(struct lw_thread *thread) {
             return false;
         thread->scan = memory;
     }
-    /* What was pushed before this was ours, and what another thread left here, is not to be taken for a call. */
+    /* Entries pushed before this was ours, and entries that another thread left here, must not be taken for calls. */
     uint64_t depth = LW_PEEK(lw_shadow.depth);
     for (uint64_t i = 0; i < depth && i < LW_SHADOW_SLOTS; i++)
         LW_POKE(thread->scan->slots[i].generation, 0);

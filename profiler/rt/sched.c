@@ -42,7 +42,7 @@ static int ignored_count;
  * thread has gone keeps its id with number 0. */
 static _Atomic uint64_t known[MAX_TIDS];
 
-/* What was read in one look, to be sorted by thread. */
+/* Events read in one look, to be sorted by thread. */
 static struct switched {
     pid_t tid;
     uint32_t order;

@@ -1,4 +1,4 @@
-/* One recording: everything is started in order, and stopped in the opposite one. Only the control thread is here. */
+/* A recording: everything is started in order, and stopped in the opposite one. Only the control thread is here. */
 #include "rt.h"
 
 #include <stdio.h>

@@ -330,7 +330,7 @@ LW_EXPORT int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t 
     return result;
 }
 
-/* What std::condition_variable waits with. */
+/* Wait of std::condition_variable. */
 LW_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until) {
     if (LW_LIKELY(!on()))
         return get_pthread_cond_clockwait()(condition, lock, clock, until);

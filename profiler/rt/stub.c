@@ -1,4 +1,4 @@
-/* What shared libraries are linked with: the same symbols as the run-time's, weak, doing nothing. In a program with the
+/* Symbols that shared libraries are linked with: the same as the run-time's, weak, doing nothing. In a program with the
  * run-time (linked or preloaded) its symbols come first and these are never used; in any other the library works as if it
  * weren't instrumented. */
 #include "leeward_profile.h"

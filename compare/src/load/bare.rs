@@ -5,7 +5,7 @@ use leeward_rpc::wire::HEADER_LEN;
 
 use super::speak::{Speak, Taken};
 
-/// One connection's side. Every message carries a number, and they must come back in order.
+/// Client side of a connection. Every message carries a number, and they must come back in order.
 pub(crate) struct Bare {
     message: Vec<u8>,
     asked: u64,

@@ -19,7 +19,7 @@ const EVENTS_MAX: usize = 256;
 /// A server that says nothing for so long has a defect.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What to do.
+/// Plan of a closed loop.
 pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
     pub(crate) connections: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) times: Times,
 }
 
-/// What the measured time brought.
+/// Result of the measured time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     /// Answers per second.
@@ -54,7 +54,7 @@ struct Link<S> {
     speaker: S,
     /// The beginning of a message.
     begun: Vec<u8>,
-    /// What the server has no room for; empty nearly always.
+    /// Bytes that the server has no room for; empty nearly always.
     unsent: Vec<u8>,
 }
 

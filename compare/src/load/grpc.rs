@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// One connection's side.
+/// Client side of a connection.
 pub(crate) struct Grpc {
     /// The message with gRPC's prefix, as it goes and as it comes back.
     message: Vec<u8>,
@@ -96,7 +96,7 @@ impl Grpc {
         }
     }
 
-    /// One whole frame.
+    /// Takes a whole frame.
     fn take_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         match kind {
             DATA => {

@@ -1,5 +1,6 @@
-//! Leeward's protocol as the load speaks it: a call built once, whose number is changed, and answers of which only what
-//! must be known is read. `leeward-rpc`'s client does more, and would cost more than the server that is measured.
+//! Leeward's protocol as the load speaks it: a call built once, of which only the number changes, and answers of which
+//! the load reads only what it needs. `leeward-rpc`'s client does more, and would cost more than the server that is
+//! measured.
 
 use anyhow::{Context, Result, bail, ensure};
 use leeward_control::units::Priority;
@@ -14,7 +15,7 @@ const KIND: usize = 3;
 const PAYLOAD_LEN: std::ops::Range<usize> = 4..8;
 const REQUEST: std::ops::Range<usize> = 8..16;
 
-/// One connection's side.
+/// Client side of a connection.
 pub(crate) struct Leeward {
     call: Vec<u8>,
     payload: usize,

@@ -32,10 +32,10 @@ pub(crate) enum Dialect {
     Grpc,
 }
 
-/// What a server gets.
+/// Load that a server gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// One connection, one request at a time, without ever sleeping.
+    /// A single connection, one request at a time, without ever sleeping.
     RoundTrip(Dialect),
     /// Each connection keeps so many requests under way.
     Closed { dialect: Dialect, connections: u32, outstanding: u32 },

@@ -1,4 +1,5 @@
-//! One request at a time over one connection, reading again and again: what a round trip takes when nobody sleeps.
+//! Round trips over a single connection, one request at a time, reading again and again: the round trip's time when
+//! both ends spin.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,8 +1,8 @@
-//! What the load needs to know of a protocol.
+//! Parts of a protocol that the load needs to know.
 
 use anyhow::Result;
 
-/// What was at the beginning of some bytes.
+/// Result of a look at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Bytes of whole messages, which are dealt with.
@@ -11,7 +11,7 @@ pub(crate) struct Taken {
     pub(crate) answers: u32,
 }
 
-/// One connection's side of a protocol.
+/// Client side of a connection in a protocol.
 pub(crate) trait Speak {
     /// Appends what opens the connection.
     fn greet(&mut self, out: &mut Vec<u8>);

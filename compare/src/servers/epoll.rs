@@ -30,7 +30,7 @@ struct Connection {
     answers: Vec<u8>,
 }
 
-/// What all connections read with.
+/// Reader that all connections share.
 struct Reader {
     buffer: Vec<u8>,
     /// Room for the kernel's control messages.
@@ -175,7 +175,7 @@ impl Connection {
     }
 }
 
-/// What a connection waits for.
+/// Readiness that a connection waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watching {
     Input,

@@ -39,7 +39,7 @@ fn builder(args: &ServeArgs) -> Builder {
     Server::builder().cores(1).cpus(args.cpu.into_iter().collect()).idle(idle)
 }
 
-/// It runs until the process ends.
+/// Starts a server, which runs until the process ends.
 fn start(builder: Builder, handler: impl Handler) -> Result<SocketAddr> {
     let server = builder.start(ANY, handler).context("starting Leeward's server")?;
     Ok(server.address())

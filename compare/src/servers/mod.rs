@@ -21,7 +21,7 @@ use leeward_rpc::server::IoUring;
 use crate::args::ServeArgs;
 use crate::system;
 
-/// What a server says before its address.
+/// Words that a server says before its address.
 pub(crate) const ANNOUNCEMENT: &str = "listening on ";
 
 /// The contenders.
@@ -51,7 +51,7 @@ pub(crate) enum ServerKind {
     Breakwater,
 }
 
-/// What a server does while there is nothing to do.
+/// Behaviour of a server while there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Idling {
     /// Looks again and again
@@ -60,7 +60,7 @@ pub(crate) enum Idling {
     Block,
 }
 
-/// What the bare echoes over many sockets do besides echoing.
+/// Work of the bare echoes over many sockets besides echoing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
     /// Reading the kernel's receive timestamps.

@@ -19,7 +19,7 @@ const STREAMS_MAX: u32 = 4_096;
 /// `message Echo { bytes payload = 1; }`, not copied where prost can avoid it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Echo {
-    /// What is sent back.
+    /// Bytes that are sent back.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) payload: prost::bytes::Bytes,
 }
@@ -42,7 +42,7 @@ pub(crate) fn serve(listener: TcpListener) -> Result<()> {
     })
 }
 
-/// What tonic-build generates for `service Echo { rpc Echo(Echo) returns (Echo); }`.
+/// Service that tonic-build generates for `service Echo { rpc Echo(Echo) returns (Echo); }`.
 #[derive(Clone, Copy)]
 struct EchoService;
 

@@ -12,7 +12,7 @@ use crate::plain::plain;
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked for can't be done: exit code 2.
+    /// The request can't be done: exit code 2.
     Input(anyhow::Error),
     /// Something failed on the way, such as a full disk: exit code 1.
     Runtime(anyhow::Error),

@@ -1,5 +1,5 @@
-//! The `leeward` program: reads its arguments, runs a command, says what went wrong in one line. What the commands do
-//! lives in the libraries; how they talk lives in `commands`.
+//! The `leeward` program: reads its arguments, runs a command, reports an error in one line. The libraries do the
+//! commands' work; `commands` has their input and output.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -32,7 +32,7 @@ impl Bar {
     }
 }
 
-/// Steps whose number nobody needs to know: the present one in words.
+/// Steps whose number is of no interest: the present one in words.
 pub(crate) struct Steps(ProgressBar);
 
 impl Steps {
@@ -49,7 +49,7 @@ impl Steps {
         Steps(spinner)
     }
 
-    /// What is done now.
+    /// Shows the current step.
     pub(crate) fn show(&self, step: &str) {
         self.0.set_message(step.to_string());
     }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Every JSON reader keeps integers up to here.
 pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
 
-/// What to run, for all commands that run something.
+/// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
 pub(crate) struct What {
     /// A scenario's id (see `leeward list`) or the path of a .toml file

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 pub(crate) use crate::plain::plain;
 
-/// Prints `text` and a line's end. A reader who has gone has seen enough: no failure.
+/// Prints `text` and a line's end. A reader that has gone has seen enough: no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).or_else(forgive)

@@ -1,5 +1,5 @@
-//! What `leeward top` shows of two looks at a server's statistics: text, for the live view and for files alike. Asking and the
-//! terminal are not here.
+//! Text of `leeward top`, made of two looks at a server's statistics, for the live view and for files alike. Asking and
+//! the terminal are not here.
 
 use leeward_rpc::statistics::{LOCKS, Lock, Statistics};
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ fn controller(now: &Statistics) -> Option<String> {
     (!parts.is_empty()).then(|| format!("control   {}", parts.join(", ")))
 }
 
-/// Those first that were waited for longest between the looks.
+/// Table of the locks, those first that were waited for longest between the looks.
 fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     if now.locks.is_empty() {
         return "no locks that are counted\n".into();
@@ -115,7 +115,7 @@ fn locks(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     table.to_string()
 }
 
-/// What a server calls something, as far as there is room for it.
+/// Name of something at the server, as far as there is room for it.
 fn printable(name: &str) -> String {
     plain(name).chars().take(32).collect()
 }

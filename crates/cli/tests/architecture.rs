@@ -1,5 +1,5 @@
-//! The rules of ARCHITECTURE.md that a machine can check: which way dependencies point, what `control` and `sim` may use,
-//! and that every file says what it is.
+//! The rules of ARCHITECTURE.md that a machine can check: the directions of dependencies, the crates that `control` and
+//! `sim` may use, and that every file begins with its description.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,24 +21,43 @@ const CATALOGUE: &str = "services/catalogue";
 
 /// Our crates and which of ours each may depend on. A new crate needs a line here, and a reason in ARCHITECTURE.md;
 /// those in `services/` follow [`SERVICE`].
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("crates/control", &[]),
     ("crates/workload", &["leeward-control"]),
-    ("crates/sim", &["leeward-control", "leeward-workload"]),
+    // What comes of a run, whoever makes it: below every plant and above none.
+    ("crates/outcome", &["leeward-control"]),
+    ("crates/sim", &["leeward-control", "leeward-workload", "leeward-outcome"]),
     ("crates/runtime", &["leeward-control"]),
     ("crates/batch", &[]),
     ("crates/rpc", &["leeward-batch", "leeward-control", "leeward-runtime"]),
-    ("crates/load", &["leeward-control", "leeward-workload", "leeward-rpc"]),
     ("services", SERVICE),
+    ("crates/load", &["leeward-control", "leeward-workload", "leeward-outcome", "leeward-rpc"]),
     (
         "crates/plant",
-        &["leeward-control", "leeward-workload", "leeward-runtime", "leeward-rpc", "leeward-services", "leeward-load"],
+        &[
+            "leeward-control",
+            "leeward-workload",
+            "leeward-outcome",
+            // The simulated plant stands beside the measured one, under one trait.
+            "leeward-sim",
+            "leeward-runtime",
+            "leeward-rpc",
+            "leeward-services",
+            "leeward-load",
+        ],
     ),
     (
         "crates/lab",
-        &["leeward-control", "leeward-sim", "leeward-plant", "leeward-load", "leeward-services", "leeward-catalogue"],
+        &[
+            "leeward-control",
+            "leeward-outcome",
+            "leeward-sim",
+            "leeward-plant",
+            "leeward-services",
+            "leeward-catalogue",
+        ],
     ),
-    ("crates/report", &["leeward-lab"]),
+    ("crates/report", &["leeward-outcome"]),
     // Reads traces of any program: it knows nothing of servers and controllers.
     ("profiler/tool", &[]),
     // Runs compilers, with nothing of ours but files that it finds.
@@ -73,10 +92,11 @@ const MAY_USE: [(&str, &[&str]); 17] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 3] = [
+const PURE: [(&str, &[&str]); 4] = [
     ("crates/control", &["thiserror", "loom"]),
     ("crates/workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
-    ("crates/sim", &["hdrhistogram", "thiserror"]),
+    ("crates/outcome", &["hdrhistogram", "serde"]),
+    ("crates/sim", &["thiserror"]),
 ];
 
 fn root() -> PathBuf {

@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it printed; it must have succeeded.
+/// Output of the program, which must have succeeded.
 fn printed(arguments: &[&str]) -> String {
     let output = leeward(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));

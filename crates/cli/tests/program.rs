@@ -195,7 +195,7 @@ fn ctrl_c_stops_with_nothing_written() {
     assert!(!folder.path().join("results").exists());
 }
 
-/// What takes connections and never says anything must not keep whoever watches it.
+/// A server that takes connections and never says anything must not keep `leeward top` waiting.
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_a_question_that_nobody_answers() {

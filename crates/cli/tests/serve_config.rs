@@ -7,7 +7,7 @@ fn leeward(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_leeward")).args(arguments).current_dir(folder).output().unwrap()
 }
 
-/// What `serve --config` with this file and these flags would serve.
+/// Settings that `serve --config` with this file and these flags would serve.
 fn effective(file: &str, flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), file).unwrap();

@@ -28,8 +28,8 @@ impl Budget {
         Budget(span)
     }
 
-    /// What a target delay leaves for queueing: target − p99 of the network − p99 of the service (thesis §2.3.2); nothing
-    /// if these two exceed it.
+    /// Budget that a target delay leaves for queueing: target − p99 of the network − p99 of the service (thesis
+    /// §2.3.2); nothing if these two exceed it.
     pub fn of_target(target: Nanos, network_p99: Nanos, service_p99: Nanos) -> Self {
         Budget(Nanos(target.0.saturating_sub(network_p99.0).saturating_sub(service_p99.0)))
     }
@@ -52,7 +52,7 @@ impl Budget {
         self.0 == Nanos::ZERO
     }
 
-    /// What is left; `None` without a limit.
+    /// The rest of the budget; `None` without a limit.
     pub fn remaining(self) -> Option<Nanos> {
         (self != Budget::UNLIMITED).then_some(self.0)
     }

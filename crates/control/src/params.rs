@@ -3,7 +3,7 @@
 
 use crate::units::{Nanos, UnitError, parse_duration, parse_number};
 
-/// What a parameter may be.
+/// Type and range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// A span, `min..=max`.
@@ -27,7 +27,7 @@ pub enum Kind {
         /// Largest accepted.
         max: u64,
     },
-    /// One of these words.
+    /// A word of this list.
     Choice(&'static [&'static str]),
 }
 
@@ -51,16 +51,16 @@ impl Kind {
     }
 }
 
-/// One parameter of an algorithm.
+/// Parameter of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParamSpec {
     /// Its key in scenario files.
     pub name: &'static str,
-    /// What it may be.
+    /// Type and range of its values.
     pub kind: Kind,
     /// The default, in words (it may follow from the SLO).
     pub default: &'static str,
-    /// What it does, in one line.
+    /// Summary of the parameter in one line.
     pub doc: &'static str,
     /// Values worth trying when `leeward tune` searches; empty for what is no tuning knob.
     pub tune: &'static [&'static str],
@@ -110,7 +110,7 @@ pub enum ParamError {
     /// No such parameter.
     #[error("unknown parameter `{name}`; accepted: {accepted}")]
     Unknown {
-        /// What was written.
+        /// Name that was written.
         name: String,
         /// The algorithm's parameters.
         accepted: String,
@@ -126,9 +126,9 @@ pub enum ParamError {
     Value {
         /// Which parameter.
         name: String,
-        /// What was written.
+        /// Value that was written.
         written: String,
-        /// What would do.
+        /// Values that are accepted.
         accepted: String,
     },
     /// Values that can't stand together.
@@ -162,7 +162,7 @@ impl Params {
         Ok(params)
     }
 
-    /// What was set, in the order in which it was set, as [`Params::read`] reads it again.
+    /// Parameters that were set, in the order in which they were set, as [`Params::read`] reads them again.
     pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Raw)> {
         self.set.iter().map(|(name, value)| {
             let raw = match value {

@@ -50,7 +50,7 @@ use crate::params::{ParamError, ParamSpec, Params, Raw};
 use crate::server::ServerHalves;
 use crate::units::Nanos;
 
-/// What the surroundings decide and an algorithm must know.
+/// Surroundings that an algorithm must know and can't decide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Environment {
     /// Cores the server may use.
@@ -66,7 +66,7 @@ pub struct Environment {
 /// Whether a server always has all its cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provision {
-    /// It does.
+    /// The number of cores is fixed.
     #[default]
     Fixed,
     /// An allocator grants and parks them ([`crate::allocation`]).
@@ -90,7 +90,7 @@ impl Environment {
 pub struct Algorithm {
     /// The name in scenario files and on command lines.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Summary of the algorithm in one line.
     pub summary: &'static str,
     /// Where it was published.
     pub source: &'static str,
@@ -119,7 +119,7 @@ impl Algorithm {
         (self.build_server)(params, environment)
     }
 
-    /// One session's client.
+    /// Client of one session.
     ///
     /// # Errors
     /// Parameters that can't stand together.
@@ -135,9 +135,9 @@ pub enum RegistryError {
     /// No algorithm of that name.
     #[error("unknown controller `{name}`; accepted: {accepted}")]
     Unknown {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
-        /// What there is.
+        /// Names that there are.
         accepted: String,
     },
     /// The name is taken.

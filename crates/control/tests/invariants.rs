@@ -1,5 +1,5 @@
-//! One property for every algorithm: whatever happens in whatever order, the invariants hold after each step, everyone is
-//! served again once the overload is over, and nothing is left when the last session has gone. The canaries show that the
+//! The invariants of every algorithm: they hold after each step whatever happens in whatever order, everyone is served
+//! again once the overload is over, and nothing is left when the last session has gone. The canaries show that the
 //! checker would see it if not.
 
 #![cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! Whatever people write, the parsers answer; what the crate prints, it reads again.
+//! Parsers answer whatever people write, and read again what the crate prints.
 
 #![cfg(not(loom))]
 
@@ -89,7 +89,7 @@ proptest! {
         prop_assert_eq!(parse_duration(&read.to_string()).unwrap(), read, "printed once, it is exact");
     }
 
-    /// Whatever needs no more than three decimals is exact at once.
+    /// Spans that need no more than three decimals are exact at once.
     #[test]
     fn round_spans_survive_exactly(thousandths in 0u64..1_000_000, unit in 0u32..3) {
         let span = Nanos(thousandths * 1_000u64.pow(unit));

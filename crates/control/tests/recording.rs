@@ -100,7 +100,7 @@ fn sound() -> &'static [u8] {
     SOUND.get_or_init(|| recording("breakwater", 600))
 }
 
-/// What became of `bytes`: how many entries, and the error. Replays what it can.
+/// Reads `bytes`: how many entries there were, and the error. Replays what it can.
 fn read(bytes: &[u8]) -> (u64, Option<ReadError>) {
     let registry = Registry::builtin();
     let mut replayer = None;

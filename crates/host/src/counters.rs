@@ -15,14 +15,14 @@ macro_rules! counters {
         }
 
         impl Counts {
-            /// What has happened since `earlier`. Connections are those of now.
+            /// Counts since `earlier`. Connections are those of now.
             pub fn since(&self, earlier: &Counts) -> Counts {
                 let since = Counts { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 Counts { connections: self.connections, ..since }
             }
         }
 
-        /// One core's counters. Only that core writes them; any thread may read.
+        /// Counters of a core. Only that core writes them; any thread may read.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
@@ -121,7 +121,8 @@ impl Counters {
 }
 
 impl Counts {
-    /// What the controller is to see. It could do nothing about requests refused for want of credit: they are no load.
+    /// Load for the controller. Requests refused for want of credit are left out: the controller could do nothing about
+    /// them.
     pub fn load(&self) -> Load {
         let refused = self.without_credit;
         Load {

@@ -3,8 +3,8 @@
 use leeward_control::server::Admission;
 use leeward_control::units::{Nanos, Time};
 
-/// What a connection asks of its core while it handles what came. The server's engine implements it, and so do plants in
-/// virtual time: a connection cannot tell them apart.
+/// Surroundings of a connection on its core while it handles what came. The server's engine implements it, and so do
+/// plants in virtual time: a connection cannot tell them apart.
 pub trait Desk {
     /// Now, on the plant's clock.
     fn now(&self) -> Time;

@@ -13,7 +13,7 @@ pub struct Load {
     pub completions: u64,
     /// That were rejected, for whatever reason.
     pub drops: u64,
-    /// Those of them that a lock has refused.
+    /// Drops that a lock has caused.
     pub lock_drops: u64,
 }
 

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 /// Blocks of 64 KiB that may wait for the disk, 16 MiB in all: about a second at some 500,000 requests per second.
 const WAITING: usize = 256;
 
-/// What became of a recording.
+/// Outcome of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// How it ended, and after how many calls.

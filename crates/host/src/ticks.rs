@@ -86,7 +86,7 @@ mod model {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// Two cores notice the same tick: it is done once, and whoever is told of it finds it done.
+    /// Two cores notice the same tick: it is done once, and a core that is told of it finds it done.
     #[test]
     fn a_period_is_ticked_once() {
         loom::model(|| {

@@ -3,25 +3,28 @@
 //! - [`scenario`]: the strict TOML format; [`Scenario`] is what a checked file says.
 //! - [`run`]: all runs of a scenario, in parallel, with results that don't depend on the number of threads.
 //! - [`claims`]: the little language in which a scenario writes what a paper claims.
-//! - [`results`]: the schema of what comes out; [`store`] writes it to a folder and reads it back.
+//! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
 //!
 //! No command line and no HTML live here.
 
 #![forbid(unsafe_code)]
 
+mod assemble;
 pub mod claims;
-pub mod fields;
-mod measure;
+mod error;
+mod execute;
+mod numbers;
+mod options;
 pub mod plan;
 pub mod real;
-pub mod results;
+mod rows;
 pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
 pub mod tune;
 
-pub use results::Results;
+pub use leeward_outcome::results::{self, Results};
 pub use scenario::builtin::{Builtin, builtin_scenarios};
 pub use scenario::{Scenario, ScenarioError};

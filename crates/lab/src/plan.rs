@@ -1,18 +1,20 @@
 //! Every run that a scenario asks for, in the order in which results are reported: variant, service, application,
 //! clients, round trip, demand, seed.
 
-use crate::run::RunError;
+use crate::error::RunError;
+use crate::numbers::round;
 use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
+use leeward_outcome::results::{RunKey, WorkloadKey};
 use leeward_sim::SimConfig;
 use leeward_sim::config::{Application, LockModel, NetworkModel, Segment, Workload};
 
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
 
-/// One run.
+/// A run of the plan.
 #[derive(Clone, Debug)]
 pub struct PlannedRun<'a> {
     /// The controller and its label.
@@ -29,7 +31,7 @@ pub struct PlannedRun<'a> {
     pub clients: u32,
     /// Capacity of the server without control.
     pub capacity: Rate,
-    /// What the simulator is told.
+    /// Configuration of the simulator.
     pub config: SimConfig,
 }
 
@@ -47,6 +49,24 @@ impl PlannedRun<'_> {
             named("r", self.application.r),
             self.config.seed
         )
+    }
+
+    /// The key of this run's rows.
+    pub(crate) fn run_key(&self) -> RunKey {
+        RunKey::new(&self.variant.controller, &self.variant.label, self.config.seed)
+    }
+
+    /// The key of the workload that it meets.
+    pub(crate) fn workload_key(&self) -> WorkloadKey {
+        let demand = self.demand().0;
+        WorkloadKey {
+            service: self.service.text.clone(),
+            demand_rps: round(demand, 1),
+            demand_ratio: round(demand / self.capacity.0, 6),
+            clients: self.clients,
+            p: self.application.p,
+            r: self.application.r,
+        }
     }
 
     /// The demand at a time.
@@ -123,7 +143,7 @@ pub fn plan<'a>(
     Ok(runs)
 }
 
-/// One list of segments per run.
+/// Lists of segments, one per run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
     let capacity = scenario.capacity(service.service.mean());
     match &scenario.workload.demand {

@@ -4,31 +4,28 @@
 //! A calibrated scenario is the whole trick: its cores, costs, round trip and stalls are those of this machine, so that
 //! demands in multiples of capacity, objectives and predictions follow as they do in the simulator.
 
-use crate::claims::judge;
-use crate::measure;
+use crate::assemble::{add, blank, judged};
+use crate::error::RunError;
+use crate::execute::{execute, simulate};
+use crate::numbers;
+use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
-use crate::results::{Lock, Machine, Point, Results, Shift};
-use crate::run::{Options, Progress, RunError, blank, simulate_one};
+use crate::rows::{Rows, point};
 use crate::scenario::{Scenario, ServiceSpec};
-use crate::shifts::shifts;
-use leeward_control::budget::Budget;
-use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
-use leeward_control::units::{Nanos, Time};
-use leeward_load::report as load;
+use leeward_control::units::Nanos;
+use leeward_outcome::results::{Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
-use leeward_plant::run::Sample;
-use leeward_plant::{Placement, RealError, RunReport, RunSpec, Served, Snapshot};
+pub use leeward_plant::measured::WINDOW;
+use leeward_plant::{Measured, Placement, RealError, Served, Snapshot};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
-use leeward_sim::SimReport;
 use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
-use leeward_sim::report as sim;
 use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is being done, for whoever watches. Told on the clients' CPU during runs: must be quick.
+/// Current stage, for a view. Reported on the clients' CPU during runs: handling it must be quick.
 #[derive(Clone, Debug)]
 pub enum Stage<'a> {
     /// A step of the measurement of the machine.
@@ -48,12 +45,6 @@ pub enum Stage<'a> {
 
 /// Steps of the measurement of the machine.
 pub const MEASURING_STEPS: usize = STEPS;
-
-/// What the load generator calls a drop for a lock's sake.
-const LOCK: &str = "Lock";
-
-/// Windows of a run whose scenario asks for none: the live view has to show something.
-pub const WINDOW: Nanos = Nanos::from_millis(100);
 
 /// Runs everything a scenario asks for on this machine, one run at a time. The controllers alternate at each demand, so
 /// that what the machine does meanwhile is the same for all.
@@ -138,26 +129,20 @@ pub fn run_all(
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
             let planned = plan(&calibrated, registry, options.seed)?;
-            let mut outcomes: Vec<Option<Outcome>> = planned.iter().map(|_| None).collect();
+            let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
             for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
                 if cancel.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                let plant = Plant { placement: &placement, served: &served, measured: &measured };
-                let outcome = one(&planned[index], &plant, watch, cancel)?;
-                watch(&Stage::Ended(&outcome.point, &outcome.shifts));
-                outcomes[index] = Some(outcome);
+                let plant = Measured { placement: &placement, served: &served, machine: &measured };
+                let rows = one(&planned[index], &plant, watch, cancel)?;
+                watch(&Stage::Ended(&rows.point, &rows.shifts));
+                rows_of[index] = Some(rows);
                 advance();
             }
-            for Outcome { point, windows, shifts, locks } in outcomes.into_iter().flatten() {
-                results.points.push(point);
-                results.windows.extend(windows);
-                results.shifts.extend(shifts);
-                results.locks.extend(locks);
-            }
+            rows_of.into_iter().flatten().for_each(|rows| add(&mut results, rows));
         }
-        results.claims = scenario.claims.iter().map(|claim| judge(claim, &results)).collect();
-        Ok(results)
+        Ok(judged(results, scenario))
     });
     each.collect()
 }
@@ -171,7 +156,7 @@ fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError>
     requests.both_ends(&tell).map_err(|error| while_measuring(error.into()))
 }
 
-/// What the machine is measured with: each service with each number of clients.
+/// Subjects of the machine's measurement: each service with each number of clients.
 fn subjects(scenario: &Scenario) -> impl Iterator<Item = (&ServiceSpec, u32)> {
     let workload = &scenario.workload;
     workload.services.iter().flat_map(|service| workload.clients.iter().map(move |clients| (service, *clients)))
@@ -212,13 +197,6 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(managed, "server.allocator", cores)?;
     refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
     refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
-}
-
-struct Outcome {
-    point: Point,
-    windows: Vec<crate::results::Window>,
-    shifts: Vec<Shift>,
-    locks: Vec<Lock>,
 }
 
 /// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds
@@ -268,185 +246,29 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
         clients,
         cores: server.cores,
         clients_apart: !placement.shared,
-        capacity_rps: measure::round(server.capacity(service.service.mean()).0, 1),
-        rtt_us: measure::micros(calibrated.network.rtt),
-        cost_us: measure::micros(server.costs.per_request()),
-        stalled: measure::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
+        capacity_rps: numbers::round(server.capacity(service.service.mean()).0, 1),
+        rtt_us: numbers::micros(calibrated.network.rtt),
+        cost_us: numbers::micros(server.costs.per_request()),
+        stalled: numbers::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),
     }
 }
 
-/// What runs have in common.
-struct Plant<'a> {
-    placement: &'a Placement,
-    served: &'a Served,
-    measured: &'a leeward_plant::Machine,
-}
-
-impl Plant<'_> {
-    /// What a request of this run may spend on queues.
-    fn budget(&self, run: &PlannedRun<'_>) -> Budget {
-        match (run.variant.locks.acquire, run.variant.derived_budget) {
-            // Thesis §2.3.2: what the target leaves of network and service, each as 99 of 100 are.
-            (_, true) => {
-                let service = self.measured.alone.map_or(Nanos::ZERO, |alone| alone.p99);
-                Budget::of_target(run.config.slo, self.measured.rtt_p99, service)
-            }
-            (Acquire::UnlessCongested { budget, .. }, false) => Budget::of(budget),
-            _ => Budget::UNLIMITED,
-        }
-    }
-}
-
-/// One run, and its prediction if the simulator knows the service.
+/// One run's rows, with a prediction where the simulator knows the service.
 fn one(
     run: &PlannedRun<'_>,
-    plant: &Plant<'_>,
+    plant: &Measured<'_>,
     watch: &dyn Fn(&Stage<'_>),
     cancel: &AtomicBool,
-) -> Result<Outcome, RunError> {
+) -> Result<Rows, RunError> {
     watch(&Stage::Begins(run));
-    let failed = |source| match source {
-        RealError::Cancelled => RunError::Cancelled,
-        source => RunError::Real { run: run.name(), source },
-    };
-    let pairs: Vec<(&str, Raw)> = run.params.iter().map(|(name, raw)| (name.as_str(), raw.clone())).collect();
-    let params = run.algorithm.params(&pairs).map_err(|error| failed(error.into()))?;
-    let config = &run.config;
-    let spec = RunSpec {
-        placement: plant.placement,
-        served: plant.served,
-        budget: plant.budget(run),
-        algorithm: run.algorithm,
-        params: &params,
-        rtt: config.network.rtt,
-        slo: config.slo,
-        workload: &config.workload,
-        seed: config.seed,
-        warmup: config.warmup,
-        duration: config.duration,
-        window: config.window.unwrap_or(WINDOW),
-        fine_window: config.fine_window,
-    };
-    let report =
-        leeward_plant::run::run(&spec, cancel, |snapshot| watch(&Stage::Runs(run, snapshot))).map_err(failed)?;
-    if let Some(violation) = report.violations.first() {
-        return Err(RunError::Violation { run: run.name(), violation: violation.clone() });
+    let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&Stage::Runs(run, snapshot)))?;
+    let mut rows = Rows::of(run, &outcome);
+    if !plant.served.is_measured() {
+        let predicted = point(run, &simulate(run)?);
+        rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);
+        rows.point.predicted_p99_us = Some(predicted.p99_us);
     }
-    let told = in_the_simulators_terms(run, &report);
-    let mut point = measure::point(run, &told);
-    if plant.served.takes_locks() {
-        let refused: u64 =
-            report.load.drop_reasons.iter().filter(|(why, _)| **why == LOCK).map(|(_, count)| count).sum();
-        let received = report.server.received.max(1);
-        point.lock_drop_rate = Some(measure::round(refused as f64 / received as f64, 6));
-    } else if !plant.served.is_measured() {
-        let predicted = measure::point(run, &simulate_one(run)?);
-        point.predicted_goodput_rps = Some(predicted.goodput_rps);
-        point.predicted_p99_us = Some(predicted.p99_us);
-    }
-    let windows = if config.window.is_some() { measure::windows(run, &told) } else { Vec::new() };
-    let locks = measure::real_locks(run, &report.locks, told.counts.rejected);
-    Ok(Outcome { point, windows, shifts: shifts(run, &told), locks })
-}
-
-/// A real run as the simulator would tell of it, so that both become the same rows.
-fn in_the_simulators_terms(run: &PlannedRun<'_>, report: &RunReport) -> SimReport {
-    let load = &report.load;
-    let (measured, totals) = (&load.measured, &load.totals);
-    let (from, to) = (run.config.warmup, run.config.duration);
-    let server = report.server_in(from, to);
-    let ended_at_client = totals.expired + totals.overflowed + totals.throttled + totals.too_long + totals.unsent;
-    let fine_length = run.config.fine_window.unwrap_or(Nanos(1));
-    SimReport {
-        measured: to.saturating_sub(from),
-        counts: sim::Counts {
-            received: server.received,
-            rejected: server.dropped,
-            rx_messages: server.received + server.demands,
-            tx_messages: server.completed + server.dropped + server.credits,
-            ..counts(measured)
-        },
-        totals: sim::Totals {
-            offered: totals.offered,
-            completed: totals.completed + totals.failed,
-            dropped: totals.dropped,
-            timed_out: totals.timed_out,
-            sent_again: 0,
-            ended_at_client,
-            unfinished: totals.unfinished + totals.disconnected,
-        },
-        latency: percentiles(&load.latency),
-        reject_delay: percentiles(&load.reject_delay),
-        waiting: sim::Percentiles::default(),
-        cpu_utilization: report.busy_share(from, to),
-        mean_in_server: 0.0,
-        mean_sojourn_ns: load.server_sojourn.mean_ns,
-        violations: Vec::new(),
-        locks: Vec::new(),
-        windows: windows(load, &report.samples, run.config.window.unwrap_or(WINDOW), to),
-        fine: load
-            .fine
-            .iter()
-            .enumerate()
-            .map(|(index, window)| sim::FineWindow {
-                start: Time(index as u64 * fine_length.0),
-                completed: window.completed,
-                good: window.good,
-            })
-            .take_while(|window| window.start.0 < to.0)
-            .collect(),
-        gauges: report.after,
-        events: 0,
-        cores: None,
-        failure_delay: sim::Percentiles::default(),
-        replicas: Vec::new(),
-    }
-}
-
-fn counts(counts: &load::Counts) -> sim::Counts {
-    sim::Counts {
-        offered: counts.offered,
-        completed: counts.completed,
-        good: counts.good,
-        dropped: counts.dropped,
-        expired: counts.expired,
-        overflowed: counts.overflowed,
-        throttled: counts.throttled,
-        ..sim::Counts::default()
-    }
-}
-
-fn percentiles(of: &load::Percentiles) -> sim::Percentiles {
-    sim::Percentiles {
-        count: of.count,
-        mean_ns: of.mean_ns,
-        p50: Nanos(of.p50_ns),
-        p99: Nanos(of.p99_ns),
-        p999: Nanos(of.p999_ns),
-        max: Nanos(of.max_ns),
-    }
-}
-
-fn windows(load: &load::LoadReport, samples: &[Sample], length: Nanos, end: Nanos) -> Vec<sim::WindowReport> {
-    let inside = load.windows.iter().filter(|window| window.start_ns < end.0);
-    inside
-        .map(|window| {
-            // The sample that was taken when the window was just over.
-            let over = window.start_ns + length.0;
-            let after = samples.partition_point(|sample| sample.at.0 < over).min(samples.len().saturating_sub(1));
-            let sample = samples.get(after);
-            sim::WindowReport {
-                start: Time(window.start_ns),
-                length,
-                counts: counts(&window.counts),
-                latency: percentiles(&window.latency),
-                reject_delay: sim::Percentiles { mean_ns: window.reject_delay_mean_ns, ..sim::Percentiles::default() },
-                gauges: sample.map(|sample| sample.gauges).unwrap_or_default(),
-                delay: sample.map_or(Nanos::ZERO, |sample| sample.delay),
-                cores: None,
-            }
-        })
-        .collect()
+    Ok(rows)
 }
 
 #[cfg(test)]

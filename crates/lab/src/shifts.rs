@@ -1,11 +1,9 @@
-//! What a shift of demand did to a controller: how long goodput took to come back, and how bad it was meanwhile.
+//! Effects of a shift of demand on a controller: how long goodput took to come back, and how bad it was meanwhile.
 
-use crate::claims::median;
-use crate::measure::round;
+use crate::numbers::{median, round};
 use crate::plan::PlannedRun;
-use crate::results::Shift;
-use leeward_sim::SimReport;
-use leeward_sim::report::FineWindow;
+use leeward_outcome::results::Shift;
+use leeward_outcome::{FineWindow, RunOutcome};
 
 /// Fine windows in the 20 ms over which the paper looks at goodput (Breakwater §5.2).
 const SPAN: usize = 20;
@@ -17,7 +15,7 @@ const COLLAPSED: f64 = 0.8;
 const BEYOND_CHANCE: f64 = 4.0;
 
 /// One row per change of demand.
-pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
+pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
     let segments = &run.config.workload.demand;
     let ends = segments.iter().skip(2).map(|segment| segment.from).chain([run.config.duration]);
     let changes = segments.windows(2).zip(ends);
@@ -25,15 +23,13 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
         .map(|(pair, end)| {
             let at = pair[1].from;
             let within = |start: u64| start >= at.0 && start < end.0;
-            let fine: Vec<FineWindow> = report.fine.iter().filter(|window| within(window.start.0)).copied().collect();
+            let fine: Vec<FineWindow> = outcome.fine.iter().filter(|window| within(window.start.0)).copied().collect();
             let goodput = Goodput::new(&fine);
             let recovery = goodput.recovery();
-            let coarse = report.windows.iter().filter(|window| within(window.start.0));
+            let coarse = outcome.windows.iter().map(|window| &window.clients).filter(|window| within(window.start.0));
             let peak = |peak: f64, value: f64| peak.max(value);
             Shift {
-                controller: run.variant.controller.clone(),
-                label: run.variant.label.clone(),
-                seed: run.config.seed,
+                run: run.run_key(),
                 at_s: at.as_secs_f64(),
                 from_rps: round(pair[0].rate.0, 1),
                 to_rps: round(pair[1].rate.0, 1),
@@ -43,7 +39,7 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, report: &SimReport) -> Vec<Shift> {
                 reached_ms: goodput.reached().unwrap_or(fine.len()) as f64,
                 goodput_dip_ratio: round(goodput.dip(), 6),
                 p99_peak_us: round(coarse.clone().map(|w| w.latency.p99.as_micros_f64()).fold(0.0, peak), 3),
-                reject_delay_peak_us: round(coarse.map(|w| w.reject_delay.mean_ns / 1e3).fold(0.0, peak), 3),
+                reject_delay_peak_us: round(coarse.map(|w| w.reject_delay_mean_ns / 1e3).fold(0.0, peak), 3),
             }
         })
         .collect()

@@ -1,7 +1,7 @@
 //! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
 //! that a reader never sees half a file.
 
-use crate::results::{Claim, Lock, Machine, Point, Results, Shift, Window};
+use leeward_outcome::results::{Claim, Lock, Machine, Point, Results, Shift, Window};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -48,7 +48,7 @@ pub enum StoreError {
     },
 }
 
-/// One line of `results.jsonl`.
+/// A line of `results.jsonl`.
 #[derive(Serialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 enum Record<'a> {
@@ -175,11 +175,11 @@ mod tests {
         Results {
             schema: SCHEMA,
             scenario: "sample".into(),
-            points: vec![Point { label: "a".into(), goodput_rps: 0.1, ..Point::default() }],
+            points: vec![Point { goodput_rps: 0.1, ..Point::default() }],
             machines: vec![Machine { capacity_rps: 60e3, ..Machine::default() }],
             windows: vec![Window { credit_pool: Some(3.0), ..Window::default() }],
             shifts: vec![Shift::default()],
-            locks: vec![Lock { p: Some(0.2), ..Lock::default() }],
+            locks: vec![Lock { kind: Some("mutex".into()), ..Lock::default() }],
             ..Results::default()
         }
     }

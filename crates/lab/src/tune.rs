@@ -1,16 +1,19 @@
 //! The search for the parameters under which a controller serves a scenario best.
 
-use crate::measure::{point, round};
+use crate::error::RunError;
+use crate::execute::{check_services, check_simulated, in_parallel, simulate};
+use crate::numbers::round;
+use crate::options::{Options, Progress};
 use crate::plan::plan;
-use crate::results::Point;
-use crate::run::{Options, Progress, RunError, check_services, check_simulated, in_parallel, simulate_one};
+use crate::rows::point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
+use leeward_outcome::results::Point;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What a search found, one entry per service and number of clients.
+/// Findings of a search, one entry per service and number of clients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// The scenario's id.
@@ -19,7 +22,7 @@ pub struct Tuning {
     pub label: String,
     /// The command that repeats the search.
     pub command: String,
-    /// One per service and number of clients.
+    /// Findings, one per service and number of clients.
     pub workloads: Vec<TunedWorkload>,
 }
 
@@ -36,7 +39,7 @@ pub struct TunedWorkload {
     pub best: usize,
 }
 
-/// One set of parameters and how it did.
+/// A set of parameters and how it did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The tuning parameters.
@@ -122,7 +125,7 @@ pub fn tune(
     Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
 }
 
-/// What found the parameters, for whoever wants to find them again.
+/// Command that found the parameters, so that a reader can find them again.
 fn command(scenario: &Scenario, label: &str, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };
@@ -236,8 +239,7 @@ impl Search<'_> {
             done.fetch_add(1, Ordering::Relaxed);
             (self.progress)(Progress { done: before + progress.done, total: before + progress.total });
         };
-        let points =
-            in_parallel(&planned, self.options, &counted, self.cancel, |run| Ok(point(run, &simulate_one(run)?)))?;
+        let points = in_parallel(&planned, self.options, &counted, self.cancel, |run| Ok(point(run, &simulate(run)?)))?;
         let each = points.len() / new.len().max(1);
         for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
             let mean = |value: fn(&Point) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;

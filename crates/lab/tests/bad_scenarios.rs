@@ -1,4 +1,5 @@
-//! Whatever is wrong with a scenario is said in one line that names the file, the line, the key and what is accepted.
+//! Scenarios with mistakes: each mistake is reported in one line that names the file, the line, the key and what is
+//! accepted.
 
 use leeward_control::registry::Registry;
 use leeward_lab::{Scenario, ScenarioError};

@@ -1,18 +1,19 @@
 //! Claims over results made by hand.
 
 use leeward_lab::claims::{Expression, judge};
-use leeward_lab::results::{Point, Results, Shift, Verdict, Window};
+use leeward_lab::results::{Point, Results, RunKey, Shift, Verdict, Window, WorkloadKey};
 use leeward_lab::scenario::ClaimSpec;
 
 fn results() -> Results {
     let point = |label: &str, demand_ratio: f64, seed: u64, goodput_rps: f64| Point {
-        controller: label.split(' ').next().unwrap().into(),
-        label: label.into(),
-        service: "exp:10us".into(),
-        demand_ratio,
-        demand_rps: demand_ratio * 849_978.8,
+        run: RunKey::new(label.split(' ').next().unwrap(), label, seed),
+        workload: WorkloadKey {
+            service: "exp:10us".into(),
+            demand_ratio,
+            demand_rps: demand_ratio * 849_978.8,
+            ..WorkloadKey::default()
+        },
         capacity_rps: 849_978.8,
-        seed,
         goodput_rps,
         ..Point::default()
     };
@@ -26,8 +27,8 @@ fn results() -> Results {
             point("b", 2.0, 2, 500.0),
             point("b target=70us", 2.0, 1, 0.0),
         ],
-        windows: vec![Window { label: "a".into(), seed: 1, start_s: 2.0, goodput_rps: 5.0, ..Window::default() }],
-        shifts: vec![Shift { label: "a".into(), seed: 1, to_rps: 1.2e6, recovery_ms: 12.0, ..Shift::default() }],
+        windows: vec![Window { run: RunKey::new("a", "a", 1), start_s: 2.0, goodput_rps: 5.0, ..Window::default() }],
+        shifts: vec![Shift { run: RunKey::new("a", "a", 1), to_rps: 1.2e6, recovery_ms: 12.0, ..Shift::default() }],
         ..Results::default()
     }
 }

@@ -1,4 +1,4 @@
-//! What a run produces doesn't depend on the number of threads, and stops when it is told to.
+//! Outcomes of runs don't depend on the number of threads, and runs stop when they are told to.
 
 use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate};
 use leeward_control::registry::{Algorithm, Registry};
@@ -155,7 +155,7 @@ fn replicas_have_rows_and_do_not_depend_on_threads() {
     assert_eq!((one.points.len(), one.replicas.len(), one.locks.len()), (8, 16, 16));
     for (point, servers) in one.points.iter().zip(one.replicas.chunks(2)) {
         let [first, second] = servers else { panic!("two each") };
-        assert_eq!((first.replica, second.replica, &first.label), (1, 2, &point.label));
+        assert_eq!((first.replica, second.replica, &first.run.label), (1, 2, &point.run.label));
         let again = point.retry_rate.unwrap() * point.offered as f64 / 0.02;
         assert!((second.attempts_rps - again).abs() < 1.0, "{second:?} {point:?}");
         assert!(point.failure_p99_us.is_some(), "{point:?}");
@@ -169,13 +169,11 @@ fn replicas_have_rows_and_do_not_depend_on_threads() {
 fn controllers_share_seeds_and_points_hold_together() {
     let results = run_with(&read(SMALL), 2, 7);
     for point in &results.points {
-        assert!([7, 8].contains(&point.seed));
+        assert!([7, 8].contains(&point.run.seed));
         assert!(point.goodput_rps <= point.throughput_rps);
-        assert!((point.demand_ratio - point.demand_rps / point.capacity_rps).abs() < 1e-5);
+        assert!((point.workload.demand_ratio - point.workload.demand_rps / point.capacity_rps).abs() < 1e-5);
         let twin = results.points.iter().find(|other| {
-            other.label == "none"
-                && (&other.service, other.clients, other.seed) == (&point.service, point.clients, point.seed)
-                && other.demand_ratio == point.demand_ratio
+            other.run.label == "none" && other.run.seed == point.run.seed && other.workload == point.workload
         });
         assert_eq!(twin.unwrap().offered, point.offered, "the same arrivals for every controller");
     }
@@ -187,7 +185,7 @@ fn controllers_share_seeds_and_points_hold_together() {
 fn shifts_are_measured() {
     let results = run_with(&read(SHIFTING), 2, 1);
     assert_eq!(results.shifts.len(), 4);
-    let rise = |label: &str| results.shifts.iter().find(|shift| shift.label == label && shift.at_s == 0.2).unwrap();
+    let rise = |label: &str| results.shifts.iter().find(|shift| shift.run.label == label && shift.at_s == 0.2).unwrap();
     assert!(rise("breakwater").recovered && rise("breakwater").recovery_ms < 100.0, "{:?}", rise("breakwater"));
     assert!(rise("breakwater").settled_goodput_rps > 600e3);
     assert!(rise("none").settled_goodput_rps < 100e3, "without control nothing is in time");

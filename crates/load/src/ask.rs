@@ -1,12 +1,12 @@
-//! What a request asks, for services whose requests are more than a service time.
+//! Arguments of requests, for services whose requests are more than a service time.
 
 use leeward_rpc::wire::Method;
 use std::fmt::Debug;
 
 /// Makes requests out of random bits: the same bits, the same request, so that a seed draws all of a run's.
 pub trait Ask: Debug + Send + Sync {
-    /// Writes a request's payload to `payload`, which is empty, and says which procedure is called. Told while requests are
-    /// due: must be quick. `random` is the request's own, and nobody else draws from it.
+    /// Writes a request's payload to `payload`, which is empty, and returns the procedure to call. Called while
+    /// requests are due: must be quick. `random` is the request's own; nothing else draws from it.
     fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method;
 
     /// Whether `answer` answers the request that `random` stands for, which called `method`. A wrong answer counts as failed.

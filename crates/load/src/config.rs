@@ -1,4 +1,4 @@
-//! What a run is told, and why it can't begin.
+//! Configuration of a run, and the reasons for which a run can't begin.
 
 use std::io;
 use std::net::SocketAddr;
@@ -76,12 +76,13 @@ pub struct LoadConfig {
     /// Bytes of each request's payload, at least 8. The first 8 are the service time in nanoseconds, little-endian: how
     /// long a synthetic service should keep a core busy. The others are 0.
     pub payload: usize,
-    /// What requests ask instead, for other services than the synthetic one.
+    /// Arguments of requests, for other services than the synthetic one.
     pub ask: Option<Arc<dyn Ask>>,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
-    /// What a request may spend on queues from when it was due, the client's included. It is sent along with what is left of
-    /// it; who waits for a credit for so long expires. Unlimited: the connection's applies, and the server's.
+    /// Budget of a request for queues from when it was due, the client's included. The rest of it is sent along; a
+    /// request that waits for a credit for so long expires. Unlimited: the connection's budget applies, and the
+    /// server's.
     pub budget: Budget,
     /// An application gives up after this long, from the intended time: a later response counts as timed out.
     pub timeout: Option<Nanos>,
@@ -146,7 +147,7 @@ pub enum LoadError {
         number: u32,
         /// How many there should be.
         of: u32,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// Connections that the server closed, or did not welcome in time.
@@ -172,13 +173,13 @@ pub enum LoadError {
     Pin {
         /// The CPU.
         cpu: usize,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// The system refused to wait for sockets.
     #[error("waiting for sockets: {0}")]
     Poll(#[source] io::Error),
-    /// What the server can do could not be told, and the demand was to be a multiple of it.
+    /// The server's capacity could not be measured, and the demand was to be a multiple of it.
     #[error("the server's capacity could not be measured: {0}")]
     Unmeasured(&'static str),
     /// The requests can't be drawn.

@@ -18,7 +18,7 @@ use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
 use crate::recorder::{Course, Issued, Recorder, Recording, WINDOWS_MAX};
-use crate::report::{Counts, Ending, LoadReport, WindowReport};
+use crate::report::{ClientWindow, Counts, Ending, LoadReport};
 use crate::schedule::{Planned, Schedule, ScheduleError};
 use crate::system::{Pinned, allow_sockets};
 
@@ -40,10 +40,10 @@ pub struct Progress {
     pub elapsed: Nanos,
     /// How long requests are issued.
     pub duration: Nanos,
-    /// What has happened so far.
+    /// Counts so far.
     pub counts: Counts,
     /// The last window of the time series that is over, if there is one.
-    pub latest: Option<WindowReport>,
+    pub latest: Option<ClientWindow>,
 }
 
 /// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
@@ -140,7 +140,7 @@ fn check(config: &LoadConfig, plan: &Plan) -> Result<(), LoadError> {
     refuse(too_many, "more than 100,000 windows: make them longer")
 }
 
-/// What the next request is and when it is due.
+/// Source of the next request and its due time.
 enum Source<'a> {
     Open { requests: &'a [Planned] },
     Closed { service: &'a Service, services: Rng, clients: Rng, end: Time },

@@ -1,4 +1,4 @@
-//! One socket and the connection that it carries: moves bytes and reports what the connection says.
+//! A socket and the connection that it carries: moves bytes and reports what the connection says.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -73,7 +73,7 @@ impl Link {
         self.socket.is_none()
     }
 
-    /// What has become of it since the last call.
+    /// Change of the link since the last call.
     pub(crate) fn change(&mut self) -> Option<Change> {
         let state = match (self.is_lost(), self.connection.phase()) {
             (true, _) => Some(Change::Lost),
@@ -107,7 +107,7 @@ impl Link {
         };
     }
 
-    /// Reads what there is, up to a bound, and writes what that gave rise to.
+    /// Reads what there is, up to a bound, and writes the answers that follow from it.
     pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         for _ in 0..READS_MAX {
             let Some(socket) = &mut self.socket else { return };

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use hdrhistogram::Histogram;
 use leeward_control::client::LocalReason;
 use leeward_control::units::{Nanos, Time};
+pub use leeward_outcome::Distribution;
 use leeward_rpc::client::{Disconnected, Event};
 use leeward_rpc::wire::Method;
 
 use crate::ask::Ask;
 use crate::config::{LoadConfig, Plan};
-use crate::report::{Adherence, Connections, Counts, Ending, FineWindow, LoadReport, Percentiles, WindowReport};
+use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
 
-/// What a request is known by: when it was due, and what it asked.
+/// Identity of a request: the time at which it was due, and what it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued {
     /// When it was due.
@@ -36,56 +36,6 @@ pub(crate) struct Course {
     pub(crate) planned: u64,
 }
 
-/// A distribution of spans in nanoseconds: a histogram and an exact mean.
-#[derive(Clone, Debug)]
-pub struct Distribution {
-    histogram: Histogram<u64>,
-    sum: u128,
-}
-
-impl Distribution {
-    fn new() -> Self {
-        // Three digits, up to an hour, which stands for all that is longer.
-        let histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constant bounds are valid");
-        Distribution { histogram, sum: 0 }
-    }
-
-    fn record(&mut self, span: Nanos) {
-        self.histogram.saturating_record(span.0);
-        self.sum += u128::from(span.0);
-    }
-
-    fn take(&mut self) -> Percentiles {
-        let percentiles = self.percentiles();
-        self.histogram.reset();
-        self.sum = 0;
-        percentiles
-    }
-
-    /// Its summary.
-    pub fn percentiles(&self) -> Percentiles {
-        let count = self.histogram.len();
-        if count == 0 {
-            return Percentiles::default();
-        }
-        let at = |quantile| self.histogram.value_at_quantile(quantile);
-        Percentiles {
-            count,
-            mean_ns: self.sum as f64 / count as f64,
-            p50_ns: at(0.5),
-            p90_ns: at(0.9),
-            p99_ns: at(0.99),
-            p999_ns: at(0.999),
-            max_ns: self.histogram.max(),
-        }
-    }
-
-    /// All of it, in nanoseconds.
-    pub fn histogram(&self) -> &Histogram<u64> {
-        &self.histogram
-    }
-}
-
 /// A run's results: the report and whole distributions for `.hgrm` files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -102,7 +52,7 @@ pub struct Recording {
 
 struct Windows {
     length: Nanos,
-    done: Vec<WindowReport>,
+    done: Vec<ClientWindow>,
     /// The window that `latency` is of.
     current: usize,
     latency: Distribution,
@@ -120,8 +70,8 @@ impl Windows {
     fn counts(&mut self, at: Time) -> &mut Counts {
         let index = self.index(at);
         while self.done.len() <= index {
-            let start_ns = self.done.len() as u64 * self.length.0;
-            self.done.push(WindowReport { start_ns, ..WindowReport::default() });
+            let start = Time(self.done.len() as u64 * self.length.0);
+            self.done.push(ClientWindow { start, ..ClientWindow::default() });
             self.reject_delays.push(0);
         }
         &mut self.done[index].counts
@@ -146,9 +96,9 @@ impl Windows {
     }
 
     /// The last window that is over at `now`; also if nothing has happened in it.
-    fn latest(&self, now: Time) -> Option<WindowReport> {
+    fn latest(&self, now: Time) -> Option<ClientWindow> {
         let index = self.index(now).checked_sub(1)?;
-        let nothing = WindowReport { start_ns: index as u64 * self.length.0, ..WindowReport::default() };
+        let nothing = ClientWindow { start: Time(index as u64 * self.length.0), ..ClientWindow::default() };
         let mut window = self.done.get(index).copied().unwrap_or(nothing);
         if index == self.current {
             // Not closed yet: no response has come since.
@@ -171,7 +121,7 @@ pub(crate) const WINDOWS_MAX: u64 = 100_000;
 /// Different reasons for lost connections that are kept apart.
 const REASONS_MAX: usize = 8;
 
-/// What is counted during a run.
+/// Counters of a run.
 pub(crate) struct Recorder {
     /// Knows which answers are right.
     ask: Option<Arc<dyn Ask>>,
@@ -181,7 +131,7 @@ pub(crate) struct Recorder {
     /// The measured part.
     from: Time,
     to: Time,
-    /// The run is over: who is still connected has not lost the connection.
+    /// The run is over: a connection that is open now has not been lost.
     closing: bool,
     totals: Counts,
     measured: Counts,
@@ -314,15 +264,16 @@ impl Recorder {
     fn count_fine(&mut self, now: Time, in_time: bool, good: bool) {
         let Some((length, windows)) = &mut self.fine else { return };
         let index = (now.0 / length.0.max(1)).min(2 * WINDOWS_MAX) as usize;
-        if windows.len() <= index {
-            windows.resize(index + 1, FineWindow::default());
+        while windows.len() <= index {
+            let start = Time(windows.len() as u64 * length.0);
+            windows.push(FineWindow { start, completed: 0, good: 0 });
         }
         windows[index].completed += u64::from(in_time);
         windows[index].good += u64::from(good);
     }
 
     /// The last window of the time series that is over at `now`.
-    pub(crate) fn latest_window(&self, now: Time) -> Option<WindowReport> {
+    pub(crate) fn latest_window(&self, now: Time) -> Option<ClientWindow> {
         self.windows.as_ref().and_then(|windows| windows.latest(now))
     }
 
@@ -363,7 +314,7 @@ impl Recorder {
         let measured_s = self.to.since(self.from).as_secs_f64();
         let per_second = |count: u64| if measured_s > 0.0 { count as f64 / measured_s } else { 0.0 };
         let mut violations = Vec::new();
-        if self.totals.offered != self.totals.ended() {
+        if !self.totals.balance() {
             violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
         }
         let report = LoadReport {
@@ -401,7 +352,7 @@ impl Recorder {
     }
 }
 
-/// One more of `name`. Looks before it allocates: after the first of a name nothing is allocated.
+/// Adds 1 to the count of `name`. Looks before it allocates: after the first of a name nothing is allocated.
 fn add(counts: &mut BTreeMap<String, u64>, name: &impl Debug) {
     use std::fmt::Write;
     let mut text = Name { bytes: [0; 32], length: 0 };

@@ -1,10 +1,11 @@
-//! What a run tells, as plain data in raw units: names end in the unit where they have one. Serializes to JSON.
+//! Report of a run, as plain data in raw units: names end in the unit where they have one. Serializes to JSON.
 
 use std::collections::BTreeMap;
 
+pub use leeward_outcome::{ClientWindow, Counts, FineWindow, Percentiles};
 use serde::Serialize;
 
-/// One run's results.
+/// Results of a single run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LoadReport {
@@ -21,8 +22,8 @@ pub struct LoadReport {
     pub slo_ns: u64,
     /// How requests ended, whole run, the wait for the last answers included.
     pub totals: Counts,
-    /// What happened after the warm-up and before the last request was due: `offered` by intended time, the ends by
-    /// their own time, so these don't add up.
+    /// Counts after the warm-up and before the last request was due: `offered` by intended time, the ends by their own
+    /// time, so these don't add up.
     pub measured: Counts,
     /// Responses per second in the measured part.
     pub throughput_per_s: f64,
@@ -34,7 +35,7 @@ pub struct LoadReport {
     pub latency_from_send: Percentiles,
     /// Time from a request's departure to its drop's arrival; requests due after the warm-up.
     pub reject_delay: Percentiles,
-    /// What the server says it took over the responses.
+    /// Sojourns that the server reports with its responses.
     pub server_sojourn: Percentiles,
     /// How well this generator kept to its schedule.
     pub adherence: Adherence,
@@ -45,7 +46,7 @@ pub struct LoadReport {
     /// The connections.
     pub connections: Connections,
     /// The time series, if asked for, from the start of the run.
-    pub windows: Vec<WindowReport>,
+    pub windows: Vec<ClientWindow>,
     /// The fine time series, if asked for, from the start of the run.
     pub fine: Vec<FineWindow>,
     /// Books that did not balance, in words; empty unless this generator has a defect.
@@ -68,75 +69,6 @@ pub enum Ending {
     Disconnected,
 }
 
-/// How requests ended. Over a whole run `offered` is the sum of all others but `good` and `late`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// Issued: given to the client.
-    pub offered: u64,
-    /// Of those, issued later than they were due by more than the tolerance.
-    pub late: u64,
-    /// Responses in time for the application.
-    pub completed: u64,
-    /// Of those, within the objective, counted from the intended time.
-    pub good: u64,
-    /// Responses that came, or had not come by the end, after the application's timeout.
-    pub timed_out: u64,
-    /// Drops by the server.
-    pub dropped: u64,
-    /// Admitted by the server and ended without a result.
-    pub failed: u64,
-    /// Unanswered when their connection was lost.
-    pub disconnected: u64,
-    /// Not sent, because their connection was lost.
-    pub unsent: u64,
-    /// Expired while waiting at the client.
-    pub expired: u64,
-    /// Displaced from a full client queue.
-    pub overflowed: u64,
-    /// Ended at the client because the algorithm expected a drop.
-    pub throttled: u64,
-    /// Not sent, because longer than the server accepts.
-    pub too_long: u64,
-    /// Neither answered nor given up when the run ended.
-    pub unfinished: u64,
-}
-
-impl Counts {
-    /// All ends.
-    pub fn ended(&self) -> u64 {
-        self.completed
-            + self.timed_out
-            + self.dropped
-            + self.failed
-            + self.disconnected
-            + self.unsent
-            + self.expired
-            + self.overflowed
-            + self.throttled
-            + self.too_long
-            + self.unfinished
-    }
-}
-
-/// A distribution of spans, with the histogram's resolution of three digits; the mean is exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentiles {
-    /// Samples.
-    pub count: u64,
-    /// Mean.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 90th percentile.
-    pub p90_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// 99.9th percentile.
-    pub p999_ns: u64,
-    /// Largest.
-    pub max_ns: u64,
-}
-
 /// How well the generator kept to its schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Adherence {
@@ -148,7 +80,7 @@ pub struct Adherence {
     pub lateness: Percentiles,
 }
 
-/// What became of the connections.
+/// Counts of connections by their end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Connections {
     /// Welcomed by the server.
@@ -157,26 +89,4 @@ pub struct Connections {
     pub lost: u32,
     /// Why, for the first few different reasons.
     pub reasons: BTreeMap<String, u32>,
-}
-
-/// One window of the time series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct WindowReport {
-    /// Its start, from the start of the run.
-    pub start_ns: u64,
-    /// What happened in it: `offered` and `late` by intended time, the ends by their own.
-    pub counts: Counts,
-    /// Latency, from the intended time, of the responses that came in it.
-    pub latency: Percentiles,
-    /// Time from their requests' departures to the drops that came in it.
-    pub reject_delay_mean_ns: f64,
-}
-
-/// One window of the fine time series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct FineWindow {
-    /// Responses that came in it.
-    pub completed: u64,
-    /// Of those, within the objective.
-    pub good: u64,
 }

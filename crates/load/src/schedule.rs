@@ -6,7 +6,7 @@ use leeward_workload::{ArrivalStream, Workload};
 
 use crate::trace::Trace;
 
-/// One request to be issued.
+/// A request to be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// When, from the start of the run.
@@ -36,14 +36,14 @@ pub const REQUESTS_MAX: usize = 50_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// It would not fit into memory.
+    /// The schedule would not fit into memory.
     #[error("more than {REQUESTS_MAX} requests: lower the rate or shorten the run")]
     TooLong,
 }
 
 impl Schedule {
-    /// What `workload` asks for within `duration`. The same requests, by the same clients, with the same service times
-    /// and priorities as in a simulation with this workload and seed.
+    /// Draws the requests of `workload` within `duration`: the same requests, by the same clients, with the same
+    /// service times and priorities as in a simulation with this workload and seed.
     ///
     /// # Errors
     /// [`ScheduleError::TooLong`].
@@ -72,7 +72,7 @@ impl Schedule {
         Ok(Schedule { requests, clients: workload.clients.max(1), duration })
     }
 
-    /// What a trace says, with priorities drawn from `seed`. Lasts until just after its last request.
+    /// Takes the requests of a trace, with priorities drawn from `seed`. Lasts until just after its last request.
     pub fn replay(trace: &Trace, seed: u64) -> Self {
         let mut clients = Rng::new(seed, Purpose::Clients);
         let requests: Vec<Planned> = trace

@@ -1,4 +1,4 @@
-//! What the process must have from the system: a CPU to itself, and enough file descriptors.
+//! Resources that the process needs from the system: a CPU to itself, and enough file descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

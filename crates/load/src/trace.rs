@@ -2,7 +2,7 @@
 
 use leeward_control::units::{Nanos, Time};
 
-/// One line of a trace.
+/// A line of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// When the request was issued, from the beginning.
@@ -87,7 +87,7 @@ impl Trace {
         &self.entries
     }
 
-    /// One more than the largest client.
+    /// Number of clients: the largest client's number and one more.
     pub fn clients(&self) -> u32 {
         self.entries.iter().map(|entry| entry.client + 1).max().unwrap_or(1)
     }

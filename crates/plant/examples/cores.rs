@@ -1,5 +1,5 @@
-//! What cores that come and go are worth under bursts of load: the CPU time that the server leaves to others, and what
-//! that costs its clients, beside cores that always spin and cores that sleep as soon as they can. Docs: `docs/cores.md`.
+//! Worth of cores that come and go under bursts of load: the CPU time that the server leaves to others, and its price
+//! for the clients, beside cores that always spin and cores that sleep as soon as they can. Docs: `docs/cores.md`.
 //!
 //! `cargo run --release -p leeward-plant --example cores -- [rounds] [seconds]`
 //!
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One run.
+/// A single run.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "all of it is printed")]
 struct Measured {
@@ -168,10 +168,10 @@ fn load(child: &mut Child, seed: u64, duration: Nanos) -> Result<Measured, Box<d
         cpu: cpu / span.as_nanos() as f64,
         busy: (all - idle) / span.as_nanos() as f64,
         given_back: (all - cpu) / idle,
-        p50_clients_us: report.latency.p50_ns as f64 / 1e3,
-        p99_clients_us: report.latency.p99_ns as f64 / 1e3,
-        p50_server_us: report.server_sojourn.p50_ns as f64 / 1e3,
-        p99_server_us: report.server_sojourn.p99_ns as f64 / 1e3,
+        p50_clients_us: report.latency.p50.as_micros_f64(),
+        p99_clients_us: report.latency.p99.as_micros_f64(),
+        p50_server_us: report.server_sojourn.p50.as_micros_f64(),
+        p99_server_us: report.server_sojourn.p99.as_micros_f64(),
         completed: report.totals.completed,
         late: report.totals.offered - report.totals.completed,
         grants_per_s: (idle_after[2] - idle_before[2]) as f64 / span.as_secs_f64(),
@@ -198,7 +198,7 @@ fn admission() -> Result<(leeward_control::registry::Algorithm, Params), Box<dyn
     Ok((algorithm, params))
 }
 
-/// The server's process: answers questions about itself until nobody asks any more.
+/// Process of the server: answers questions about itself until the pipe closes.
 fn serve(allocator: &str, idle: &str) -> Result<(), Box<dyn Error>> {
     let (algorithm, params) = admission()?;
     let idle = match idle {

@@ -58,6 +58,9 @@ pub enum RealError {
         /// Sockets allowed.
         allowed: u64,
     },
+    /// The server was not looked at twice in the measured part: what it did in it is not known.
+    #[error("the measured part is too short to see what the server did in it; make the run longer")]
+    Unobserved,
     /// The service can't be prepared.
     #[error(transparent)]
     Unserved(#[from] leeward_services::case::CaseError),
@@ -69,8 +72,8 @@ pub enum RealError {
 impl RealError {
     /// Whether something was asked for that can't be done, rather than something failed on the way.
     pub fn is_input(&self) -> bool {
-        use RealError::{Failed, Params, Schedule, Sockets, Unserved};
-        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Unserved(_))
+        use RealError::{Failed, Params, Schedule, Sockets, Unobserved, Unserved};
+        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Unobserved | Unserved(_))
     }
 }
 

@@ -1,6 +1,8 @@
-//! The real plant: a synthetic server on some CPUs of this machine and its clients on another, over loopback TCP, measured
-//! in the terms of the simulator.
+//! The plants: whoever makes one run of a scenario and says what came of it, in the same terms ([`Plant`]).
 //!
+//! - [`plant`]: the trait, what it is asked for and why it may fail.
+//! - [`simulated`]: the simulator.
+//! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback TCP. The rest is its parts:
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
 //! - [`run`]: one controller under one workload.
@@ -10,14 +12,20 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
-pub mod locks;
+mod locks;
 pub mod machine;
+pub mod measured;
 pub mod placement;
+pub mod plant;
 pub mod run;
+pub mod simulated;
 mod stalls;
 
 pub use error::RealError;
 pub use leeward_services::served::Served;
 pub use machine::Machine;
+pub use measured::Measured;
 pub use placement::Placement;
+pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
 pub use run::{RunReport, RunSpec, Snapshot};
+pub use simulated::Simulated;

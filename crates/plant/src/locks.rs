@@ -1,36 +1,15 @@
-//! What the server's locks did in the measured part of a run: the difference between two looks at what the runtime counts.
-//! The server is of this process, so nobody needs to be asked. What is counted, and how, is the runtime's business.
+//! Use of the server's locks in the measured part of a run: the difference between two looks at the runtime's
+//! statistics. The server is part of this process, so no request is needed. The runtime decides what is counted, and
+//! how.
 
 use leeward_control::units::Nanos;
+use leeward_outcome::LockOutcome;
 use leeward_runtime::locks::{LockStats, stats};
 
 /// Locks that are told of at most: those that were waited for longest.
-pub const MOST: usize = 20;
+const MOST: usize = 20;
 /// A name's length, characters: what is longer is cut.
 const LONGEST_NAME: usize = 60;
-
-/// All locks of one name and kind, over a span of time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LockUse {
-    /// Their name, without what a terminal would take for commands.
-    pub name: String,
-    /// What they are, such as `mutex`.
-    pub kind: &'static str,
-    /// The span.
-    pub span: Nanos,
-    /// Taken so often.
-    pub acquired: u64,
-    /// After a wait.
-    pub contended: u64,
-    /// Refused, because the request's budget would not have lasted.
-    pub refused: u64,
-    /// What those that got it waited in the mean, ns; who got it at once waited 0.
-    pub wait_mean_ns: f64,
-    /// Median of the same, up to twice too much.
-    pub wait_p50: Nanos,
-    /// 99th percentile of the same, up to twice too much.
-    pub wait_p99: Nanos,
-}
 
 /// Looks at the locks when the measured part begins, and once more when it ends.
 pub(crate) struct LockWatch {
@@ -60,13 +39,13 @@ impl LockWatch {
     }
 
     /// What the locks did between the two looks; nothing if there were not two.
-    pub(crate) fn uses(self) -> Vec<LockUse> {
+    pub(crate) fn uses(self) -> Vec<LockOutcome> {
         let (Some((from, before)), Some((to, after))) = (self.before, self.after) else { return Vec::new() };
         uses(&before, &after, to.saturating_sub(from))
     }
 }
 
-fn uses(before: &[LockStats], after: &[LockStats], span: Nanos) -> Vec<LockUse> {
+fn uses(before: &[LockStats], after: &[LockStats], span: Nanos) -> Vec<LockOutcome> {
     let same = |a: &LockStats, b: &LockStats| (a.name, a.kind) == (b.name, b.kind);
     let since = |lock: &LockStats| match before.iter().find(|earlier| same(earlier, lock)) {
         Some(earlier) => lock.since(earlier),
@@ -79,17 +58,20 @@ fn uses(before: &[LockStats], after: &[LockStats], span: Nanos) -> Vec<LockUse> 
     used.iter().map(|lock| told(lock, span)).collect()
 }
 
-fn told(lock: &LockStats, span: Nanos) -> LockUse {
-    LockUse {
+fn told(lock: &LockStats, span: Nanos) -> LockOutcome {
+    LockOutcome {
         name: lock.name.chars().take(LONGEST_NAME).map(|c| if c.is_control() { ' ' } else { c }).collect(),
-        kind: lock.kind.name(),
+        kind: Some(lock.kind.name()),
         span,
         acquired: lock.acquired,
-        contended: lock.contended,
+        waited: lock.contended,
         refused: lock.refused,
         wait_mean_ns: lock.waited.0 as f64 / lock.acquired.max(1) as f64,
         wait_p50: lock.quantile_of_all(0.5),
         wait_p99: lock.quantile_of_all(0.99),
+        wait_max: None,
+        waiting: None,
+        utilization: None,
     }
 }
 
@@ -114,7 +96,7 @@ mod tests {
         // Other tests of this process have locks, too.
         let uses = watch.uses();
         let own = uses.iter().find(|lock| lock.name.starts_with("a lock  whose name")).expect("it was used");
-        assert_eq!((own.acquired, own.refused, own.span, own.kind), (6_400, 0, Nanos(83), "mutex"));
+        assert_eq!((own.acquired, own.refused, own.span, own.kind), (6_400, 0, Nanos(83), Some("mutex")));
         assert_eq!(own.name.chars().count(), LONGEST_NAME);
         assert!(uses.iter().all(|lock| lock.name != "never taken again"));
     }

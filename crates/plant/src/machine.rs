@@ -1,4 +1,4 @@
-//! What this machine can do: how many requests of a kind it serves without control, how long a round trip takes when
+//! Measurement of this machine: how many requests of a kind it serves without control, how long a round trip takes when
 //! nothing waits, how often it takes a CPU away.
 
 use crate::error::RealError;
@@ -17,7 +17,7 @@ use leeward_services::synthetic;
 use leeward_workload::Service;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What was measured.
+/// Measured properties of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     /// Most responses per second without control, whatever their latency: the median of [`ROUNDS`] closed loops.
@@ -97,7 +97,7 @@ impl Machine {
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
         let trip = closed(placement, &synthetic::both_ends(), &alone, stop)?.recording.report.latency_from_send;
-        let (rtt, rtt_p99) = (Nanos(trip.p50_ns), Nanos(trip.p99_ns));
+        let (rtt, rtt_p99) = (trip.p50, trip.p99);
         let alone = match served.is_measured() {
             false => None,
             true => {
@@ -110,7 +110,7 @@ impl Machine {
                 let mean = Nanos(sojourn(1)?.mean_ns as u64);
                 // Caches and memory are shared: with all cores at work each takes longer. What they wait for each other is in it,
                 // too, so budgets that follow from it are on the safe side.
-                Some(Alone { mean, p99: Nanos(sojourn(placement.server.len() as u32)?.p99_ns) })
+                Some(Alone { mean, p99: sojourn(placement.server.len() as u32)?.p99 })
             }
         };
         step("stalls");
@@ -138,8 +138,8 @@ impl Machine {
 }
 
 impl MessageCosts {
-    /// What the server has counted, scaled where need be to `besides`, what a request is known to cost besides its service:
-    /// the clock that the parts are measured with goes on while the machine has taken the core away.
+    /// Costs as the server has counted them, scaled where need be to `besides`, the known cost of a request besides its
+    /// service: the clock that measures the parts goes on while the machine has taken the core away.
     fn of(counts: &Counts, besides: Nanos) -> Self {
         let part = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
         let (receive, send) = (part(counts.reading_ns, counts.received), part(counts.writing_ns, counts.writes));
@@ -169,7 +169,7 @@ impl Stalls {
     }
 }
 
-/// What both ends say of a closed loop.
+/// Reports of both ends of a closed loop.
 struct Round {
     recording: Recording,
     counts: Counts,

@@ -1,29 +1,30 @@
-//! One run: a controller at both ends, a workload between them, and what both ends say of it.
+//! A run: a controller at both ends, a workload between them, and the reports of both ends.
 
 use crate::error::RealError;
-use crate::locks::{LockUse, LockWatch};
+use crate::locks::LockWatch;
 use crate::placement::Placement;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
-use leeward_load::report::{Ending, LoadReport, WindowReport};
+use leeward_load::report::{ClientWindow, Ending, LoadReport};
 use leeward_load::{LoadConfig, Plan, Recording, Schedule};
+use leeward_outcome::LockOutcome;
 use leeward_rpc::server::{Counts, Server};
 use leeward_services::served::Served;
 use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// Specification of a run.
 #[derive(Clone, Debug)]
 pub struct RunSpec<'a> {
     /// The two ends' CPUs.
     pub placement: &'a Placement,
-    /// What is served.
+    /// Service of the server.
     pub served: &'a Served,
-    /// What a request may spend on queues; unlimited: no lock refuses it.
+    /// Budget of a request for queues; unlimited: no lock refuses it.
     pub budget: Budget,
     /// The controller.
     pub algorithm: &'a Algorithm,
@@ -33,7 +34,7 @@ pub struct RunSpec<'a> {
     pub rtt: Nanos,
     /// The objective.
     pub slo: Nanos,
-    /// What the clients ask for.
+    /// Demand of the clients.
     pub workload: &'a Workload,
     /// Draws it.
     pub seed: u64,
@@ -56,13 +57,13 @@ pub struct Sample {
     pub gauges: Gauges,
     /// The queueing delay.
     pub delay: Nanos,
-    /// What the server has counted so far.
+    /// Counts of the server so far.
     pub counts: Counts,
     /// How long its cores have had nothing to do so far, all together.
     pub idle: Nanos,
 }
 
-/// A run under way, for whoever watches.
+/// A run under way, for a view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// The server now; also how far the run is.
@@ -70,20 +71,20 @@ pub struct Snapshot {
     /// How long it lasts.
     pub duration: Nanos,
     /// The last window of the time series.
-    pub latest: Option<WindowReport>,
+    pub latest: Option<ClientWindow>,
 }
 
-/// What came of a run.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// What the clients saw.
+    /// Report of the clients.
     pub load: LoadReport,
-    /// What the server counted, whole run.
+    /// Counts of the server, whole run.
     pub server: Counts,
     /// The server once per window.
     pub samples: Vec<Sample>,
     /// The server's locks in the measured part, those that were waited for longest first.
-    pub locks: Vec<LockUse>,
+    pub locks: Vec<LockOutcome>,
     /// The server's cores.
     pub cores: usize,
     /// The controller's state after the last client has gone.
@@ -92,6 +93,8 @@ pub struct RunReport {
     pub violations: Vec<String>,
 }
 
+/// How often the server is looked at in the measured part, at least.
+const LOOKS: u64 = 4;
 /// How long a server may take to notice that its clients have gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -104,21 +107,23 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     allow_clients(schedule.clients())?;
     let admission = (spec.algorithm, spec.params);
     let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget)?;
+    // Short runs are looked at more often than once per window: what the server did in a run is the difference of two looks.
+    let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / LOOKS).max(Nanos(1));
     let config = LoadConfig {
         ask: spec.served.ask.clone(),
         budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),
         fine_window: spec.fine_window,
-        progress_every: spec.window,
+        progress_every: every,
         polling: spec.placement.polling(),
         cpu: Some(spec.placement.load),
         ..LoadConfig::new(server.address(), spec.slo)
     };
     let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
-    let mut locks = LockWatch::new(spec.warmup, spec.duration, spec.window);
-    let mut samples = Vec::with_capacity((spec.duration.0 / spec.window.0.max(1)) as usize + 1);
+    let mut locks = LockWatch::new(spec.warmup, spec.duration, every);
+    let mut samples = Vec::with_capacity((spec.duration.0 / every.0) as usize + 1);
     let outcome = leeward_load::run(&config, &Plan::Open(schedule), client, stop, |progress| {
         let at = progress.elapsed;
         let (gauges, delay, counts, idle) = (server.gauges(), server.delay(), server.counts(), server.idle());
@@ -162,7 +167,7 @@ pub(crate) fn start(
 fn finish(
     server: Server,
     outcome: Result<Recording, leeward_load::LoadError>,
-    (samples, locks): (Vec<Sample>, Vec<LockUse>),
+    (samples, locks): (Vec<Sample>, Vec<LockOutcome>),
     cores: usize,
 ) -> Result<RunReport, RealError> {
     let began = Instant::now();
@@ -198,28 +203,6 @@ fn finish(
     let answered = load.totals.completed + load.totals.timed_out + load.totals.failed;
     check(answered <= counts.completed, format!("{answered} answers came of {} sent", counts.completed));
     Ok(RunReport { load, server: counts, samples, locks, cores, after, violations })
-}
-
-impl RunReport {
-    /// What the server did from `from` to `to`, as nearly as the samples tell.
-    pub fn server_in(&self, from: Nanos, to: Nanos) -> Counts {
-        match (self.nearest(from), self.nearest(to)) {
-            (Some(first), Some(last)) => last.counts.since(&first.counts),
-            _ => Counts::default(),
-        }
-    }
-
-    /// The share of their time that the server's cores had something to do, 0..=1.
-    pub fn busy_share(&self, from: Nanos, to: Nanos) -> f64 {
-        let (Some(first), Some(last)) = (self.nearest(from), self.nearest(to)) else { return 0.0 };
-        let time = last.at.saturating_sub(first.at).0 as f64 * self.cores as f64;
-        let idle = last.idle.saturating_sub(first.idle).0 as f64;
-        if time > 0.0 { (1.0 - idle / time).clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    fn nearest(&self, at: Nanos) -> Option<&Sample> {
-        self.samples.iter().min_by_key(|sample| sample.at.0.abs_diff(at.0))
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A program that looks at the clock all the time and misses this much was not running. Interrupts are shorter.
 const GAP: Nanos = Nanos::from_micros(20);
 
-/// What was missed.
+/// Time that was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Missed {
     pub(crate) watched: Nanos,

@@ -5,10 +5,10 @@ use leeward_control::allocation::registry::AllocationPolicy;
 use leeward_control::allocation::{Allocator, CoreLimits, Pace};
 use leeward_control::params::{ParamError, Params, Raw};
 
-/// What a policy's parameters are here if they are not set, where that is not what its own table says. To bring a parked
-/// thread takes an operating system some tens of microseconds, in the simulator 5: a core that parked after 3.1 us would
-/// be gone between two requests. And there is admission control, whose rejections keep queues younger than a threshold of
-/// waiting: without counting them one core may be there for ever.
+/// Defaults of the policies' parameters that differ from their own tables. An operating system takes some tens of
+/// microseconds to bring a parked thread, the simulator 5: a core that parked after 3.1 us would be gone between two
+/// requests. And there is admission control, whose rejections keep queues younger than a threshold of waiting: without
+/// counting them one core may be there for ever.
 pub const DEFAULTS: &[(&str, &str)] = &[("search", "50us"), ("rejections", "on")];
 
 /// The policy with these parameters and [`DEFAULTS`].

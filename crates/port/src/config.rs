@@ -1,8 +1,9 @@
-//! What every server can be told, whatever it speaks, and its start.
+//! Configuration of a server, whatever it speaks, and its start.
 
 use crate::acceptor::listen;
 use crate::allocation;
 use crate::core::{Core, Local, WAKER};
+use crate::guest::Guests;
 use crate::handle::{Common, Handle, Job, SlowHalf};
 use crate::mail::Mail;
 use crate::protocol::Protocol;
@@ -31,7 +32,7 @@ pub enum ServerError {
     /// The address is in use, not ours, or no address at all.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// What was asked for.
+        /// Address that was asked for.
         address: String,
         /// The system's reason.
         source: io::Error,
@@ -47,7 +48,7 @@ pub enum ServerError {
     Recorded,
 }
 
-/// What bounds a connection.
+/// Bounds of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections that may be open at once.
@@ -64,13 +65,13 @@ pub struct Limits {
     pub drain: Nanos,
     /// Whether several sockets may be read and written in one system call.
     pub io_uring: IoUring,
-    /// What a request may spend on queues if it does not say.
+    /// Budget of a request for queues if it brings none.
     pub budget: Budget,
     /// The objective, for counting what was in time.
     pub slo: Nanos,
 }
 
-/// What every server can be told. A protocol's builder holds one and has its setters by
+/// Configuration of a server. A protocol's builder holds one and has its setters by
 /// [`server_settings!`](crate::server_settings).
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -84,12 +85,14 @@ pub struct Config {
     pub slo: Nanos,
     /// Cores, CPUs, and what an idle core does.
     pub options: Options,
-    /// What bounds connections.
+    /// Bounds of connections.
     pub limits: Limits,
     /// Where the controller is recorded.
     pub recording: Option<Recording>,
-    /// Who grants and takes back cores.
+    /// Allocator that grants and takes back cores.
     pub allocator: Option<Allocator>,
+    /// Guests that the cores poll besides their connections.
+    pub guests: Guests,
 }
 
 /// A policy of core allocation, and between how many cores it may choose.
@@ -104,7 +107,7 @@ pub struct Allocator {
 }
 
 impl Default for Config {
-    /// One core that spins, no admission control, the papers' objective, requests without a budget.
+    /// A core that spins, no admission control, the papers' objective, requests without a budget.
     fn default() -> Self {
         let none = Registry::builtin().algorithms().next().cloned();
         Config {
@@ -126,6 +129,7 @@ impl Default for Config {
             },
             recording: None,
             allocator: None,
+            guests: Guests::default(),
         }
     }
 }
@@ -188,7 +192,8 @@ impl Config {
         let networks = parts
             .map(|(index, ((poll, first), admission))| {
                 let local = Local::new(index, handle.clone(), admission, limits);
-                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take())
+                let guests = self.guests.take(index, cores);
+                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)
             })
             .collect::<io::Result<Vec<_>>>()?;
         let shared = Arc::clone(&handle.shared);
@@ -221,7 +226,7 @@ macro_rules! server_settings {
             self
         }
 
-        /// What the controller is told of the network's round trip and the objective.
+        /// Sets the network's round trip and the objective for the controller.
         #[must_use]
         pub fn objective(mut self, rtt: leeward_control::units::Nanos, slo: leeward_control::units::Nanos) -> Self {
             self.port.rtt = rtt;
@@ -261,7 +266,7 @@ macro_rules! server_settings {
             self
         }
 
-        /// What a core without work does.
+        /// Sets the behaviour of a core without work.
         #[must_use]
         pub fn idle(mut self, idle: leeward_runtime::Idle) -> Self {
             self.port.options.idle = idle;
@@ -275,9 +280,9 @@ macro_rules! server_settings {
             self
         }
 
-        /// What a request may spend on queues, for cores and for locks, if it does not say itself. Unlimited unless set.
-        /// What it has waited since its packet came is taken off before it is executed; what it waits for locks from then
-        /// on ([`leeward_runtime::locks`]) is taken off as it goes.
+        /// Sets the budget of a request for queues, for cores and for locks, if it brings none itself. Unlimited unless
+        /// set. The request's wait since its packet came is taken off before it is executed. Its waits for locks from
+        /// then on ([`leeward_runtime::locks`]) are taken off as it goes.
         #[must_use]
         pub fn budget(mut self, budget: leeward_control::budget::Budget) -> Self {
             self.port.limits.budget = budget;
@@ -303,6 +308,16 @@ macro_rules! server_settings {
         #[must_use]
         pub fn io_uring(mut self, io_uring: $crate::IoUring) -> Self {
             self.port.limits.io_uring = io_uring;
+            self
+        }
+
+        /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: a client that was made by
+        /// [`build_polled`], for one. It is dropped when the server has stopped.
+        ///
+        /// [`build_polled`]: https://docs.rs/leeward-rpc
+        #[must_use]
+        pub fn poll_also(self, core: usize, guest: impl $crate::Guest + 'static) -> Self {
+            self.port.guests.add(core, Box::new(guest));
             self
         }
 

@@ -1,9 +1,9 @@
-//! Reading what nobody wants any more: closing a connection with unread bytes would reset it, and its last words could be
-//! lost with it.
+//! Reading bytes that are thrown away: closing a connection with unread bytes would reset it, and its last words could
+//! be lost with it.
 
 use std::io::{ErrorKind, Read};
 
-/// What a connection that is ending has left.
+/// State of a connection that is ending, after a look at its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
     /// More may come.

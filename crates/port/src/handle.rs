@@ -1,4 +1,4 @@
-//! What the cores of a server share, and what a protocol and its tasks may ask of it.
+//! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
 
 use crate::mail::Mail;
 use crate::protocol::{ConnectionId, Protocol};
@@ -6,7 +6,6 @@ use crate::statistics::{self, Statistics};
 use leeward_control::server::{CoresGranted, Gauges};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Pulse};
-use leeward_runtime::CoreUsage;
 use leeward_runtime::allocation::Bystander;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::current_core;
@@ -38,7 +37,7 @@ pub(crate) enum Message<D> {
     Done(ConnectionId, D),
 }
 
-/// What the cores share besides their run queues: the controller's slow half, counters, messages.
+/// State that the cores share besides their run queues: the controller's slow half, counters, messages.
 pub(crate) struct Common<D> {
     pub(crate) pulse: Pulse,
     pub(crate) counters: Vec<Counters>,
@@ -79,7 +78,7 @@ impl<P: Protocol> Clone for Handle<P> {
 }
 
 impl<P: Protocol> Handle<P> {
-    /// What the cores share: clock, queues, timers.
+    /// State that the cores share: clock, queues, timers.
     pub fn shared(&self) -> &Arc<Shared<Job<P>>> {
         &self.shared
     }
@@ -99,16 +98,6 @@ impl<P: Protocol> Handle<P> {
         self.shared.delay(self.shared.clock.now())
     }
 
-    /// How long the cores have had nothing to do since the start, all together.
-    pub fn idle(&self) -> Nanos {
-        self.shared.idle()
-    }
-
-    /// Who has had the cores so far; `None` without an allocator.
-    pub fn core_usage(&self) -> Option<CoreUsage> {
-        self.shared.core_usage()
-    }
-
     /// Hands the end of a call to the core that answers it, from wherever a task has ended.
     pub fn finish(&self, core: usize, to: ConnectionId, done: P::Done) {
         // A core that runs the task itself looks at its messages next.
@@ -118,7 +107,7 @@ impl<P: Protocol> Handle<P> {
         }
     }
 
-    /// What the server tells of itself.
+    /// Statistics of the server.
     pub fn statistics(&self) -> Statistics {
         let now = self.shared.clock.now();
         let (counts, gauges) = (self.counts(), self.gauges());

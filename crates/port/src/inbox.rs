@@ -2,7 +2,7 @@
 
 use leeward_host::sync::{Mutex, lock};
 
-/// What wakes a core from its poll, now or the next time it would wait.
+/// Means of waking a core from its poll, now or the next time it would wait.
 pub(crate) trait Wake {
     /// Wakes it.
     fn wake(&self);
@@ -15,7 +15,8 @@ impl Wake for mio::Waker {
     }
 }
 
-/// One core's messages. What bounds them: a message is a connection or an unanswered call, and those are bounded.
+/// Messages for a core. Their number is bounded: a message is a connection or an unanswered call, and those are
+/// bounded.
 pub(crate) struct Inbox<M, W> {
     messages: Mutex<Vec<M>>,
     waker: W,

@@ -4,20 +4,24 @@
 //! - [`Config`]: what every server can be told; [`Config::start`] starts it. [`Server`]: looking at it, stopping it.
 //! - [`Handle`]: what a protocol and its tasks may ask of the running engine. [`Visit`]: what a protocol works with while it
 //!   handles one connection.
+//! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
 //!   one system call. `acceptor`, `outbox`, `farewell`: small parts. `mail`, `inbox`: messages between cores.
+//! - [`Guest`]: what cores poll besides their connections, such as a client's.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
 //! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
 
 mod acceptor;
+mod account;
 pub mod allocation;
 #[allow(unsafe_code)]
 pub mod batch;
 mod config;
 mod core;
 mod farewell;
+mod guest;
 mod handle;
 mod inbox;
 mod mail;
@@ -31,14 +35,16 @@ pub mod statistics;
 mod stream;
 mod visit;
 
+pub use account::Account;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use farewell::Farewell;
+pub use guest::{Guest, Guests, Turn};
 pub use handle::{Handle, Job};
 pub use leeward_host::Counts;
 pub use leeward_wire::DropReason;
 pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};
 pub use receive::{Came, IoUring, Received, Receiver};
-pub use server::Server;
+pub use server::{Running, Server};
 pub use spares::Spares;
 pub use statistics::Statistics;
 pub use stream::Stream;

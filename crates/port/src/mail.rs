@@ -1,10 +1,11 @@
-//! What goes from core to core: messages, and connections on their way to the core that is to have them.
+//! Mail from core to core: messages, and connections on their way to the core that is to have them.
 
 use super::inbox::Inbox;
 use mio::Waker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A core that takes no messages should not have all the world's connections wait for it, for they are in no one's limit.
+/// Connections that may wait for a core that takes no messages. They count in no other limit, so their number must have
+/// a bound.
 const ADOPTING: usize = 256;
 
 /// The inboxes of all cores.
@@ -41,7 +42,7 @@ impl<M> Mail<M> {
         self.adopting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Leaves a message for `core`, on whose behalf the caller will look before it sleeps.
+    /// Leaves a message for `core`, whose mail the caller will look through before it sleeps.
     pub(crate) fn leave(&self, core: usize, message: M) {
         self.inboxes[core].leave(message);
     }

@@ -1,4 +1,4 @@
-//! What shall go out on a connection and is not sent.
+//! Bytes of a connection that shall go out and are not sent.
 
 use leeward_control::units::Time;
 use std::io;
@@ -35,7 +35,7 @@ impl Outbox {
         self.stuck_since
     }
 
-    /// What waits to be sent, unless the socket had no room for it.
+    /// Bytes that wait to be sent, unless the socket had no room for them.
     pub(crate) fn sendable(&self) -> Option<&[u8]> {
         (self.stuck_since.is_none() && self.unsent() > 0).then(|| &self.bytes[self.sent..])
     }

@@ -1,4 +1,4 @@
-//! One connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
+//! A connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
 
 use crate::config::Limits;
 use crate::outbox::Outbox;
@@ -17,7 +17,7 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) heard: Time,
     /// When the incomplete request began; `None` if there is none, or its rest was not to be read.
     pub(crate) part_since: Option<Time>,
-    /// When it was told its last words: what waits goes out, what comes is thrown away.
+    /// Time at which the peer was told its last words: what waits goes out, what comes is thrown away.
     pub(crate) ending_since: Option<Time>,
     /// Bytes that were read since then.
     pub(crate) discarded: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) unread: bool,
     /// Whether it is in the core's list of those to flush.
     pub(crate) dirty: bool,
-    /// What has been read ahead, together with others; the bytes are in the protocol's buffer.
+    /// Result of a read ahead, together with other sockets; the bytes are in the protocol's buffer.
     pub(crate) ahead: Option<io::Result<Received>>,
 }
 

@@ -18,7 +18,7 @@ pub struct ConnectionId {
 /// A protocol of a server, one value per core. The engine owns sockets, turns and bounds; the protocol owns the meaning of
 /// bytes. Everything is monomorphised: a protocol costs no virtual call.
 pub trait Protocol: Sized + Send + 'static {
-    /// One connection's state, without its socket.
+    /// State of a connection, without its socket.
     type Connection: Send;
     /// An admitted request on its way to a core that executes it.
     type Call: Send + 'static;
@@ -63,17 +63,24 @@ pub trait Protocol: Sized + Send + 'static {
     /// Bytes that have come and are not handled.
     fn buffered(connection: &Self::Connection) -> usize;
 
-    /// Whether more may be handled now: not while the peer has as much unanswered as it may.
-    fn may_read(connection: &Self::Connection) -> bool;
+    /// Whether more may be handled now: not while the peer has as much unanswered as it may. Unless said otherwise, that is
+    /// one request.
+    fn may_read(connection: &Self::Connection) -> bool {
+        Self::owed(connection) == 0
+    }
 
     /// Requests that are unanswered.
     fn owed(connection: &Self::Connection) -> usize;
 
     /// Whether the connection ends as soon as it owes nothing.
-    fn is_leaving(connection: &Self::Connection) -> bool;
+    fn is_leaving(_: &Self::Connection) -> bool {
+        false
+    }
 
     /// Whether a peer that has closed its half is still owed answers.
-    fn outlives_its_peer(connection: &Self::Connection) -> bool;
+    fn outlives_its_peer(_: &Self::Connection) -> bool {
+        true
+    }
 
     /// A tenth of a second has passed. Whether the connection may be read again that might not be before.
     fn on_sweep(_: &mut Self::Connection) -> bool {
@@ -89,7 +96,7 @@ pub trait Protocol: Sized + Send + 'static {
     fn late(call: Self::Call, reason: RejectReason) -> Self::Done;
 }
 
-/// What [`Protocol::next`] has found.
+/// Result of [`Protocol::next`].
 #[derive(Debug)]
 pub enum Next<C> {
     /// Nothing whole is left: more bytes are needed.
@@ -107,16 +114,16 @@ pub enum Next<C> {
     End(Ending),
 }
 
-/// What becomes of a connection after an answer.
+/// Fate of a connection after an answer.
 #[derive(Debug)]
 pub enum After {
-    /// It goes on.
+    /// The connection goes on.
     GoOn,
-    /// It ends.
+    /// The connection ends.
     End(Ending),
 }
 
-/// What [`Protocol::execute`] has done.
+/// Result of [`Protocol::execute`].
 pub enum Ran<D> {
     /// The call has ended.
     Done(D),
@@ -135,7 +142,7 @@ pub enum Ending {
     Stopped,
     /// Nothing has come for too long.
     Silence,
-    /// One request has taken too long to come.
+    /// A request has taken too long to come.
     SlowRequest,
     /// The protocol's own reason: an offence, or the client's wish.
     Protocol {
@@ -144,4 +151,9 @@ pub enum Ending {
         /// The words that the peer is told.
         words: String,
     },
+}
+
+impl Ending {
+    /// The protocol's own end without a word.
+    pub const QUIET: Ending = Ending::Protocol { code: 0, words: String::new() };
 }

@@ -11,18 +11,18 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// How many bytes.
     pub bytes: usize,
-    /// What may be had by reading again.
+    /// Prospect of reading again.
     pub came: Came,
     /// How long the last of the bytes had been with the kernel, if it says.
     pub waited: Option<Nanos>,
 }
 
-/// What reading has brought.
+/// State of the socket after reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
     /// Nothing, not even an end.
@@ -60,7 +60,7 @@ pub enum IoUring {
     Off,
 }
 
-/// One core's means of reading: room for the kernel's control messages.
+/// Means of reading for a core: room for the kernel's control messages.
 pub struct Receiver {
     control: Vec<u8>,
     /// Several sockets in one call, if the kernel can.

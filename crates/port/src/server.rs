@@ -9,31 +9,56 @@ use leeward_host::Counts;
 use leeward_runtime::{CoreUsage, Cores};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 
-/// A running server. Dropping it does not stop it: see [`Server::stop`].
-pub struct Server {
-    address: SocketAddr,
-    engine: Box<dyn Running>,
-}
+/// A running server, whatever it speaks: see [`Running`] for what can be asked. Dropping it does not stop it: see
+/// [`Server::stop`].
+pub struct Server(Box<dyn Running>);
 
-/// A running engine, whatever it speaks. Asked seldom, so a virtual call is no matter.
-trait Running: Send + Sync {
+/// Questions to a running server. Asked seldom, so a virtual call is no matter.
+pub trait Running: Send + Sync {
+    /// Where it listens.
+    fn address(&self) -> SocketAddr;
+
+    /// Requests so far.
     fn counts(&self) -> Counts;
+
+    /// The controller's state.
     fn gauges(&self) -> Gauges;
+
+    /// The queueing delay at this moment.
     fn delay(&self) -> Nanos;
+
+    /// How long the cores have had nothing to do since the start, all together.
     fn idle(&self) -> Nanos;
+
+    /// Use of the cores so far; `None` without an allocator.
     fn core_usage(&self) -> Option<CoreUsage>;
+
+    /// Statistics of the server.
     fn statistics(&self) -> Statistics;
-    fn is_stopping(&self) -> bool;
+
+    /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
+    fn has_failed(&self) -> bool;
+
+    /// See [`Server::stop`].
+    ///
+    /// # Errors
+    /// What made a core end before its time.
     fn stop(self: Box<Self>) -> io::Result<Counts>;
 }
 
 struct Engine<P: Protocol> {
+    address: SocketAddr,
     cores: Cores<Job<P>>,
     handle: Handle<P>,
 }
 
 impl<P: Protocol> Running for Engine<P> {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     fn counts(&self) -> Counts {
         self.handle.counts()
     }
@@ -47,18 +72,19 @@ impl<P: Protocol> Running for Engine<P> {
     }
 
     fn idle(&self) -> Nanos {
-        self.handle.idle()
+        self.handle.shared().idle()
     }
 
     fn core_usage(&self) -> Option<CoreUsage> {
-        self.handle.core_usage()
+        self.handle.shared().core_usage()
     }
 
     fn statistics(&self) -> Statistics {
         self.handle.statistics()
     }
 
-    fn is_stopping(&self) -> bool {
+    fn has_failed(&self) -> bool {
+        // Nobody else asks the cores to end while there is a server.
         self.handle.shared().is_stopping()
     }
 
@@ -71,48 +97,7 @@ impl<P: Protocol> Running for Engine<P> {
 
 impl Server {
     pub(crate) fn new<P: Protocol>(address: SocketAddr, cores: Cores<Job<P>>, handle: Handle<P>) -> Self {
-        Server { address, engine: Box::new(Engine { cores, handle }) }
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The controller's state.
-    pub fn gauges(&self) -> Gauges {
-        self.engine.gauges()
-    }
-
-    /// Requests so far.
-    pub fn counts(&self) -> Counts {
-        self.engine.counts()
-    }
-
-    /// The queueing delay at this moment.
-    pub fn delay(&self) -> Nanos {
-        self.engine.delay()
-    }
-
-    /// How long the cores have had nothing to do since the start, all together.
-    pub fn idle(&self) -> Nanos {
-        self.engine.idle()
-    }
-
-    /// Who has had the cores so far; `None` without an allocator.
-    pub fn core_usage(&self) -> Option<CoreUsage> {
-        self.engine.core_usage()
-    }
-
-    /// What the server tells of itself.
-    pub fn statistics(&self) -> Statistics {
-        self.engine.statistics()
-    }
-
-    /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
-    pub fn has_failed(&self) -> bool {
-        // Nobody else asks the cores to end while there is a server.
-        self.engine.is_stopping()
+        Server(Box::new(Engine { address, cores, handle }))
     }
 
     /// Takes no more connections and requests, sends the answers that it owes, and ends. Returns what became of all requests.
@@ -120,6 +105,14 @@ impl Server {
     /// # Errors
     /// What made a core end before its time.
     pub fn stop(self) -> io::Result<Counts> {
-        self.engine.stop()
+        self.0.stop()
+    }
+}
+
+impl Deref for Server {
+    type Target = dyn Running;
+
+    fn deref(&self) -> &(dyn Running + 'static) {
+        &*self.0
     }
 }

@@ -5,7 +5,7 @@ const COUNT: usize = 1024;
 /// A buffer that has grown beyond this is given back, bytes.
 const LARGEST: usize = 16 * 1024;
 
-/// One core's spare buffers, all empty.
+/// Spare buffers of a core, all empty.
 #[derive(Debug, Default)]
 pub struct Spares(Vec<Vec<u8>>);
 

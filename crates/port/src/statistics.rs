@@ -1,4 +1,4 @@
-//! What a server tells of itself: counters since its start, the controller's state, its locks. Told as JSON, in each
+//! Statistics of a server: counters since its start, the controller's state, its locks. Told as JSON, in each
 //! protocol's own way; `leeward top` shows it. What is measured and how often it is asked is not decided here.
 
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,14 @@ pub struct Statistics {
     pub uptime_ns: u64,
     /// Threads that execute requests.
     pub cores: u64,
-    /// What they have had nothing to do, all together.
+    /// Time in which the cores had nothing to do, all together.
     pub idle_ns: u64,
     /// Calls that have come.
     pub received: u64,
     /// Answered with a result or a failure.
     pub completed: u64,
-    /// Those of them that the server had for no longer than the objective: what became of them on their way it does not know.
+    /// Answers to calls that the server had for no longer than the objective. The server does not know what became of
+    /// them on their way.
     pub in_time: u64,
     /// The objective.
     pub slo_ns: u64,
@@ -57,17 +58,17 @@ pub struct Statistics {
 pub struct Lock {
     /// Their name.
     pub name: String,
-    /// What they are: `mutex`, `rwlock`, `condvar`, `semaphore`, `channel`.
+    /// Kind of these locks: `mutex`, `rwlock`, `condvar`, `semaphore`, `channel`.
     pub kind: String,
     /// Taken, with or without waiting.
     pub acquired: u64,
-    /// Those of them that waited.
+    /// Acquisitions that waited.
     pub contended: u64,
     /// Refused, for the request's budget would not have lasted.
     pub refused: u64,
     /// Given up while waiting.
     pub cancelled: u64,
-    /// What all waited together.
+    /// Sum of all waits.
     pub waited_ns: u64,
     /// The wait that half of those that waited did not exceed; up to twice too much.
     pub p50_ns: u64,

@@ -49,7 +49,7 @@ pub trait Stream: Sized + Send + 'static {
     /// Whether the connection has been reset, or can't go on for another reason that the system knows.
     fn is_broken(&self) -> bool;
 
-    /// Reads what comes and throws it away: see [`discard`].
+    /// Reads bytes and throws them away, as long as `discarded`, the count of all of them, is not more than `most`.
     fn discard(&mut self, discarded: &mut usize, most: usize) -> Farewell;
 }
 

@@ -1,4 +1,4 @@
-//! What a protocol works with while it handles one connection.
+//! Means of a protocol while it handles one connection.
 
 use crate::config::Limits;
 use crate::handle::{Job, Parcel};
@@ -11,7 +11,7 @@ use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use leeward_wire::DropReason;
 
-/// One look at one connection: its core's means, and the connection's output.
+/// A look at one connection: its core's means, and the connection's output.
 pub struct Visit<'a, P: Protocol> {
     /// Now.
     pub now: Time,
@@ -21,7 +21,7 @@ pub struct Visit<'a, P: Protocol> {
     pub id: ConnectionId,
     /// Its core.
     pub core: usize,
-    /// What bounds it.
+    /// Bounds of the connection.
     pub limits: &'a Limits,
     /// The core's counters.
     pub counters: &'a Counters,

@@ -1,6 +1,6 @@
 //! The paper's claims held against what was measured: the page's first section.
 
-use leeward_lab::results::{Claim, Verdict};
+use leeward_outcome::results::{Claim, Verdict};
 use maud::{Markup, html};
 
 /// The summary and the table; nothing where a scenario claims nothing.

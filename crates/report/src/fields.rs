@@ -1,25 +1,9 @@
-//! What the fields of the results are called, in which units they are shown, and how numbers are written. No drawing.
+//! In which units the fields of the results are shown, and how numbers are written. What a field is called and measures is
+//! declared with it in `leeward-outcome`. No drawing.
 
-/// What a field measures; decides its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quantity {
-    /// Requests per second.
-    Requests,
-    /// Messages per second.
-    Messages,
-    /// A span kept in microseconds.
-    Micros,
-    /// A span kept in milliseconds.
-    Millis,
-    /// A span kept in seconds.
-    Seconds,
-    /// A share of one, shown in percent.
-    Share,
-    /// A multiple of something.
-    Multiple,
-    /// Anything else.
-    Plain,
-}
+pub(crate) use leeward_outcome::columns::Quantity;
+
+use leeward_outcome::table;
 
 /// The unit an axis or a column is shown in: `shown = kept * factor`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,9 +12,21 @@ pub(crate) struct Unit {
     pub(crate) suffix: &'static str,
 }
 
-impl Quantity {
+/// Quantities as people read them.
+pub(crate) trait Shown: Copy {
     /// The unit in which a value as large as `max` reads well.
-    pub(crate) fn unit(self, max: f64) -> Unit {
+    fn unit(self, max: f64) -> Unit;
+
+    /// One value with its unit and no idle zeros, such as `801 k/s`.
+    fn show(self, value: f64) -> String {
+        let unit = self.unit(value.abs());
+        let value = short(value * unit.factor);
+        if unit.suffix.is_empty() { value } else { format!("{value} {}", unit.suffix) }
+    }
+}
+
+impl Shown for Quantity {
+    fn unit(self, max: f64) -> Unit {
         let (factor, suffix) = match self {
             Quantity::Requests if max < 1e3 => (1.0, "req/s"),
             Quantity::Requests => (1e-3, "k/s"),
@@ -44,16 +40,9 @@ impl Quantity {
             Quantity::Seconds => (1.0, "s"),
             Quantity::Share => (100.0, "%"),
             Quantity::Multiple => (1.0, "×"),
-            Quantity::Plain => (1.0, ""),
+            Quantity::Count | Quantity::Name | Quantity::Plain => (1.0, ""),
         };
         Unit { factor, suffix }
-    }
-
-    /// One value with its unit and no idle zeros, such as `801 k/s`.
-    pub(crate) fn show(self, value: f64) -> String {
-        let unit = self.unit(value.abs());
-        let value = short(value * unit.factor);
-        if unit.suffix.is_empty() { value } else { format!("{value} {}", unit.suffix) }
     }
 }
 
@@ -65,72 +54,18 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Looks up `key`; an unknown one is named after its key and takes its unit from the key's last part.
+    /// Looks up `key`. One that is not declared is named after its key and takes its unit from the key's last part: results
+    /// may be newer than this version.
     pub(crate) fn of(key: &str) -> Field {
-        let known = match key {
-            "controller" => "Controller",
-            "label" => "Variant",
-            "service" => "Service time",
-            "demand_rps" => "Demand",
-            "demand_ratio" => "Demand over capacity",
-            "clients" => "Clients",
-            "seed" => "Seed",
-            "service_mean_us" => "Mean service time",
-            "capacity_rps" => "Capacity",
-            "slo_us" => "SLO",
-            "throughput_rps" => "Throughput",
-            "goodput_rps" => "Goodput",
-            "p50_us" => "Median latency",
-            "p99_us" => "99th percentile latency",
-            "p999_us" => "99.9th percentile latency",
-            "mean_us" => "Mean latency",
-            "drop_rate" => "Drop rate",
-            "expiry_rate" => "Expired at clients",
-            "throttle_rate" => "Throttled at clients",
-            "retry_rate" => "Sent to a second server",
-            "failure_p99_us" => "99th percentile until the first failure is known",
-            "replica" => "Server",
-            "attempts_rps" => "Attempts",
-            "reject_delay_mean_us" => "Mean reject delay",
-            "cpu_utilization" => "CPU utilization",
-            "rx_per_request" => "Received messages per response",
-            "tx_per_request" => "Sent messages per response",
-            "rx_mps" => "Received messages",
-            "tx_mps" => "Sent messages",
-            "start_s" => "Time",
-            "drops_rps" => "Drops",
-            "delay_us" => "Queueing delay",
-            "credit_pool" => "Credit pool",
-            "credits_issued" => "Credits issued",
-            "p" => "p",
-            "r" => "r",
-            "lock" => "Lock",
-            "lock_drop_rate" => "Drops at locks",
-            "acquired_rps" => "Acquisitions",
-            "waited_rate" => "Acquisitions after waiting",
-            "refused_rps" => "Refusals",
-            "wait_mean_us" => "Mean wait for the lock",
-            "wait_p50_us" => "Median wait for the lock",
-            "wait_p99_us" => "99th percentile wait for the lock",
-            "drop_share" => "Share of all drops",
-            "utilization" => "Lock held",
-            "rtt_us" => "Round trip",
-            "allocator" => "Allocator",
-            "balancing" => "Balancing",
-            "cores_mean" | "cores" => "Cores held",
-            "best_effort_share" => "Left for other applications",
-            _ => "",
-        };
-        let name = if known.is_empty() { sentence(key) } else { known.into() };
-        Field { name, quantity: quantity(key) }
+        match table::column(key) {
+            Some(column) => Field { name: column.heading.into(), quantity: column.quantity },
+            None => Field { name: sentence(key), quantity: by_unit(key) },
+        }
     }
 }
 
-fn quantity(key: &str) -> Quantity {
+fn by_unit(key: &str) -> Quantity {
     match key {
-        "drop_rate" | "expiry_rate" | "throttle_rate" | "retry_rate" | "cpu_utilization" | "p" | "r"
-        | "lock_drop_rate" | "waited_rate" | "drop_share" | "utilization" | "best_effort_share" => Quantity::Share,
-        "demand_ratio" | "goodput_dip_ratio" => Quantity::Multiple,
         _ if key.ends_with("_rps") => Quantity::Requests,
         _ if key.ends_with("_mps") => Quantity::Messages,
         _ if key.ends_with("_us") => Quantity::Micros,

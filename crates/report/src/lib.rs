@@ -4,7 +4,7 @@
 //! follows the system. The same results give the same bytes, so that reports can be compared and kept.
 //!
 //! ```
-//! use leeward_lab::results::Results;
+//! use leeward_outcome::results::Results;
 //!
 //! let page = leeward_report::render(&Results { title: "Goodput under overload".into(), ..Results::default() });
 //! assert!(page.starts_with("<!DOCTYPE html>"));
@@ -20,7 +20,7 @@ mod palette;
 mod select;
 mod tables;
 
-use leeward_lab::results::Results;
+use leeward_outcome::results::Results;
 
 /// Draws `results` as one HTML document.
 ///

@@ -1,6 +1,6 @@
 //! The machine of real runs, and how well the simulator, told of it, predicted them. Nothing for simulated results.
 
-use leeward_lab::results::{Machine, Point, Results};
+use leeward_outcome::results::{Machine, Point, Results};
 use maud::{Markup, html};
 
 use crate::fields::{grouped, number};
@@ -11,7 +11,7 @@ const CLOSE: f64 = 0.1;
 /// Below this share of the capacity goodput is next to nothing, and errors in per cent of it say nothing.
 const NOTHING: f64 = 0.02;
 
-/// What was measured of the machine before the runs.
+/// Measurements of the machine before the runs.
 pub(crate) fn machines(results: &Results) -> Markup {
     html! {
         @if !results.machines.is_empty() {
@@ -90,12 +90,12 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
                         tbody {
                             @for (index, one) in compared.iter().enumerate() {
                                 @let point = one.point;
-                                @let starts = index > 0 && point.label != compared[index - 1].point.label;
+                                @let starts = index > 0 && point.run.label != compared[index - 1].point.run.label;
                                 tr.starts[starts] {
-                                    th scope="row" { i.dot.(palette.look("label", &point.label, 0).class()) {} (point.label) }
-                                    td { (point.service) }
-                                    td { (grouped(f64::from(point.clients), 0)) }
-                                    td { (number(point.demand_ratio)) }
+                                    th scope="row" { i.dot.(palette.look("label", &point.run.label, 0).class()) {} (point.run.label) }
+                                    td { (point.workload.service) }
+                                    td { (grouped(f64::from(point.workload.clients), 0)) }
+                                    td { (number(point.workload.demand_ratio)) }
                                     td { (number(one.measured / 1e3)) }
                                     td { (number(one.predicted / 1e3)) }
                                     td { (one.error.map_or("–".into(), |error| format!("{:+.1}", error * 100.0))) }
@@ -110,7 +110,7 @@ pub(crate) fn predictions(results: &Results, palette: &Palette) -> Markup {
     }
 }
 
-/// One variant under one workload.
+/// A variant under one workload.
 struct Compared<'a> {
     point: &'a Point,
     measured: f64,
@@ -132,8 +132,8 @@ impl Compared<'_> {
 fn compared(points: &[Point]) -> Vec<Compared<'_>> {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
     let same = |a: &Point, b: &Point| {
-        let of = |point: &Point| (point.clients, point.demand_rps.to_bits());
-        a.label == b.label && a.service == b.service && of(a) == of(b)
+        let of = |point: &Point| (point.workload.clients, point.workload.demand_rps.to_bits());
+        a.run.label == b.run.label && a.workload.service == b.workload.service && of(a) == of(b)
     };
     for point in points.iter().filter(|point| point.predicted_goodput_rps.is_some()) {
         match groups.iter_mut().find(|group| same(group[0], point)) {
@@ -164,11 +164,11 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_outcome::results::RunKey;
 
     fn point(seed: u64, measured: f64, predicted: f64) -> Point {
         Point {
-            label: "breakwater".into(),
-            seed,
+            run: RunKey::new("breakwater", "breakwater", seed),
             capacity_rps: 60e3,
             goodput_rps: measured,
             predicted_goodput_rps: Some(predicted),

@@ -1,9 +1,9 @@
 //! The document: head, header with what was run, and the order of the sections.
 
-use leeward_lab::results::{Point, Results};
+use leeward_outcome::results::{Point, Results};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::fields::Field;
+use crate::fields::{Field, Shown};
 use crate::palette::Palette;
 use crate::{chart, claims, machine, tables};
 
@@ -90,12 +90,12 @@ fn what_ran(points: &[Point]) -> String {
     if points.is_empty() {
         return String::new();
     }
-    let variants = distinct(points.iter().map(|point| point.label.clone()));
-    let services = distinct(points.iter().map(|point| point.service.clone()));
-    let seeds = distinct(points.iter().map(|point| point.seed));
+    let variants = distinct(points.iter().map(|point| point.run.label.clone()));
+    let services = distinct(points.iter().map(|point| point.workload.service.clone()));
+    let seeds = distinct(points.iter().map(|point| point.run.seed));
     let ranges = [
-        ("demand", span(points, "demand_rps", |point| point.demand_rps)),
-        ("clients", span(points, "clients", |point| f64::from(point.clients))),
+        ("demand", span(points, "demand_rps", |point| point.workload.demand_rps)),
+        ("clients", span(points, "clients", |point| f64::from(point.workload.clients))),
         ("SLO", span(points, "slo_us", |point| point.slo_us)),
     ];
     let mut parts = vec![some(&variants, "variants")];
@@ -135,7 +135,7 @@ fn figures(results: &Results, palette: &Palette) -> Markup {
     let drawn: Vec<(&str, Option<Markup>)> =
         results.plots.iter().map(|plot| (plot.title.as_str(), chart::figure(results, plot, palette))).collect();
     let missing: Vec<&str> = drawn.iter().filter(|(_, figure)| figure.is_none()).map(|(title, _)| *title).collect();
-    let seeds = distinct(results.points.iter().map(|point| point.seed)).len();
+    let seeds = distinct(results.points.iter().map(|point| point.run.seed)).len();
     html! {
         @if !drawn.is_empty() {
             section {

@@ -1,7 +1,8 @@
 //! Which colour and marker a series wears. A controller looks the same in every figure and every report; variants of one
 //! controller take what is left. Colours keep apart for colour-blind readers, and no series is told by colour alone.
 
-use leeward_lab::results::Results;
+use leeward_outcome::results::Results;
+use leeward_outcome::table::{Row, Table};
 
 /// How a series looks: indices into the style sheet's colours (`c0`…) and the marker shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,10 @@ pub(crate) struct Palette {
 impl Palette {
     /// Gives every variant in `results` its look, in order of appearance.
     pub(crate) fn of(results: &Results) -> Palette {
-        let points = results.points.iter().map(|point| (&point.controller, &point.label));
-        let windows = results.windows.iter().map(|window| (&window.controller, &window.label));
-        let shifts = results.shifts.iter().map(|shift| (&shift.controller, &shift.label));
+        let tables = [Table::Points, Table::Windows, Table::Shifts].into_iter();
         let mut variants: Vec<(&String, &String)> = Vec::new();
-        for pair in points.chain(windows).chain(shifts) {
+        for run in tables.flat_map(|table| table.rows(results)).map(Row::run) {
+            let pair = (&run.controller, &run.label);
             if !variants.contains(&pair) {
                 variants.push(pair);
             }
@@ -104,15 +104,12 @@ impl Palette {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_lab::results::Point;
+    use leeward_outcome::results::{Point, RunKey};
 
     #[test]
     fn controllers_keep_their_colour_and_variants_differ() {
-        let point = |controller: &str, label: &str| Point {
-            controller: controller.into(),
-            label: label.into(),
-            ..Point::default()
-        };
+        let point =
+            |controller: &str, label: &str| Point { run: RunKey::new(controller, label, 1), ..Point::default() };
         let points = vec![
             point("breakwater", "credits only"),
             point("breakwater", "breakwater"),

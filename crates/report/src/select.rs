@@ -1,9 +1,10 @@
 //! The rows a plot asks for: read by field name, filtered, split into series, summarized over seeds. No drawing.
 
-use leeward_lab::results::{Plot, Results};
+use leeward_outcome::results::{Plot, Results};
+use leeward_outcome::table::Table;
 use serde_json::{Map, Value};
 
-use crate::fields;
+use crate::fields::{self, Shown};
 use crate::palette::{Look, Palette};
 
 /// Beyond this nothing can be told apart in a figure, and sums stay far from overflow.
@@ -12,7 +13,7 @@ const DRAWABLE_MAX: f64 = 1e15;
 /// Below this a value is as good as zero: a femtosecond's microseconds.
 const DRAWABLE_MIN: f64 = 1e-9;
 
-/// One row of a table, by field name.
+/// Row of a table, by field name.
 pub(crate) type Row = Map<String, Value>;
 
 /// A series of a plot.
@@ -30,7 +31,7 @@ pub(crate) struct Selected {
     pub(crate) row: Row,
 }
 
-/// What a plot draws from.
+/// Rows that a plot draws from.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) series: Vec<Series>,
@@ -59,19 +60,12 @@ impl Selection {
 
 /// All rows of a table of the results; none for an unknown one.
 fn table(results: &Results, name: &str) -> Vec<Row> {
-    let values: Vec<serde_json::Result<Value>> = match name {
-        "points" => results.points.iter().map(serde_json::to_value).collect(),
-        "windows" => results.windows.iter().map(serde_json::to_value).collect(),
-        "shifts" => results.shifts.iter().map(serde_json::to_value).collect(),
-        "locks" => results.locks.iter().map(serde_json::to_value).collect(),
-        "replicas" => results.replicas.iter().map(serde_json::to_value).collect(),
-        _ => Vec::new(),
-    };
-    let rows = values.into_iter().filter_map(|value| match value {
+    let rows = Table::find(name).into_iter().flat_map(|table| table.rows(results));
+    let as_map = |row| match serde_json::to_value(row) {
         Ok(Value::Object(row)) => Some(row),
         _ => None,
-    });
-    rows.collect()
+    };
+    rows.filter_map(as_map).collect()
 }
 
 fn holds(row: &Row, filter: &str) -> bool {

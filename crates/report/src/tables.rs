@@ -1,99 +1,135 @@
-//! All numbers behind the figures: what each shift of demand did, what happened at each lock, what each of several servers did, and every run. For exact values there is `result.json`.
+//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, and every run.
+//! For exact values there is `result.json`.
 
-use leeward_lab::results::{Lock, Point, Replica, Results, Shift};
+use leeward_outcome::results::{Lock, Point, Replica, Results, Shift};
+use leeward_outcome::table::{Cell, TableRow};
 use maud::{Markup, html};
 
-use crate::fields::{grouped, number};
+use crate::fields::{Quantity, grouped, number};
 use crate::palette::Palette;
 
-/// A column: its heading, its unit, and how a row fills it.
+/// A column: its heading, its unit, and what fills it.
 struct Column<T> {
     name: &'static str,
     unit: &'static str,
-    cell: fn(&T) -> String,
+    fill: Fill<T>,
 }
 
-const fn column<T>(name: &'static str, unit: &'static str, cell: fn(&T) -> String) -> Column<T> {
-    Column { name, unit, cell }
+enum Fill<T> {
+    /// The field of this name.
+    Field(&'static str),
+    /// Several fields together.
+    Row(fn(&T) -> String),
+}
+
+/// The field `field` under the heading `name`.
+const fn column<T>(field: &'static str, name: &'static str, unit: &'static str) -> Column<T> {
+    Column { name, unit, fill: Fill::Field(field) }
 }
 
 const SHIFTS: [Column<Shift>; 10] = [
-    column("Seed", "", |shift| shift.seed.to_string()),
-    column("At", "s", |shift| number(shift.at_s)),
-    column("From", "k/s", |shift| thousands(shift.from_rps)),
-    column("To", "k/s", |shift| thousands(shift.to_rps)),
-    column("Settles at", "k/s", |shift| thousands(shift.settled_goodput_rps)),
-    column("Reaches that in", "ms", |shift| number(shift.reached_ms)),
-    column("Recovers in", "ms", |shift| {
-        if shift.recovered { number(shift.recovery_ms) } else { format!("not within {}", number(shift.recovery_ms)) }
-    }),
-    column("Lowest goodput", "× settled", |shift| number(shift.goodput_dip_ratio)),
-    column("Highest p99", "µs", |shift| number(shift.p99_peak_us)),
-    column("Highest reject delay", "µs", |shift| number(shift.reject_delay_peak_us)),
+    column("seed", "Seed", ""),
+    column("at_s", "At", "s"),
+    column("from_rps", "From", "k/s"),
+    column("to_rps", "To", "k/s"),
+    column("settled_goodput_rps", "Settles at", "k/s"),
+    column("reached_ms", "Reaches that in", "ms"),
+    Column {
+        name: "Recovers in",
+        unit: "ms",
+        fill: Fill::Row(|shift| {
+            let recovery = number(shift.recovery_ms);
+            if shift.recovered { recovery } else { format!("not within {recovery}") }
+        }),
+    },
+    column("goodput_dip_ratio", "Lowest goodput", "× settled"),
+    column("p99_peak_us", "Highest p99", "µs"),
+    column("reject_delay_peak_us", "Highest reject delay", "µs"),
 ];
 
 const POINTS: [Column<Point>; 26] = [
-    column("Service", "", |point| point.service.clone()),
-    column("Clients", "", |point| grouped(f64::from(point.clients), 0)),
-    column("Demand", "k/s", |point| thousands(point.demand_rps)),
-    column("Demand", "× capacity", |point| number(point.demand_ratio)),
-    column("Seed", "", |point| point.seed.to_string()),
-    column("Goodput", "k/s", |point| thousands(point.goodput_rps)),
-    column("Throughput", "k/s", |point| thousands(point.throughput_rps)),
-    column("p50", "µs", |point| number(point.p50_us)),
-    column("p99", "µs", |point| number(point.p99_us)),
-    column("p99.9", "µs", |point| number(point.p999_us)),
-    column("Mean", "µs", |point| number(point.mean_us)),
-    column("SLO", "µs", |point| number(point.slo_us)),
-    column("Drops", "%", |point| percent(point.drop_rate)),
-    column("Expired", "%", |point| percent(point.expiry_rate)),
-    column("Throttled", "%", |point| percent(point.throttle_rate)),
-    column("Sent again", "%", |point| point.retry_rate.map_or("–".into(), percent)),
-    column("Reject delay", "µs", |point| number(point.reject_delay_mean_us)),
-    column("Round trip", "µs", |point| number(point.rtt_us)),
-    column("Cores held", "", |point| point.cores_mean.map_or("–".into(), number)),
-    column("Left for others", "%", |point| point.best_effort_share.map_or("–".into(), percent)),
-    column("CPU", "%", |point| percent(point.cpu_utilization)),
-    column("Received", "per response", |point| number(point.rx_per_request)),
-    column("Sent", "per response", |point| number(point.tx_per_request)),
-    column("Capacity", "k/s", |point| thousands(point.capacity_rps)),
-    column("Offered", "requests", |point| grouped(point.offered as f64, 0)),
-    column("Unfinished", "requests", |point| grouped(point.unfinished as f64, 0)),
+    column("service", "Service", ""),
+    column("clients", "Clients", ""),
+    column("demand_rps", "Demand", "k/s"),
+    column("demand_ratio", "Demand", "× capacity"),
+    column("seed", "Seed", ""),
+    column("goodput_rps", "Goodput", "k/s"),
+    column("throughput_rps", "Throughput", "k/s"),
+    column("p50_us", "p50", "µs"),
+    column("p99_us", "p99", "µs"),
+    column("p999_us", "p99.9", "µs"),
+    column("mean_us", "Mean", "µs"),
+    column("slo_us", "SLO", "µs"),
+    column("drop_rate", "Drops", "%"),
+    column("expiry_rate", "Expired", "%"),
+    column("throttle_rate", "Throttled", "%"),
+    column("retry_rate", "Sent again", "%"),
+    column("reject_delay_mean_us", "Reject delay", "µs"),
+    column("rtt_us", "Round trip", "µs"),
+    column("cores_mean", "Cores held", ""),
+    column("best_effort_share", "Left for others", "%"),
+    column("cpu_utilization", "CPU", "%"),
+    column("rx_per_request", "Received", "per response"),
+    column("tx_per_request", "Sent", "per response"),
+    column("capacity_rps", "Capacity", "k/s"),
+    column("offered", "Offered", "requests"),
+    column("unfinished", "Unfinished", "requests"),
 ];
 
 const LOCKS: [Column<Lock>; 16] = [
-    column("Lock", "", |row| row.lock.clone()),
-    column("Kind", "", |row| if row.kind.is_empty() { "–".into() } else { row.kind.clone() }),
-    column("Demand", "k/s", |row| thousands(row.demand_rps)),
-    column("p", "%", |row| row.p.map_or("–".into(), percent)),
-    column("r", "%", |row| row.r.map_or("–".into(), percent)),
-    column("Clients", "", |row| grouped(f64::from(row.clients), 0)),
-    column("Seed", "", |row| row.seed.to_string()),
-    column("Acquired", "k/s", |row| thousands(row.acquired_rps)),
-    column("After waiting", "%", |row| percent(row.waited_rate)),
-    column("Refused", "k/s", |row| thousands(row.refused_rps)),
-    column("Of all drops", "%", |row| percent(row.drop_share)),
-    column("Mean wait", "µs", |row| number(row.wait_mean_us)),
-    column("p50 wait", "µs", |row| number(row.wait_p50_us)),
-    column("p99 wait", "µs", |row| number(row.wait_p99_us)),
-    column("Held", "%", |row| row.utilization.map_or("–".into(), percent)),
-    column("Waiting at the end", "requests", |row| row.waiting.map_or("–".into(), |count| grouped(count as f64, 0))),
+    column("lock", "Lock", ""),
+    column("kind", "Kind", ""),
+    column("demand_rps", "Demand", "k/s"),
+    column("p", "p", "%"),
+    column("r", "r", "%"),
+    column("clients", "Clients", ""),
+    column("seed", "Seed", ""),
+    column("acquired_rps", "Acquired", "k/s"),
+    column("waited_rate", "After waiting", "%"),
+    column("refused_rps", "Refused", "k/s"),
+    column("drop_share", "Of all drops", "%"),
+    column("wait_mean_us", "Mean wait", "µs"),
+    column("wait_p50_us", "p50 wait", "µs"),
+    column("wait_p99_us", "p99 wait", "µs"),
+    column("utilization", "Held", "%"),
+    column("waiting", "Waiting at the end", "requests"),
 ];
 
 const REPLICAS: [Column<Replica>; 12] = [
-    column("Server", "", |row| row.replica.to_string()),
-    column("Demand", "k/s", |row| thousands(row.demand_rps)),
-    column("p", "%", |row| row.p.map_or("–".into(), percent)),
-    column("r", "%", |row| row.r.map_or("–".into(), percent)),
-    column("Clients", "", |row| grouped(f64::from(row.clients), 0)),
-    column("Seed", "", |row| row.seed.to_string()),
-    column("Attempts", "k/s", |row| thousands(row.attempts_rps)),
-    column("Responses", "k/s", |row| thousands(row.throughput_rps)),
-    column("p99", "µs", |row| number(row.p99_us)),
-    column("Drops", "%", |row| percent(row.drop_rate)),
-    column("Expired", "%", |row| percent(row.expiry_rate)),
-    column("CPU", "%", |row| percent(row.cpu_utilization)),
+    column("replica", "Server", ""),
+    column("demand_rps", "Demand", "k/s"),
+    column("p", "p", "%"),
+    column("r", "r", "%"),
+    column("clients", "Clients", ""),
+    column("seed", "Seed", ""),
+    column("attempts_rps", "Attempts", "k/s"),
+    column("throughput_rps", "Responses", "k/s"),
+    column("p99_us", "p99", "µs"),
+    column("drop_rate", "Drops", "%"),
+    column("expiry_rate", "Expired", "%"),
+    column("cpu_utilization", "CPU", "%"),
 ];
+
+/// What stands in a column of one row: written as its quantity is, a dash where the row has none.
+fn fill<T: TableRow>(column: &Column<T>, row: &T) -> String {
+    let field = match column.fill {
+        Fill::Row(fill) => return fill(row),
+        // All its digits: a floating-point number may have lost some.
+        Fill::Field("seed") => return row.run().seed.to_string(),
+        Fill::Field(field) => field,
+    };
+    match (row.cell(field), T::column(field).map(|column| column.quantity)) {
+        (Cell::Text(text), _) => text.into(),
+        (Cell::Absent, _) | (_, None) => "–".into(),
+        (Cell::Number(value), Some(quantity)) => match quantity {
+            Quantity::Requests | Quantity::Messages => thousands(value),
+            Quantity::Share => percent(value),
+            Quantity::Count => grouped(value, 0),
+            Quantity::Name => format!("{value:.0}"),
+            _ => number(value),
+        },
+    }
+}
 
 fn thousands(value: f64) -> String {
     if value.is_finite() && value.abs() < 1e12 { grouped(value / 1e3, 1) } else { number(value) }
@@ -103,7 +139,7 @@ fn percent(share: f64) -> String {
     if share.is_finite() && share.abs() < 1e6 { grouped(share * 100.0, 2) } else { number(share * 100.0) }
 }
 
-/// What each shift of demand did; nothing for scenarios of steady demand.
+/// Table of the shifts of demand; nothing for scenarios of steady demand.
 pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.shifts.is_empty() {
@@ -114,7 +150,7 @@ pub(crate) fn shifts(results: &Results, palette: &Palette) -> Markup {
                     "A controller has recovered with the first 20 ms at 95 % of the goodput it settles at, or more, after which it "
                     "does not collapse again (below 80 %). Lowest goodput is of 20 ms, highest latencies are of the time series' windows."
                 }
-                (table(&results.shifts, &SHIFTS, |shift| &shift.label, palette))
+                (table(&results.shifts, &SHIFTS, palette))
             }
         }
     }
@@ -128,14 +164,14 @@ pub(crate) fn points(results: &Results, palette: &Palette) -> Markup {
                 h2 { "Numbers" }
                 details {
                     summary { "All " (results.points.len()) " runs" }
-                    (table(&results.points, &POINTS, |point| &point.label, palette))
+                    (table(&results.points, &POINTS, palette))
                 }
             }
         }
     }
 }
 
-/// What happened at each lock, folded away; nothing for applications without locks.
+/// Table of the locks, folded away; nothing for applications without locks.
 pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.locks.is_empty() {
@@ -152,14 +188,14 @@ pub(crate) fn locks(results: &Results, palette: &Palette) -> Markup {
                 }
                 details {
                     summary { "Each lock of each run" }
-                    (table(&results.locks, &LOCKS, |row| &row.label, palette))
+                    (table(&results.locks, &LOCKS, palette))
                 }
             }
         }
     }
 }
 
-/// What each server did, folded away; nothing where there is one.
+/// Table of the servers, folded away; nothing where there is one.
 pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
     html! {
         @if !results.replicas.is_empty() {
@@ -171,14 +207,15 @@ pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
                 }
                 details {
                     summary { "Each server of each run" }
-                    (table(&results.replicas, &REPLICAS, |row| &row.label, palette))
+                    (table(&results.replicas, &REPLICAS, palette))
                 }
             }
         }
     }
 }
 
-fn table<T>(rows: &[T], columns: &[Column<T>], label: fn(&T) -> &String, palette: &Palette) -> Markup {
+fn table<T: TableRow>(rows: &[T], columns: &[Column<T>], palette: &Palette) -> Markup {
+    let label = |row: &T| row.run().label.clone();
     html! {
         div.scroll.tall {
             table.numbers {
@@ -192,8 +229,8 @@ fn table<T>(rows: &[T], columns: &[Column<T>], label: fn(&T) -> &String, palette
                     @for (index, row) in rows.iter().enumerate() {
                         @let starts = index > 0 && label(row) != label(&rows[index - 1]);
                         tr.starts[starts] {
-                            th scope="row" { i.dot.(palette.look("label", label(row), 0).class()) {} (label(row)) }
-                            @for column in columns { td { ((column.cell)(row)) } }
+                            th scope="row" { i.dot.(palette.look("label", &label(row), 0).class()) {} (label(row)) }
+                            @for column in columns { td { (fill(column, row)) } }
                         }
                     }
                 }

@@ -1,6 +1,6 @@
 //! Any results make a page: values that are not finite, huge, negative or absent never panic and never reach the SVG.
 
-use leeward_lab::results::{Plot, Point, Results, Shift, Window};
+use leeward_outcome::results::{Plot, Point, Results, RunKey, Shift, Window, WorkloadKey};
 use leeward_report::render;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -29,13 +29,14 @@ fn name() -> impl Strategy<Value = String> {
 fn point() -> impl Strategy<Value = Point> {
     (name(), name(), vec(value(), 9), any::<u32>(), 0..4_u64).prop_map(|(controller, label, values, clients, seed)| {
         Point {
-            service: label.clone(),
-            controller,
-            label,
-            demand_rps: values[0],
-            demand_ratio: values[1],
-            clients,
-            seed,
+            run: RunKey::new(&controller, &label, seed),
+            workload: WorkloadKey {
+                service: label,
+                demand_rps: values[0],
+                demand_ratio: values[1],
+                clients,
+                ..WorkloadKey::default()
+            },
             capacity_rps: values[2],
             slo_us: values[3],
             goodput_rps: values[4],
@@ -50,9 +51,7 @@ fn point() -> impl Strategy<Value = Point> {
 
 fn window() -> impl Strategy<Value = Window> {
     (name(), vec(value(), 5), 0..3_u64).prop_map(|(label, values, seed)| Window {
-        controller: label.clone(),
-        label,
-        seed,
+        run: RunKey::new(&label, &label, seed),
         start_s: values[0],
         demand_rps: values[1],
         goodput_rps: values[2],
@@ -64,7 +63,7 @@ fn window() -> impl Strategy<Value = Window> {
 
 fn shift() -> impl Strategy<Value = Shift> {
     (name(), vec(value(), 4), any::<bool>()).prop_map(|(label, values, recovered)| Shift {
-        label,
+        run: RunKey::new("", &label, 0),
         at_s: values[0],
         from_rps: values[1],
         recovery_ms: values[2],

@@ -2,7 +2,7 @@
 
 mod samples;
 
-use leeward_lab::results::{Point, Results};
+use leeward_outcome::results::{Point, Results, RunKey, WorkloadKey};
 use leeward_report::render;
 
 /// Writes the page where `LEEWARD_SAMPLES` says, to look at it.
@@ -59,8 +59,11 @@ fn names_cannot_become_markup() {
     let evil = "</script><img src=x onerror=alert(1)>\"'";
     results.title = evil.into();
     results.overrides = vec![evil.into()];
-    results.points =
-        vec![Point { label: evil.into(), controller: evil.into(), service: evil.into(), ..Point::default() }];
+    results.points = vec![Point {
+        run: RunKey::new(evil, evil, 0),
+        workload: WorkloadKey { service: evil.into(), ..WorkloadKey::default() },
+        ..Point::default()
+    }];
     results.claims[0].text = evil.into();
     results.claims[0].id = evil.into();
     results.plots[0].title = evil.into();

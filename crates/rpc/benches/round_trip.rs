@@ -1,4 +1,4 @@
-//! What the client's thread costs: an unloaded round trip through `Client`, and through a `Connection` that its caller
+//! Cost of the client's thread: an unloaded round trip through `Client`, and through a `Connection` that its caller
 //! drives on a blocking socket. Both against an echo server on loopback that never sleeps.
 
 use std::cell::Cell;
@@ -23,7 +23,7 @@ fn serve() -> Server {
     Server::builder().start("127.0.0.1:0", echo).unwrap()
 }
 
-/// One call, answered before it returns.
+/// Makes a call, answered before it returns.
 fn call(connection: &mut Connection<()>, socket: &mut TcpStream, clock: &Clock) {
     let answered = Cell::new(false);
     let mut note = |event: Event<'_, ()>| answered.set(matches!(event, Event::Completed { .. }));

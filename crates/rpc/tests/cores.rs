@@ -36,7 +36,7 @@ fn work(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the allocator has done so far.
+/// Grants of the allocator so far.
 fn grants(server: &Server) -> u64 {
     server.core_usage().unwrap().grants
 }

@@ -21,7 +21,7 @@ const RTT: Nanos = Nanos::from_millis(1);
 /// Short enough that the pool stays small beside what a cheater sends.
 const SLO: Nanos = Nanos::from_millis(20);
 
-/// One of our own clients on a real socket, driven by turns.
+/// A client of this crate on a real socket, driven by turns.
 struct Honest {
     stream: TcpStream,
     connection: Connection<u64>,
@@ -257,7 +257,7 @@ fn a_cheater_costs_honest_clients_nothing() {
     is_settled(&server);
 }
 
-/// What honest clients get without a cheater, then beside one.
+/// Answers that honest clients get without a cheater, then beside one.
 fn alone_and_beside_a_cheater(server: &Server) -> (u64, u64) {
     let span = Duration::from_millis(500);
     let alone = goodput(server, span);

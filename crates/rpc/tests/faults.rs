@@ -1,6 +1,6 @@
-//! What can go wrong on the other side of a connection, one test each, over real sockets: the server goes on serving
-//! others, nothing hangs, every credit comes back, and every request has one end. Elsewhere: a client that ignores its
-//! window (`enforcement.rs`), no descriptors left (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the
+//! Faults on the other side of a connection, one test each, over real sockets: the server goes on serving others,
+//! nothing hangs, every credit comes back, and every request has one end. Elsewhere: a client that ignores its window
+//! (`enforcement.rs`), no descriptors left (`descriptors.rs`), many clients (`crowd.rs`), an address in use and the
 //! limit of connections (`server.rs`), random damage (`fuzz.rs`).
 
 mod peer;

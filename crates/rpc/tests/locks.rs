@@ -143,7 +143,7 @@ fn a_request_has_its_own_budget_or_the_servers() {
     }
 }
 
-/// What was acknowledged has happened, what was refused has not, and nobody waits for ever.
+/// Acknowledged changes have happened, refused ones have not, and nobody waits for ever.
 #[test]
 fn requests_that_contend_end_in_one_way_or_the_other() {
     const CLIENTS: usize = 4;

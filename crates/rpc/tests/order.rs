@@ -17,8 +17,8 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What the controller was told of each session's demand, by core and slot. Builders of algorithms are plain functions,
-/// so this is where they meet the test.
+/// Demand of each session as the controller was told, by core and slot. Builders of algorithms are plain functions, so
+/// this is where they meet the test.
 static SEEN: Mutex<BTreeMap<(u32, u32), Vec<u32>>> = Mutex::new(BTreeMap::new());
 
 struct Watch;

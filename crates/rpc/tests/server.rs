@@ -89,7 +89,7 @@ fn nonsense_ends_the_connection_with_the_reason() {
     is_well(&server);
 }
 
-/// What the efficiency signal measures by: each grant has a name, which the calls may bring back. Whatever they bring
+/// Names of grants, by which the efficiency signal measures: the calls may bring them back. Whatever the calls bring
 /// instead does no harm.
 #[test]
 fn grants_have_names_where_the_controller_measures_them() {

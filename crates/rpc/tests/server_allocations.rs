@@ -1,5 +1,5 @@
-//! What a request costs in allocations on its server: nothing with a plain handler, the task itself with an asynchronous
-//! one. A counting allocator watches the one core's thread, which the handler itself asks.
+//! Allocations of a request on its server: none with a plain handler, the task itself with an asynchronous one. A
+//! counting allocator watches the one core's thread, which the handler itself asks.
 
 #[path = "support/peer.rs"]
 mod peer;

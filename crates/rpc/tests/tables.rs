@@ -146,7 +146,8 @@ fn too_much_is_refused_by_the_first_eight_bytes() {
     assert!(decoder.capacity() <= 16 * 1024);
 }
 
-/// What is no frame is found before 64 bytes are there: a peer that speaks something else may wait for an answer.
+/// Bytes of another protocol are recognised before 64 of them are there: a peer that speaks something else may wait for
+/// an answer.
 #[test]
 fn another_protocol_is_recognised_at_once() {
     let outcome = fed(b"GET / HTTP/1.1\r\n\r\n", &[3], Side::Client, PayloadLimit::DEFAULT);

@@ -1,6 +1,6 @@
-//! What a lock costs that can refuse, beside the standard library's and parking_lot's: uncontended on one thread, contended
-//! by two with short critical sections. Criterion shows each by itself; the ratios at the end are from rounds that take turns,
-//! for a machine that is slower now than a moment ago should be slower for all.
+//! Cost of a lock that can refuse, beside the standard library's and parking_lot's: uncontended on one thread,
+//! contended by two with short critical sections. Criterion shows each by itself. The ratios at the end are from rounds
+//! that take turns, so that a slow moment of the machine slows all of them.
 
 use criterion::{Criterion, criterion_group};
 use leeward_control::budget::Budget;

@@ -1,5 +1,5 @@
 //! The budget of the request that this thread is running: what it may still spend on queues, and what it has spent. The
-//! budget itself is `leeward_control::budget`; whoever runs requests (the server) opens a scope, the locks ask and charge.
+//! budget itself is `leeward_control::budget`. The server opens a scope around each request; the locks ask and charge.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
@@ -11,7 +11,7 @@ use std::pin::pin;
 #[derive(Clone, Copy)]
 struct Account {
     budget: Budget,
-    /// What of it went to the run queues so far.
+    /// Part of the budget that went to the run queues so far.
     for_cores: Nanos,
 }
 
@@ -61,7 +61,7 @@ pub fn scope<F: Future>(budget: Budget, future: F) -> impl Future<Output = F::Ou
     }
 }
 
-/// What the running request may still spend; unlimited outside of any.
+/// Budget that the running request may still spend; unlimited outside of any.
 pub fn current() -> Budget {
     running().budget
 }
@@ -79,7 +79,8 @@ pub fn turn_came_after(waited: Nanos) {
     let _ = TURN.try_with(|turn| turn.set(waited));
 }
 
-/// What of the running request's budget went to the run queues so far. A wait that overlaps with them is charged less.
+/// Part of the running request's budget that went to the run queues so far. A wait that overlaps with them is charged
+/// less.
 pub(crate) fn spent_on_cores() -> Nanos {
     running().for_cores
 }

@@ -1,5 +1,6 @@
-//! Which core a thread is, and whether it polls a task: how a future finds its runtime. A thread-local, set for as long
-//! as a core works; any other thread has none, and what needs one says what happens then.
+//! Context of a thread: the core that it is, and whether it polls a task. Through it a future finds its runtime. A
+//! thread-local, set for as long as a core works. Any other thread has none, and code that needs one documents what
+//! happens then.
 
 use crate::timers::CoreTimers;
 use leeward_control::units::Nanos;
@@ -79,8 +80,8 @@ pub(crate) fn core() -> Option<usize> {
     current().filter(|current| current.polling.get()).map(|current| current.core)
 }
 
-/// What a task that waits now will wait for a core afterwards, if things stay as they are; nothing for code that is not part
-/// of a task, which keeps its thread while it waits.
+/// Time that a task which waits now will wait for a core afterwards, if things stay as they are. Nothing for code that
+/// is not part of a task, which keeps its thread while it waits.
 pub(crate) fn run_delay() -> Nanos {
     current().filter(|current| current.polling.get()).map_or(Nanos::ZERO, |current| current.delay.run_delay())
 }

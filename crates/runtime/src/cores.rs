@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a core does when there is nothing to do.
+/// Behaviour of a core that has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Looks again and again: the least latency, a whole CPU.
@@ -39,13 +39,13 @@ pub struct Options {
     pub idle: Idle,
 }
 
-/// What the cores of one server share.
+/// State that the cores of a server share.
 pub struct Shared<J> {
     /// The time.
     pub clock: Clock,
     /// Admitted requests that wait.
     pub queues: RunQueues<Work<J>>,
-    /// What is known of messages that wait.
+    /// Delays of messages that wait.
     pub packets: PacketDelays,
     /// Nanoseconds that each core has had nothing to do.
     idle: Vec<Padded<AtomicU64>>,
@@ -86,7 +86,7 @@ impl<J> Shared<J> {
         }
     }
 
-    /// Who has had the cores so far; `None` where they are always there.
+    /// Use of the cores so far; `None` where all are always there.
     pub fn core_usage(&self) -> Option<CoreUsage> {
         self.roster.get().map(|roster| roster.usage(self.clock.now()))
     }
@@ -96,7 +96,7 @@ impl<J> Shared<J> {
         core == 0 && self.roster.get().is_some_and(|roster| roster.is_parked(other))
     }
 
-    /// What an allocator is told, besides what the roster knows.
+    /// Load for the allocator, besides what the roster knows.
     fn load(&self, now: Time) -> Load {
         let cores = 0..self.idle.len();
         let ages = cores.map(|core| self.queues.age(core, now).max(self.packets.found(core)));
@@ -150,17 +150,18 @@ impl<J: Send> RunDelay for Shared<J> {
     }
 }
 
-/// What a core's network side does. One value per core, used by that core's thread only.
+/// Network side of a core. A core has one value of it, used by that core's thread only.
 pub trait Network: Send {
-    /// What goes through the run queues.
+    /// Job that goes through the run queues.
     type Job: Send + 'static;
 
     /// Does what is due whatever the load: control ticks, timers, messages from other cores. Called between jobs; must
     /// be quick when nothing is due.
     fn housekeeping(&mut self, now: Time);
 
-    /// Reads and answers what has come, queues what is admitted. Waits for up to `wait` if there is nothing, not at all
-    /// if that is `None`. If there was anything, says since when: the wait before that is no work.
+    /// Reads and answers what has come, and queues what is admitted. Waits for up to `wait` if there is nothing, not at
+    /// all if that is `None`. If there was anything, returns the time from which there was: the wait before that is no
+    /// work.
     ///
     /// # Errors
     /// Only what makes it impossible to go on: the core ends with it, and asks the others to.
@@ -175,9 +176,9 @@ pub trait Network: Send {
     /// Whether a core that shall stop may: everything it owes is done.
     fn is_drained(&mut self, now: Time) -> bool;
 
-    /// Its core is given back: from now on the first core looks after this, and what comes for it ends the wait of the
-    /// first core's [`Network::poll`]. What has come already and was not read does so at once. Only for cores that come
-    /// and go, and never for the first.
+    /// Gives the core back: from now on the first core looks after this network, and whatever comes for it ends the
+    /// wait of the first core's [`Network::poll`]. Anything that has come already and was not read ends it at once.
+    /// Only for cores that come and go, and never for the first.
     ///
     /// # Errors
     /// Only what makes it impossible to go on.
@@ -261,7 +262,7 @@ impl<J: Send + 'static> Cores<J> {
         Ok(Cores { shared, threads })
     }
 
-    /// What the cores share.
+    /// State that the cores share.
     pub fn shared(&self) -> &Arc<Shared<J>> {
         &self.shared
     }
@@ -304,7 +305,7 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(100);
 /// While the cores end, each looks this often whether it may: some of what it waits for is others'.
 const STOPPING_SLEEP: Nanos = Nanos::from_millis(1);
 
-/// What a look at the parked cores' networks has found.
+/// Result of a look at the parked cores' networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -572,7 +573,7 @@ mod tests {
     /// A network without messages that counts its looks and follows a script.
     struct Scripted {
         clock: Clock,
-        /// What comes at the first look that may wait.
+        /// Event that comes at the first look that may wait.
         first: Option<Event>,
         waits: Arc<AtomicUsize>,
         /// Waits that it takes until everything owed is done.

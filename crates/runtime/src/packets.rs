@@ -4,7 +4,7 @@
 use crate::sync::{AtomicU64, Ordering, Padded};
 use leeward_control::units::{Nanos, Time};
 
-/// One entry per core.
+/// Packet delays, with an entry per core.
 pub struct PacketDelays {
     /// A wait that stands, or the moment since when it grows, and the lowest bit says which. In one word, so that no
     /// reader takes a new wait for one that has grown since an older look.
@@ -35,7 +35,7 @@ impl PacketDelays {
         self.found[core].0.store(waited.0, Ordering::Relaxed);
     }
 
-    /// What [`PacketDelays::note_found`] said last.
+    /// Delay that [`PacketDelays::note_found`] said last.
     pub fn found(&self, core: usize) -> Nanos {
         Nanos(self.found[core].0.load(Ordering::Relaxed))
     }

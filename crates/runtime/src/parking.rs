@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicBool, Ordering, Padded, fence};
 
-/// One flag per core, and the means of waking it.
+/// A flag per core, and the means of waking it.
 pub struct Parking {
     asleep: Vec<Padded<AtomicBool>>,
     /// Cores that were given back: they are not woken, the first core is in their place.
@@ -131,7 +131,7 @@ mod model {
     use leeward_control::units::Time;
     use loom::{sync::Arc, thread};
 
-    /// Either the sleeper sees the job or the one who queued it sees the sleeper.
+    /// Either the sleeper sees the job, or the thread that queued it sees the sleeper.
     #[test]
     fn no_wake_up_is_lost() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! One run queue per core: first in, first out, each entry with the time it came. Idle cores steal the oldest.
+//! Run queues, one for each core: first in, first out, each entry with the time it came. Idle cores steal the oldest.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, Padded, lock};
 use leeward_control::units::{Nanos, Time};
@@ -25,7 +25,7 @@ struct RunQueue<J> {
 
 struct Jobs<J> {
     waiting: VecDeque<(Time, J)>,
-    /// Whether there will be no one to run them.
+    /// Whether the entries will never run.
     closed: bool,
 }
 
@@ -182,7 +182,7 @@ mod model {
         });
     }
 
-    /// What is pushed while the queues close is dropped by one side or the other.
+    /// An entry that is pushed while the queues close is dropped by one side or the other.
     #[test]
     fn nothing_stays_in_a_closed_queue() {
         loom::model(|| {

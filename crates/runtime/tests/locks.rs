@@ -392,7 +392,7 @@ fn a_channel_without_receivers_takes_nothing() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// What is under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
+/// A value under way when the last receiver goes may hold a sender of the same channel, and say good-bye through it.
 #[test]
 fn a_value_that_is_dropped_with_its_channel_may_send() {
     struct Polite(Option<Sender<Polite>>, Arc<AtomicBool>);
@@ -457,7 +457,8 @@ fn threads_that_contend_lose_no_turn() {
     assert_eq!(semaphore.free(), 2);
 }
 
-/// Some wait for as long as it takes, some are soon too late, some give up: nobody is left waiting, and nothing is lost.
+/// Some wait for as long as it takes, some are soon too late, some give up: no thread is left waiting, and nothing is
+/// lost.
 #[test]
 fn the_hurried_the_fickle_and_the_patient_get_along() {
     const THREADS: usize = 6;

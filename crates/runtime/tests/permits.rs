@@ -1,5 +1,5 @@
-//! Locks against a model, step by step: random arrivals, departures and looks. Whoever waits is served in order of arrival,
-//! nobody is left behind, no budget goes below zero, and the statistics add up.
+//! Locks against a model, step by step: random arrivals, departures and looks. Waiters are served in order of arrival,
+//! none is left behind, no budget goes below zero, and the statistics add up.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
@@ -49,7 +49,7 @@ enum Step {
     GiveUp(usize),
     /// A waiter looks, woken or not.
     Look(usize),
-    /// Everyone who was woken looks, until nobody is.
+    /// All woken waiters look, until none is woken.
     Settle,
 }
 
@@ -155,7 +155,7 @@ proptest! {
         prop_assert!(ended <= asked && ended + 63 >= asked);
     }
 
-    /// Whatever is charged, in whatever scopes: a budget is never below nothing and never grows.
+    /// A budget is never below nothing and never grows, whatever is charged in whatever scopes.
     #[test]
     fn a_budget_only_shrinks_and_not_below_zero(whole in 0u64..1_000, charges in prop::collection::vec(0u64..500, 0..20)) {
         let (seen, left) = budget::with(Budget::of(Nanos(whole)), || {

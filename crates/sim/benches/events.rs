@@ -21,7 +21,7 @@ fn simulated(criterion: &mut Criterion) {
             ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
         };
         let report = simulate(&config, &algorithm, &params).unwrap();
-        for (unit, elements) in [("events", report.events), ("requests", report.totals.offered)] {
+        for (unit, elements) in [("events", report.events.unwrap()), ("requests", report.totals.offered)] {
             group.throughput(Throughput::Elements(elements));
             group.bench_with_input(
                 BenchmarkId::new(unit, format!("{controller} {demand}x")),

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 thousands(report.counts.completed),
                 report.latency.p99,
                 report.cpu_utilization * 100.0,
-                report.counts.rejected as f64 / report.counts.received.max(1) as f64 * 100.0,
+                report.server.rejected as f64 / report.server.received.max(1) as f64 * 100.0,
             );
         }
     }

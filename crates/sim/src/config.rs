@@ -1,5 +1,5 @@
-//! What a simulation is told: the server, the network, the clients and what is measured. Plain data; the defaults are
-//! the testbed of the Breakwater paper.
+//! Configuration of a simulation: the server, the network, the clients and the measurement. Plain data; the defaults
+//! are the testbed of the Breakwater paper.
 
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
@@ -9,7 +9,7 @@ pub use crate::scheduling::{Balancing, Finding, Placing, Scheduling};
 pub use leeward_workload::application::MOST_STEPS;
 pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
 
-/// One run.
+/// Configuration of a single run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimConfig {
     /// The server.
@@ -18,11 +18,11 @@ pub struct SimConfig {
     pub network: NetworkModel,
     /// The clients and what they ask.
     pub workload: Workload,
-    /// What a request does at the server besides computing; the default takes no locks.
+    /// Steps of a request at the server besides computing; the default takes no locks.
     pub application: Application,
     /// How the application's locks are made and taken.
     pub locks: LockModel,
-    /// What clients do besides what their algorithm says.
+    /// Behaviour of clients besides what their algorithm says.
     pub clients: ClientModel,
     /// Several such servers behind one service; `None`: there is one.
     pub replicas: Option<Replicas>,
@@ -38,7 +38,7 @@ pub struct SimConfig {
     pub fine_window: Option<Nanos>,
     /// Draws everything random.
     pub seed: u64,
-    /// Check the controller's and the plant's books after every control period: see [`crate::SimReport::violations`].
+    /// Check the controller's and the plant's books after every control period: see [`crate::RunOutcome::violations`].
     /// Looks at every session each time, so it is for tests.
     pub audit: bool,
 }
@@ -74,20 +74,21 @@ impl SimConfig {
         }
     }
 
-    /// What a controller is told of all this.
+    /// The part of this that a controller is told.
     pub fn environment(&self) -> Environment {
         let environment = Environment::new(self.server.cores, self.network.rtt, self.slo);
         if self.server.scheduling.is_some() { environment.allocated() } else { environment }
     }
 }
 
-/// What every client does besides what its algorithm says.
+/// Behaviour of every client besides what its algorithm says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientModel {
     /// Requests leave a client at least so long after each other. Zero: as soon as they may.
     pub pacing: Nanos,
-    /// The application gives up on a request so long after its issue: one that has not left then never leaves, and a reply
-    /// that comes later is nobody's any more. Its credits are the client's all the same. `None`: it never does.
+    /// Span after a request's issue at which the application gives up on it: a request that has not left then never
+    /// leaves, and a later reply counts for nothing. Its credits are the client's all the same. `None`: the application
+    /// never gives up.
     pub timeout: Option<Nanos>,
 }
 
@@ -133,9 +134,9 @@ pub struct ServerModel {
     pub costs: Costs,
     /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
     pub batch: u32,
-    /// What a free core looks at first.
+    /// Work that a free core looks at first.
     pub order: Order,
-    /// What the machine takes away; `None`: nothing, as on a testbed of the papers.
+    /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
     pub scheduling: Option<Scheduling>,
@@ -158,7 +159,7 @@ impl Stalls {
     }
 }
 
-/// What a free core looks at first.
+/// Work that a free core looks at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Its run queue; packets wait until that is empty (Shenango's scheduler, on which the papers were measured).
@@ -172,19 +173,20 @@ pub enum Order {
 /// How an application's locks are made and taken: one way for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockModel {
-    /// What a request does while it waits.
+    /// Way in which a request waits.
     pub kind: LockKind,
-    /// What it does instead of waiting.
+    /// Alternative of a request to waiting.
     pub acquire: Acquire,
 }
 
-/// What a request does while it waits for a lock. Either way the lock goes to the one that has waited longest.
+/// Way in which a request waits for a lock. Either way the lock goes to the request that has waited longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockKind {
-    /// It leaves its core to others, and joins the run queue of the core on which the lock is given back when it has it.
+    /// The request leaves its core to others, and joins the run queue of the core on which the lock is given back when
+    /// it has it.
     #[default]
     Mutex,
-    /// It keeps its core busy.
+    /// The request keeps its core busy.
     Spinlock,
 }
 
@@ -235,7 +237,7 @@ impl Costs {
     pub const FREE: Costs =
         Costs { receive: Nanos(0), spawn: Nanos(0), send: Nanos(0), reject: Nanos(0), steal: Nanos(0) };
 
-    /// What a served request costs besides its service.
+    /// CPU time of a served request besides its service.
     pub fn per_request(&self) -> Nanos {
         self.receive + self.spawn + self.send
     }

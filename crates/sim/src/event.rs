@@ -1,4 +1,4 @@
-//! What happens in a run, as its agenda holds it, and what reaches the server. Never here: what follows from it.
+//! Events of a run, as its agenda holds them, and those that reach the server. Never here: what follows from them.
 
 use crate::requests::RequestId;
 use leeward_control::server::{Feedback, Outcome};

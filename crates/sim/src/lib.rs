@@ -35,7 +35,6 @@ mod heap;
 mod locks;
 mod paced;
 mod replicas;
-pub mod report;
 mod requests;
 mod run;
 pub mod scheduling;
@@ -46,8 +45,8 @@ mod stats;
 mod wire;
 
 pub use config::SimConfig;
+pub use leeward_outcome::RunOutcome;
 pub use leeward_workload::service;
-pub use report::SimReport;
 
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
@@ -70,7 +69,7 @@ pub enum SimError {
 ///
 /// # Errors
 /// An impossible configuration or parameters that can't stand together.
-pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<SimReport, SimError> {
+pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
     if let Some(replicas) = config.replicas {
         check::check(config).map_err(SimError::Config)?;
         return replicas::simulate(config, replicas, algorithm, params);
@@ -88,7 +87,7 @@ pub fn simulate_through(
     algorithm: &Algorithm,
     params: &Params,
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
-) -> Result<SimReport, SimError> {
+) -> Result<RunOutcome, SimError> {
     check::check(config).map_err(SimError::Config)?;
     if config.replicas.is_some() {
         return Err(SimError::Config("what replicas decide can't be looked at through one wrapper".into()));

@@ -1,10 +1,10 @@
-//! The application's locks: who holds them, who waits and since when, and what has been counted of that. What a core does
-//! with a request that waits is `run/staged.rs`'s.
+//! The application's locks: their holders, their waiters with the times from which they wait, and the counts of both.
+//! `run/staged.rs` decides what a core does with a request that waits.
 
-use crate::report::LockReport;
 use crate::requests::RequestId;
-use crate::stats::{Distribution, Occupancy};
+use crate::stats::Occupancy;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::{Distribution, LockOutcome};
 use std::collections::VecDeque;
 
 /// A request that waits for a lock.
@@ -16,11 +16,11 @@ pub(crate) struct Waiter {
     pub(crate) spins_on: Option<usize>,
 }
 
-/// One lock. Waiters get it in the order in which they came, from hand to hand: it is never free while one waits
-/// (Shenango's mutex does the same).
+/// A lock. Waiters get it in the order in which they came, from hand to hand: the lock is never free while a request
+/// waits (Shenango's mutex does the same).
 pub(crate) struct Lock {
     name: String,
-    /// Who holds it, and since when.
+    /// The holder, and the time at which it got the lock.
     holder: Option<(RequestId, Time)>,
     waiters: VecDeque<Waiter>,
     occupancy: Occupancy,
@@ -66,7 +66,7 @@ impl Locks {
         Locks { locks: names.iter().map(lock).collect(), measured }
     }
 
-    /// Takes `lock` if nobody has it.
+    /// Takes `lock` if it is free.
     pub(crate) fn acquire(&mut self, lock: usize, request: RequestId, now: Time) -> bool {
         let own = &mut self.locks[lock];
         if own.holder.is_some() {
@@ -121,12 +121,12 @@ impl Locks {
         Some(next)
     }
 
-    /// Gives `lock`, which nobody holds, to the one whose turn it is.
+    /// Gives `lock`, which is free, to the waiter whose turn it is.
     pub(crate) fn hand(&mut self, lock: usize, next: Waiter, now: Time) {
         self.locks[lock].got(next.request, now, now.since(next.since), self.measured);
     }
 
-    /// Who holds `lock`.
+    /// The holder of `lock`.
     pub(crate) fn holder(&self, lock: usize) -> Option<RequestId> {
         self.locks[lock].holder.map(|(request, _)| request)
     }
@@ -139,7 +139,7 @@ impl Locks {
         self.locks.len()
     }
 
-    /// What is wrong with a lock by its own books, in words.
+    /// Contradiction in a lock's own books, in words.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.locks.iter().find_map(|lock| {
             let name = &lock.name;
@@ -155,19 +155,25 @@ impl Locks {
         })
     }
 
-    pub(crate) fn report(self) -> Vec<LockReport> {
+    pub(crate) fn report(self) -> Vec<LockOutcome> {
         let measured = self.measured;
         let span = measured.to.since(measured.from).0.max(1) as f64;
         let one = |lock: Lock| {
             let held_still = lock.holder.map_or(0, |(_, since)| measured.part(since, measured.to));
-            LockReport {
-                acquisitions: lock.acquisitions,
-                waited: lock.waited,
-                refusals: lock.refusals,
-                wait: lock.waits.percentiles(),
-                waiting: lock.waiters.len() as u64,
-                utilization: (lock.held + held_still) as f64 / span,
+            let waits = lock.waits.percentiles();
+            LockOutcome {
                 name: lock.name,
+                kind: None,
+                span: measured.to.since(measured.from),
+                acquired: lock.acquisitions,
+                waited: lock.waited,
+                refused: lock.refusals,
+                wait_mean_ns: waits.mean_ns,
+                wait_p50: waits.p50,
+                wait_p99: waits.p99,
+                wait_max: Some(waits.max),
+                waiting: Some(lock.waiters.len() as u64),
+                utilization: Some((lock.held + held_still) as f64 / span),
             }
         };
         self.locks.into_iter().map(one).collect()

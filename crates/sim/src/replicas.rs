@@ -1,20 +1,20 @@
-//! A service of several identical servers: every request goes to one of them, and once more to another if that one
+//! A service of several identical servers: every request goes to one of them, and once more to another if the first
 //! drops it or gives no credit in time. Each server is a [`Run`] of its own, with its own cores, locks, controller and
-//! sessions, and knows nothing of the others. Here: whose turn it is in time, where a request goes, and what became of it
-//! in the end. Never here: what happens inside a server or a session.
+//! sessions, and knows nothing of the others. Here: the server whose turn it is in time, the server that a request goes
+//! to, and the request's end. Never here: what happens inside a server or a session.
 
 use crate::SimError;
 use crate::agenda::Agenda;
 use crate::audit::Audit;
 use crate::config::{FirstServer, Replicas, SimConfig};
-use crate::report::SimReport;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::run::Run;
-use crate::stats::{Distribution, Occupancy, Stats};
+use crate::stats::{Occupancy, Stats};
 use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_control::server::Gauges;
 use leeward_control::units::{CreditId, Priority, Time};
+use leeward_outcome::{Distribution, RunOutcome};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub(crate) fn simulate(
     replicas: Replicas,
     algorithm: &Algorithm,
     params: &Params,
-) -> Result<SimReport, SimError> {
+) -> Result<RunOutcome, SimError> {
     let configs: Vec<SimConfig> = (0..replicas.servers).map(|server| alone(config, replicas, server)).collect();
     let mut servers = Vec::with_capacity(configs.len());
     for config in &configs {
@@ -35,7 +35,8 @@ pub(crate) fn simulate(
     Ok(Whole::new(config, replicas, servers).finish())
 }
 
-/// What one of the servers is told: its own part of the objective, and random numbers of its own. Requests come from here.
+/// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
+/// here.
 fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     SimConfig {
         slo: replicas.objective(config.slo),
@@ -45,7 +46,7 @@ fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
     }
 }
 
-/// What happens besides what happens at the servers.
+/// Event outside of the servers.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// This client issues a request.
@@ -63,7 +64,7 @@ struct Progress {
     server: usize,
     /// Its path through the application.
     path: u8,
-    /// It has been sent to a second server.
+    /// The request has been sent to a second server.
     again: bool,
 }
 
@@ -75,7 +76,7 @@ struct Whole<'a> {
     now: Time,
     agenda: Agenda<Event>,
     arrivals: ArrivalStream,
-    /// By whom they were issued and when; one record each, wherever they are.
+    /// Requests with their clients and times of issue; one record each, wherever they are.
     requests: Requests,
     /// By slot.
     progress: Vec<Progress>,
@@ -125,7 +126,7 @@ impl<'a> Whole<'a> {
     }
 
     /// Runs to the end.
-    fn finish(mut self) -> SimReport {
+    fn finish(mut self) -> RunOutcome {
         self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
             self.agenda.schedule(Time::ZERO + window, Event::Window);
@@ -285,7 +286,7 @@ impl<'a> Whole<'a> {
         record
     }
 
-    fn report(mut self, end: Time) -> SimReport {
+    fn report(mut self, end: Time) -> RunOutcome {
         self.audit.check(self.under_way.holds_so_far(), self.now, || "Little's law does not hold for the whole".into());
         let unfinished = self.requests.len() as u64;
         let gauges = sum(self.servers.iter().map(Run::gauges));
@@ -296,10 +297,10 @@ impl<'a> Whole<'a> {
             reports.push(report);
         }
         let cores = self.config.server.cores * self.replicas.servers;
-        let events = self.events + reports.iter().map(|report| report.events).sum::<u64>();
+        let events = self.events + reports.iter().map(|report| report.events.unwrap_or(0)).sum::<u64>();
         let mut whole = self.stats.report(cores, unfinished, gauges, events);
-        whole.failure_delay = self.failure_delay.percentiles();
-        let sums = |of: fn(&SimReport) -> u64| reports.iter().map(of).sum::<u64>();
+        whole.failure_delay = Some(self.failure_delay.percentiles());
+        let sums = |of: fn(&RunOutcome) -> u64| reports.iter().map(of).sum::<u64>();
         let totals = whole.totals;
         let books = [
             (totals.balance(), "requests don't add up".to_string()),
@@ -316,8 +317,8 @@ impl<'a> Whole<'a> {
                 "responses of the servers are not those of the whole".into(),
             ),
             (
-                sums(|report| report.totals.dropped + report.totals.ended_at_client)
-                    == totals.dropped + totals.ended_at_client + totals.sent_again,
+                sums(|report| report.totals.dropped + report.totals.ended_at_client())
+                    == totals.dropped + totals.ended_at_client() + totals.sent_again,
                 "attempts that failed were neither the last nor followed by another".into(),
             ),
         ];
@@ -336,9 +337,11 @@ impl<'a> Whole<'a> {
 }
 
 /// Messages and rejections are the servers'; the windows of the whole have only what clients see so far.
-fn add_windows(whole: &mut SimReport, server: &SimReport) {
+fn add_windows(whole: &mut RunOutcome, server: &RunOutcome) {
     for (window, own) in whole.windows.iter_mut().zip(&server.windows) {
-        window.counts.add_servers(&own.counts);
+        if let (Some(sum), Some(own)) = (&mut window.server, &own.server) {
+            sum.add(own);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ impl RequestId {
     }
 }
 
-/// What is known about a request.
+/// Record of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// When the application issued it.
@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) arrived: Time,
     /// How long it takes on a core.
     pub(crate) service: Nanos,
-    /// By whom.
+    /// Session that issued it.
     pub(crate) session: u32,
     /// Requests that waited behind it when it left.
     pub(crate) demand: u32,
@@ -39,12 +39,12 @@ pub(crate) struct Request {
     pub(crate) attempt_of: RequestId,
 }
 
-/// What a server is asked for, where there are several.
+/// Attempt of a request at one of several servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     /// The request of the whole service.
     pub(crate) of: RequestId,
-    /// By whom.
+    /// Client that issued it.
     pub(crate) client: u32,
     /// How long it takes on a core.
     pub(crate) service: Nanos,
@@ -61,7 +61,7 @@ pub(crate) enum End {
     Completed,
     /// Its client has the drop.
     Dropped,
-    /// It never left its client.
+    /// The request never left its client.
     AtClient(LocalReason),
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Requests {
     slots: Vec<Request>,
     tickets: Vec<Option<Ticket>>,
     free: Vec<u32>,
-    /// Those that have ended, where somebody looks at them.
+    /// Requests that have ended, where they are asked for.
     ended: Option<Vec<Ended>>,
 }
 
@@ -94,7 +94,7 @@ impl Requests {
         self
     }
 
-    /// What has ended since it was last asked for.
+    /// Requests that have ended since the last call.
     pub(crate) fn ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
         self.ended.iter_mut().flat_map(|ended| ended.drain(..))
     }

@@ -1,4 +1,4 @@
-//! One run: the clients, the wire and the server put together, and the loop over their events.
+//! A simulation run: the clients, the wire and the server put together, and the loop over their events.
 
 mod cores;
 mod staged;
@@ -8,7 +8,6 @@ use crate::audit::Audit;
 use crate::clients::Clients;
 use crate::config::SimConfig;
 use crate::event::{Event, Packet};
-use crate::report::SimReport;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Server};
@@ -22,6 +21,7 @@ use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{CreditId, Nanos, Priority, Time};
+use leeward_outcome::RunOutcome;
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use staged::Staged;
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs to the end.
-    pub(crate) fn finish(mut self) -> SimReport {
+    pub(crate) fn finish(mut self) -> RunOutcome {
         let end = Time::ZERO + self.config.duration;
         self.start();
         while self.step(end) {}
@@ -149,7 +149,7 @@ impl<'a> Run<'a> {
     }
 
     /// What there is to say when the last event before `end` has been.
-    pub(crate) fn end(mut self, end: Time) -> (SimReport, Stats) {
+    pub(crate) fn end(mut self, end: Time) -> (RunOutcome, Stats) {
         self.audit_books();
         self.spinners_end(end);
         let cores = self.core_usage(end);
@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
         self.wake_idle_cores(core);
     }
 
-    /// What `core` has queued and can't do itself yet is for those that idle.
+    /// Wakes idle cores for work that `core` has queued and can't do itself yet.
     fn wake_idle_cores(&mut self, core: usize) {
         while self.server.queues.waiting() > 0 {
             match self.server.idle_core(core) {

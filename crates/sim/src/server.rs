@@ -28,7 +28,7 @@ impl Outgoing {
     }
 }
 
-/// What a core is busy with.
+/// Activity of a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Activity {
     /// Nothing: it would take anything.
@@ -49,7 +49,7 @@ pub(crate) enum Activity {
 /// with all.
 const SENT_AT_ONCE: usize = 256;
 
-/// One core.
+/// A core.
 pub(crate) struct Core {
     pub(crate) activity: Activity,
     /// Credits and drops that wait to be sent.
@@ -58,7 +58,7 @@ pub(crate) struct Core {
     batch_left: u32,
 }
 
-/// What a core has begun: when it ends.
+/// Step that a core has begun, with its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     /// The end of the new activity.
@@ -111,22 +111,22 @@ impl Server {
         self.idle != 0 && self.queues.waiting() > 0
     }
 
-    /// What receiving a message leads to costs the receiver this.
+    /// CPU time of the receiver for what follows from receiving a message.
     pub(crate) fn cost_of_admission(&self) -> Nanos {
         self.costs.spawn
     }
 
-    /// What building a drop costs besides sending it.
+    /// CPU time of building a drop besides sending it.
     pub(crate) fn cost_of_rejection(&self) -> Nanos {
         self.costs.reject
     }
 
-    /// What sending a message costs.
+    /// CPU time of sending a message.
     pub(crate) fn cost_of_sending(&self) -> Nanos {
         self.costs.send
     }
 
-    /// What receiving a message costs.
+    /// CPU time of receiving a message.
     pub(crate) fn cost_of_receiving(&self) -> Nanos {
         self.costs.receive
     }

@@ -11,8 +11,8 @@ pub(crate) struct Task {
     pub(crate) request: RequestId,
 }
 
-/// One kind of queue, one per core, with the time of each head in an array of its own: the signal reads all heads at
-/// every decision, and must not touch ten queues for it.
+/// Queues of a kind, for each core one, with the time of each head in an array of its own: the signal reads all heads
+/// at every decision, and must not touch ten queues for it.
 struct PerCore<T> {
     queues: Vec<VecDeque<(Time, T)>>,
     heads: Vec<u64>,
@@ -131,7 +131,7 @@ impl Queues {
         self.tasks.oldest(now)
     }
 
-    /// Since when the oldest entry of either kind has waited on `core`.
+    /// Time from which the oldest entry of either kind has waited on `core`.
     pub(crate) fn head(&self, core: usize) -> Option<Time> {
         let head = self.packets.heads[core].min(self.tasks.heads[core]);
         (head != EMPTY).then_some(Time(head))

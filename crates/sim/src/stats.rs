@@ -1,63 +1,13 @@
 //! Counts what happens and turns it into the report. Nothing here influences a run.
 
 use crate::config::SimConfig;
-use crate::report::{Counts, FineWindow, Percentiles, SimReport, Totals, WindowReport};
 use crate::requests::Request;
-use hdrhistogram::Histogram;
 use leeward_control::client::LocalReason;
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
-
-/// A distribution: the histogram's percentiles, and an exact mean.
-pub(crate) struct Distribution {
-    histogram: Histogram<u64>,
-    sum: u128,
-    count: u64,
-}
-
-impl Distribution {
-    pub(crate) fn new() -> Self {
-        // Three digits, up to an hour: nothing here waits longer, as no run lasts longer.
-        let histogram = Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constant bounds are valid");
-        Distribution { histogram, sum: 0, count: 0 }
-    }
-
-    pub(crate) fn record(&mut self, span: Nanos) {
-        self.histogram.saturating_record(span.0);
-        self.sum += u128::from(span.0);
-        self.count += 1;
-    }
-
-    /// Adds all samples of another.
-    fn add(&mut self, other: &Distribution) {
-        self.histogram.add(&other.histogram).expect("all have the same bounds");
-        self.sum += other.sum;
-        self.count += other.count;
-    }
-
-    /// What has been recorded; starts anew.
-    fn take(&mut self) -> Percentiles {
-        let percentiles = self.percentiles();
-        self.histogram.reset();
-        (self.sum, self.count) = (0, 0);
-        percentiles
-    }
-
-    pub(crate) fn percentiles(&self) -> Percentiles {
-        if self.count == 0 {
-            return Percentiles::default();
-        }
-        let at = |quantile| Nanos(self.histogram.value_at_quantile(quantile));
-        Percentiles {
-            count: self.count,
-            mean_ns: self.sum as f64 / self.count as f64,
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: Nanos(self.histogram.max()),
-        }
-    }
-}
+use leeward_outcome::{
+    ClientWindow, Counts, Distribution, FineWindow, RunOutcome, ServerCounts, ServerState, WindowOutcome,
+};
 
 /// The number of requests in the server, or in a lock's queue, over time, for Little's law: exact, in integers.
 #[derive(Clone, Copy, Default)]
@@ -115,14 +65,28 @@ impl Occupancy {
     }
 }
 
+/// What clients and the server have counted.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    clients: Counts,
+    server: ServerCounts,
+}
+
+impl Counted {
+    fn since(&self, earlier: &Counted) -> Counted {
+        Counted { clients: self.clients.since(&earlier.clients), server: self.server.since(&earlier.server) }
+    }
+}
+
 /// What is counted during a run.
 pub(crate) struct Stats {
     warmup: Time,
     end: Time,
     slo: Nanos,
-    counts: Counts,
-    at_warmup: Counts,
-    at_window: Counts,
+    counts: Counted,
+    at_warmup: Counted,
+    at_window: Counted,
+    takes_locks: bool,
     latency: Distribution,
     waiting: Distribution,
     reject_delay: Distribution,
@@ -138,7 +102,7 @@ struct WindowSeries {
     latency: Distribution,
     reject_delay: Distribution,
     start: Time,
-    done: Vec<WindowReport>,
+    done: Vec<WindowOutcome>,
 }
 
 impl Stats {
@@ -147,9 +111,10 @@ impl Stats {
             warmup: Time::ZERO + config.warmup,
             end: Time::ZERO + config.duration,
             slo: config.slo,
-            counts: Counts::default(),
-            at_warmup: Counts::default(),
-            at_window: Counts::default(),
+            counts: Counted::default(),
+            at_warmup: Counted::default(),
+            at_window: Counted::default(),
+            takes_locks: !config.application.is_plain(),
             latency: Distribution::new(),
             waiting: Distribution::new(),
             reject_delay: Distribution::new(),
@@ -176,19 +141,19 @@ impl Stats {
 
     /// A request is sent to a second server.
     pub(crate) fn sent_again(&mut self) {
-        self.counts.sent_again += 1;
+        self.counts.clients.sent_again += 1;
     }
 
     pub(crate) fn issued(&mut self) {
-        self.counts.offered += 1;
+        self.counts.clients.offered += 1;
     }
 
     pub(crate) fn ended_at_client(&mut self, reason: LocalReason) {
         match reason {
-            LocalReason::Overflow => self.counts.overflowed += 1,
-            LocalReason::Throttled => self.counts.throttled += 1,
+            LocalReason::Overflow => self.counts.clients.overflowed += 1,
+            LocalReason::Throttled => self.counts.clients.throttled += 1,
             // A reason that is new to this crate is an expiry of some kind.
-            _ => self.counts.expired += 1,
+            _ => self.counts.clients.expired += 1,
         }
     }
 
@@ -199,17 +164,17 @@ impl Stats {
 
     /// A message has been received and parsed.
     pub(crate) fn received(&mut self, is_request: bool) {
-        self.counts.rx_messages += 1;
-        self.counts.received += u64::from(is_request);
+        self.counts.server.rx_messages += 1;
+        self.counts.server.received += u64::from(is_request);
     }
 
     pub(crate) fn rejected(&mut self) {
-        self.counts.rejected += 1;
+        self.counts.server.rejected += 1;
     }
 
-    /// One of those rejected did not get a lock.
+    /// Counts a rejection for a lock.
     pub(crate) fn refused_at_lock(&mut self) {
-        self.counts.refused_at_locks += 1;
+        self.counts.server.refused_at_locks += 1;
     }
 
     /// A request begins to execute.
@@ -225,7 +190,7 @@ impl Stats {
     }
 
     pub(crate) fn sent_messages(&mut self, messages: u64) {
-        self.counts.tx_messages += messages;
+        self.counts.server.tx_messages += messages;
     }
 
     /// A core works from `start` to `end`.
@@ -238,8 +203,8 @@ impl Stats {
     pub(crate) fn completed(&mut self, now: Time, request: &Request) {
         let latency = now.since(request.issued);
         let good = latency <= self.slo;
-        self.counts.completed += 1;
-        self.counts.good += u64::from(good);
+        self.counts.clients.completed += 1;
+        self.counts.clients.good += u64::from(good);
         if now >= self.warmup {
             self.latency.record(latency);
         }
@@ -257,9 +222,9 @@ impl Stats {
         }
     }
 
-    /// A client has received a reply that nobody waits for any more.
+    /// A client has received a reply after its application gave up.
     pub(crate) fn timed_out(&mut self) {
-        self.counts.timed_out += 1;
+        self.counts.clients.timed_out += 1;
     }
 
     /// A client has received a drop.
@@ -270,7 +235,7 @@ impl Stats {
 
     /// A request has ended as a drop.
     pub(crate) fn ended_as_drop(&mut self) {
-        self.counts.dropped += 1;
+        self.counts.clients.dropped += 1;
     }
 
     /// A client has received a drop, which may not be the request's end.
@@ -289,14 +254,16 @@ impl Stats {
         let counts = self.counts.since(&self.at_window);
         self.at_window = self.counts;
         if let Some(series) = &mut self.window {
-            series.done.push(WindowReport {
-                start: series.start,
+            series.done.push(WindowOutcome {
                 length: now.since(series.start),
-                counts,
-                latency: series.latency.take(),
-                reject_delay: series.reject_delay.take(),
-                gauges,
-                delay,
+                clients: ClientWindow {
+                    start: series.start,
+                    counts: counts.clients,
+                    latency: series.latency.take(),
+                    reject_delay_mean_ns: series.reject_delay.take().mean_ns,
+                },
+                server: Some(counts.server),
+                state: ServerState { gauges, delay },
                 cores,
             });
             series.start = now;
@@ -308,41 +275,34 @@ impl Stats {
         self.occupancy.holds_so_far()
     }
 
-    /// Adds what one server of several has counted, after its [`report`](Self::report): what goes on in a server. What
-    /// clients see of the whole is counted here.
+    /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
+    /// clients' view of the whole is counted here.
     pub(crate) fn absorb(&mut self, server: &Stats) {
-        self.counts.add_servers(&server.counts);
-        self.at_warmup.add_servers(&server.at_warmup);
+        self.counts.server.add(&server.counts.server);
+        self.at_warmup.server.add(&server.at_warmup.server);
         self.occupancy.add(&server.occupancy);
         self.occupancy_at_warmup.add(&server.occupancy_at_warmup);
         self.waiting.add(&server.waiting);
         self.busy += server.busy;
     }
 
-    pub(crate) fn report(&mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> SimReport {
+    pub(crate) fn report(&mut self, cores: u32, unfinished: u64, gauges: Gauges, events: u64) -> RunOutcome {
         self.occupancy.advance(self.end);
         let measured = self.end.since(self.warmup);
         let counts = self.counts.since(&self.at_warmup);
         let before = self.occupancy_at_warmup;
         let departures = self.occupancy.departures - before.departures;
-        let ended_at_client = self.counts.expired + self.counts.overflowed + self.counts.throttled;
-        SimReport {
+        RunOutcome {
             measured,
-            counts,
-            totals: Totals {
-                offered: self.counts.offered,
-                completed: self.counts.completed,
-                dropped: self.counts.dropped,
-                timed_out: self.counts.timed_out,
-                sent_again: self.counts.sent_again,
-                ended_at_client,
-                unfinished,
-            },
+            counts: counts.clients,
+            totals: Counts { unfinished, ..self.counts.clients },
+            server: counts.server,
+            takes_locks: self.takes_locks,
             latency: self.latency.percentiles(),
             reject_delay: self.reject_delay.percentiles(),
-            waiting: self.waiting.percentiles(),
+            waiting: Some(self.waiting.percentiles()),
             cpu_utilization: self.busy as f64 / (measured.0 as f64 * f64::from(cores)),
-            mean_in_server: (self.occupancy.area - before.area) as f64 / measured.0 as f64,
+            mean_in_server: Some((self.occupancy.area - before.area) as f64 / measured.0 as f64),
             mean_sojourn_ns: if departures == 0 {
                 0.0
             } else {
@@ -353,9 +313,9 @@ impl Stats {
             windows: self.window.take().map(|series| series.done).unwrap_or_default(),
             fine: std::mem::take(&mut self.fine),
             gauges,
-            events,
+            events: Some(events),
             cores: None,
-            failure_delay: Percentiles::default(),
+            failure_delay: None,
             replicas: Vec::new(),
         }
     }

@@ -76,7 +76,7 @@ fn delayed(rng: &mut Rng, up_to: Nanos, last: &mut Time, earliest: Time) -> Time
     at
 }
 
-/// What one client's decisions do to the rest of the simulation.
+/// Effects of a client's decisions on the rest of the simulation.
 pub(crate) struct Outlet<'a> {
     wire: &'a mut Wire,
     session: u32,

@@ -1,13 +1,13 @@
-//! What clients do besides what their algorithm says: they space their requests, and give up on them. Whatever they do,
-//! each request has one end.
+//! Behaviour of clients besides what their algorithm says: they space their requests, and give up on them. Each request
+//! has one end all the same.
 
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_sim::config::ClientModel;
-use leeward_sim::{SimConfig, SimReport, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
 
 /// 20 clients of a server of one core at 10 us, from the beginning on.
-fn run(controller: &str, load: f64, clients: ClientModel) -> SimReport {
+fn run(controller: &str, load: f64, clients: ClientModel) -> RunOutcome {
     let mut config = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), load);
     config.server.cores = 1;
     config.workload.clients = 20;
@@ -45,10 +45,10 @@ fn paced_clients_send_no_faster_than_they_may() {
     for algorithm in Registry::builtin().algorithms() {
         let report = run(algorithm.name, 2.0, ClientModel { pacing, ..ClientModel::default() });
         let most = report.measured.0 / pacing.0 * 20 + 20;
-        assert!(report.counts.received <= most, "{}: {} of {most}", algorithm.name, report.counts.received);
+        assert!(report.server.received <= most, "{}: {} of {most}", algorithm.name, report.server.received);
     }
     let report = run("none", 2.0, ClientModel { pacing, ..ClientModel::default() });
-    assert!(report.counts.received > 1_800, "that is what limits them: {}", report.counts.received);
+    assert!(report.server.received > 1_800, "that is what limits them: {}", report.server.received);
     // Far below what pacing allows it changes little.
     let (free, paced) =
         (ClientModel::default(), ClientModel { pacing: Nanos::from_micros(1), ..ClientModel::default() });

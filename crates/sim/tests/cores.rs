@@ -8,7 +8,7 @@ use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_sim::config::{Application, Balancing, Costs, Scheduling, ServerModel};
 use leeward_sim::scheduling::NAMES;
-use leeward_sim::{SimConfig, SimReport, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
 
 const SCENARIOS: u64 = 80;
 
@@ -44,7 +44,7 @@ fn random_scenarios_keep_their_books() {
 }
 
 /// 8 cores at 1 us of service under `allocator`, at `load`.
-fn run(allocator: &str, balancing: &str, load: f64) -> SimReport {
+fn run(allocator: &str, balancing: &str, load: f64) -> RunOutcome {
     let server = ServerModel {
         cores: 8,
         costs: Costs { steal: Nanos(100), ..Costs::FREE },

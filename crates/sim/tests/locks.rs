@@ -1,10 +1,10 @@
-//! What the ways of taking a lock promise, and what a controller is told of refusals.
+//! Promises of the ways of taking a lock, and what a controller is told of refusals.
 
 use leeward_control::registry::Registry;
 use leeward_control::server::{ControlLoop, Gauges, ServerHalves, Signals};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Acquire, Application, LockKind, LockModel, Segment, SimConfig, Workload};
-use leeward_sim::{SimReport, service::Service, simulate, simulate_through};
+use leeward_sim::{RunOutcome, service::Service, simulate, simulate_through};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ fn config(demand: f64, kind: LockKind, acquire: Acquire) -> SimConfig {
     }
 }
 
-fn run(config: &SimConfig) -> SimReport {
+fn run(config: &SimConfig) -> RunOutcome {
     let none = Registry::builtin().find("none").unwrap().clone();
     let report = simulate(config, &none, &none.params(&[]).unwrap()).unwrap();
     assert_eq!(report.violations, Vec::<String>::new());
@@ -38,14 +38,14 @@ const KINDS: [LockKind; 2] = [LockKind::Mutex, LockKind::Spinlock];
 fn a_plain_lock_is_always_waited_for() {
     for kind in KINDS {
         let report = run(&config(300e3, kind, Acquire::Plain));
-        assert_eq!((report.counts.rejected, report.counts.refused_at_locks), (0, 0));
+        assert_eq!((report.server.rejected, report.server.refused_at_locks), (0, 0));
         for lock in &report.locks {
-            assert_eq!(lock.refusals, 0);
+            assert_eq!(lock.refused, 0);
             match kind {
-                LockKind::Mutex => assert!(lock.utilization > 0.95, "{lock:?}"),
+                LockKind::Mutex => assert!(lock.utilization.unwrap() > 0.95, "{lock:?}"),
                 // Ten cores, each always at one of the two: a closed network of two like queues, so that each of the eleven ways
                 // to divide ten is as likely, and in one of them nobody is at this lock.
-                LockKind::Spinlock => assert!((lock.utilization - 10.0 / 11.0).abs() < 0.02, "{lock:?}"),
+                LockKind::Spinlock => assert!((lock.utilization.unwrap() - 10.0 / 11.0).abs() < 0.02, "{lock:?}"),
             }
         }
         assert!(report.latency.p50 > Nanos::from_millis(1), "{kind:?}: what comes too much has to wait somewhere");
@@ -57,12 +57,12 @@ fn who_only_tries_never_waits() {
     for kind in KINDS {
         let report = run(&config(150e3, kind, Acquire::Try));
         for lock in &report.locks {
-            assert_eq!((lock.waited, lock.wait.max), (0, Nanos::ZERO));
+            assert_eq!((lock.waited, lock.wait_max), (0, Some(Nanos::ZERO)));
             // A lock that is busy for 3/4 of what comes, and for nobody twice: M/M/1/1 refuses 0.75 / 1.75.
-            let refused = lock.refusals as f64 / (lock.refusals + lock.acquisitions) as f64;
+            let refused = lock.refused as f64 / (lock.refused + lock.acquired) as f64;
             assert!((refused - 0.75 / 1.75).abs() < 0.03, "{refused}");
         }
-        assert_eq!(report.counts.rejected, report.counts.refused_at_locks);
+        assert_eq!(report.server.rejected, report.server.refused_at_locks);
     }
 }
 
@@ -73,8 +73,8 @@ fn nobody_waits_longer_than_the_time_out() {
         let report = run(&config(300e3, kind, Acquire::Timed { after }));
         for lock in &report.locks {
             // The histogram rounds up by less than a thousandth.
-            assert!(lock.wait.max.0 <= after.0 + after.0 / 500, "{:?}", lock.wait);
-            assert!(lock.refusals > 0 && lock.waited > 0);
+            assert!(lock.wait_max.unwrap().0 <= after.0 + after.0 / 500, "{lock:?}");
+            assert!(lock.refused > 0 && lock.waited > 0);
         }
     }
 }
@@ -84,7 +84,7 @@ fn a_budget_keeps_latency_near_it() {
     let limited = |budget, again| run(&config(220e3, LockKind::Mutex, Acquire::UnlessCongested { budget, again }));
     let budget = Nanos::from_micros(85);
     let once = limited(budget, false);
-    assert!(once.counts.refused_at_locks > 0);
+    assert!(once.server.refused_at_locks > 0);
     assert!(once.latency.p99 < Nanos::from_micros(250), "{:?}", once.latency);
     assert!(once.counts.completed * 5 > 170_000, "{:?}", once.counts);
     // Who is asked again has not waited longer than the budget in any line.
@@ -92,8 +92,8 @@ fn a_budget_keeps_latency_near_it() {
     assert!(again.latency.p99 < once.latency.p99, "{:?}", again.latency);
     assert!(again.counts.completed * 5 > 170_000, "{:?}", again.counts);
     for (lock, unbounded) in again.locks.iter().zip(&once.locks) {
-        assert!(lock.wait.max.0 <= budget.0 + budget.0 / 500 && lock.refusals > 0, "{:?}", lock.wait);
-        assert!(unbounded.wait.max > budget, "{:?}", unbounded.wait);
+        assert!(lock.wait_max.unwrap().0 <= budget.0 + budget.0 / 500 && lock.refused > 0, "{lock:?}");
+        assert!(unbounded.wait_max > Some(budget), "{unbounded:?}");
     }
     // Nothing left to spend: only who finds the lock free, or nobody waiting for it, gets it.
     let nothing = limited(Nanos::ZERO, false);
@@ -109,7 +109,7 @@ fn every_controller_meets_the_same_paths() {
     let taken = |name: &str| {
         let algorithm = Registry::builtin().find(name).unwrap().clone();
         let report = simulate(&config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-        report.locks.iter().map(|lock| lock.acquisitions).collect::<Vec<_>>()
+        report.locks.iter().map(|lock| lock.acquired).collect::<Vec<_>>()
     };
     let expected = taken("none");
     assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
@@ -152,5 +152,5 @@ fn controllers_are_told_of_refusals() {
     let (drops, lock_drops) = (drops.load(Ordering::Relaxed), lock_drops.load(Ordering::Relaxed));
     assert!(lock_drops > 10_000 && lock_drops <= drops, "{lock_drops} of {drops}");
     // The last ones may have left after the last tick, or not at all yet.
-    assert!(report.counts.refused_at_locks - lock_drops < 100, "{lock_drops} {:?}", report.counts);
+    assert!(report.server.refused_at_locks - lock_drops < 100, "{lock_drops} {:?}", report.counts);
 }

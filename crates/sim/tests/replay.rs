@@ -110,7 +110,7 @@ fn every_choice_of_breakwater_decides_as_it_did() {
     }
 }
 
-/// One core, and more to do than it can: many of those that wait are rejected when their turn comes.
+/// On one core with more to do than it can, many of those that wait are rejected when their turn comes.
 #[test]
 fn late_rejections_are_decided_as_they_were() {
     let registry = Registry::builtin();

@@ -10,7 +10,7 @@ use leeward_sim::config::{
     Acquire, Application, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Replicas, Scheduling,
     Segment, ServerModel, Workload,
 };
-use leeward_sim::{SimConfig, SimError, SimReport, service::Service, simulate, simulate_through};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service::Service, simulate, simulate_through};
 
 const SCENARIOS: u64 = 80;
 
@@ -23,7 +23,7 @@ fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
         let replicas = scenario.config.replicas.expect("drawn with replicas");
         let checked = checker::check(&scenario).and_then(|report| {
             twice += report.totals.sent_again;
-            thrown_away += report.totals.dropped + report.totals.ended_at_client;
+            thrown_away += report.totals.dropped + report.totals.ended_at_client();
             attempts_are_requests_and_second_ones(&report, replicas)
         });
         if let Err(violation) = checked {
@@ -36,9 +36,9 @@ fn random_scenarios_keep_the_books_of_each_server_and_of_the_whole() {
     assert!(twice > 10_000 && thrown_away > 1_000 || seeds().len() == 1, "{twice} sent again, {thrown_away} in vain");
 }
 
-fn attempts_are_requests_and_second_ones(report: &SimReport, replicas: Replicas) -> Result<(), String> {
+fn attempts_are_requests_and_second_ones(report: &RunOutcome, replicas: Replicas) -> Result<(), String> {
     let totals = &report.totals;
-    let sum = |of: fn(&SimReport) -> u64| report.replicas.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&RunOutcome) -> u64| report.replicas.iter().map(of).sum::<u64>();
     let rules = [
         ("servers", report.replicas.len() as u64 == u64::from(replicas.servers)),
         ("balance", totals.balance() && report.replicas.iter().all(|server| server.totals.balance())),
@@ -46,13 +46,13 @@ fn attempts_are_requests_and_second_ones(report: &SimReport, replicas: Replicas)
         ("attempts", sum(|server| server.totals.offered) == totals.offered + totals.sent_again),
         ("one place at a time", sum(|server| server.totals.unfinished) == totals.unfinished),
         ("one response", sum(|server| server.totals.completed) == totals.completed),
-        ("received", sum(|server| server.counts.received) == report.counts.received),
-        ("messages", sum(|server| server.counts.tx_messages) == report.counts.tx_messages),
+        ("received", sum(|server| server.server.received) == report.server.received),
+        ("messages", sum(|server| server.server.tx_messages) == report.server.tx_messages),
         (
             "in vain only after two attempts",
-            totals.dropped + totals.ended_at_client <= totals.sent_again
-                && sum(|server| server.totals.dropped + server.totals.ended_at_client)
-                    == totals.sent_again + totals.dropped + totals.ended_at_client,
+            totals.dropped + totals.ended_at_client() <= totals.sent_again
+                && sum(|server| server.totals.dropped + server.totals.ended_at_client())
+                    == totals.sent_again + totals.dropped + totals.ended_at_client(),
         ),
         (
             "the others get what the first does not serve",
@@ -60,13 +60,13 @@ fn attempts_are_requests_and_second_ones(report: &SimReport, replicas: Replicas)
         ),
         (
             "the windows are the run",
-            report.windows.iter().map(|window| window.counts.rejected).sum::<u64>()
-                == sum(|server| server.windows.iter().map(|window| window.counts.rejected).sum()),
+            report.windows.iter().map(|window| window.server.unwrap().rejected).sum::<u64>()
+                == sum(|server| server.windows.iter().map(|window| window.server.unwrap().rejected).sum()),
         ),
         ("no deeper", report.replicas.iter().all(|server| server.replicas.is_empty())),
     ];
     match rules.iter().find(|(_, holds)| !holds) {
-        Some((rule, _)) => Err(format!("{rule}: {totals:?} {:?}", report.counts)),
+        Some((rule, _)) => Err(format!("{rule}: {totals:?} {:?}", report.server)),
         None => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ fn seeds() -> Vec<u64> {
 
 const PAIR: Replicas = Replicas { servers: 2, first: FirstServer::Primary, give_up: None };
 
-fn run(controller: &str, config: &SimConfig) -> SimReport {
+fn run(controller: &str, config: &SimConfig) -> RunOutcome {
     let algorithm = Registry::builtin().find(controller).unwrap().clone();
     let report = simulate(config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
     assert_eq!(report.violations, Vec::<String>::new());
@@ -103,7 +103,7 @@ fn testbed(demand: f64) -> SimConfig {
 fn a_server_that_nobody_needs_changes_nothing() {
     let alone = testbed(0.8);
     let (one, two) = (run("none", &alone), run("none", &SimConfig { replicas: Some(PAIR), ..alone }));
-    assert_eq!((one.counts, one.latency, one.waiting), (two.counts, two.latency, two.waiting));
+    assert_eq!((one.counts, one.server, one.latency, one.waiting), (two.counts, two.server, two.latency, two.waiting));
     assert_eq!((one.totals, one.mean_sojourn_ns), (two.totals, two.mean_sojourn_ns));
     assert!((one.cpu_utilization - 2.0 * two.cpu_utilization).abs() < 1e-9);
     assert_eq!(two.replicas[1].totals.offered, 0);
@@ -152,8 +152,8 @@ fn who_gets_no_credit_in_time_asks_the_other() {
     assert!(counts.good as f64 > 0.95 * counts.offered as f64, "{counts:?}");
     assert!(counts.sent_again > counts.offered / 4, "{counts:?}");
     // News from the client itself comes after ten microseconds, a drop after a round trip and more.
-    assert!(report.failure_delay.p50.0.abs_diff(10_000) < 20, "{:?}", report.failure_delay);
-    assert_eq!(report.failure_delay.count, counts.sent_again);
+    assert!(report.failure_delay.unwrap().p50.0.abs_diff(10_000) < 20, "{:?}", report.failure_delay);
+    assert_eq!(report.failure_delay.unwrap().count, counts.sent_again);
     assert!(report.replicas[0].cpu_utilization > report.replicas[1].cpu_utilization);
 }
 

@@ -1,4 +1,4 @@
-//! What the choice of the signal costs where cores are the bottleneck. Locks are elsewhere.
+//! The cost of the choice of the signal where cores are the bottleneck. Locks are elsewhere.
 
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;

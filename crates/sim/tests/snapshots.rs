@@ -5,11 +5,11 @@
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Segment, SimConfig, Workload};
-use leeward_sim::{SimReport, service::Service, simulate};
+use leeward_sim::{RunOutcome, service::Service, simulate};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// One situation: demand as (from ms, multiple of capacity).
+/// Checks a situation: demand as (from ms, multiple of capacity).
 fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
     let mut table = format!("{name}: demand {demand:?} (ms, multiple of capacity)\n");
     for algorithm in Registry::builtin().algorithms() {
@@ -31,7 +31,7 @@ fn check(name: &str, demand: &[(u64, f64)], duration_ms: u64) {
 }
 
 /// One row per quantity, one column per window.
-fn write_rows(table: &mut String, name: &str, report: &SimReport) {
+fn write_rows(table: &mut String, name: &str, report: &RunOutcome) {
     let mut row = |quantity: &str, values: Vec<f64>| {
         write!(table, "{name:>10} {quantity:<14}").unwrap();
         for value in values {
@@ -40,9 +40,12 @@ fn write_rows(table: &mut String, name: &str, report: &SimReport) {
         table.push('\n');
     };
     let per_ms = |count: u64, length: Nanos| count as f64 / (length.0 as f64 / 1e6);
-    row("goodput k/s", report.windows.iter().map(|window| per_ms(window.counts.good, window.length)).collect());
-    row("p99 us", report.windows.iter().map(|window| window.latency.p99.as_micros_f64()).collect());
-    row("drops k/s", report.windows.iter().map(|window| per_ms(window.counts.dropped, window.length)).collect());
+    row("goodput k/s", report.windows.iter().map(|window| per_ms(window.clients.counts.good, window.length)).collect());
+    row("p99 us", report.windows.iter().map(|window| window.clients.latency.p99.as_micros_f64()).collect());
+    row(
+        "drops k/s",
+        report.windows.iter().map(|window| per_ms(window.clients.counts.dropped, window.length)).collect(),
+    );
 }
 
 /// Two significant digits.

@@ -102,7 +102,7 @@ codes! {
 }
 
 codes! {
-    /// What the windows of a session mean, which depends on the server's algorithm.
+    /// Meaning of a session's windows, which depends on the server's algorithm.
     Regime {
         /// A client has no more requests unanswered than its window.
         Credits = 1,

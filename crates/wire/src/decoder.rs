@@ -8,7 +8,7 @@ use super::value::PayloadLimit;
 /// Bytes of the header that say what and how long the frame is.
 const PREFIX_LEN: usize = 8;
 
-/// What [`decode`] found at the beginning of some bytes.
+/// Result of [`decode`] on the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A whole frame.
@@ -149,9 +149,8 @@ impl Decoder {
         self.end - self.start < self.needed
     }
 
-    /// Moves what is buffered to the front. When all whole frames have been taken, what is left is one part of a
-    /// frame, which will then not move again. A caller that leaves frames behind pays only where more was taken than
-    /// is moved.
+    /// Moves the buffered bytes to the front. When all whole frames have been taken, the rest is one part of a frame,
+    /// which will then not move again. A caller that leaves frames behind pays only where it took more than is moved.
     fn compact(&mut self) {
         let kept = self.end - self.start;
         if self.start > 0 && (self.waits() || kept <= self.start) {

@@ -1,11 +1,11 @@
-//! What can be wrong with bytes that arrive, and with a frame that should leave.
+//! Errors of bytes that arrive, and of a frame that should leave.
 
 use super::code::ErrorCode;
 use super::header::{Field, Kind, Side};
 
-/// Why received bytes are no frame. Whoever sends one such byte has lost its place or doesn't speak the protocol, so
-/// every one of these is fatal to the connection: the receiver reads no further. Errors that leave the connection
-/// whole travel as [`Kind::Failure`] and [`Kind::Drop`].
+/// Reasons for which received bytes are no frame. A peer that sends one such byte has lost its place or doesn't speak
+/// the protocol, so each of these is fatal to the connection: the receiver reads no further. Errors that leave the
+/// connection whole travel as [`Kind::Failure`] and [`Kind::Drop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -32,7 +32,7 @@ pub enum WireError {
     Direction {
         /// Its kind.
         kind: Kind,
-        /// Who sent it.
+        /// Side that sent it.
         from: Side,
     },
     /// More payload than is accepted for this kind. Found in the header, before there is memory for any of it.
@@ -40,9 +40,9 @@ pub enum WireError {
     PayloadTooLarge {
         /// The frame's kind.
         kind: Kind,
-        /// What the header announces, in bytes.
+        /// Length that the header announces, in bytes.
         length: u32,
-        /// What is accepted, in bytes; 0 for a kind that has no payload.
+        /// Length that is accepted, in bytes; 0 for a kind that has no payload.
         limit: u32,
     },
     /// A field that this kind doesn't use, or a reserved one, is not zero.
@@ -60,7 +60,7 @@ pub enum WireError {
         kind: Kind,
         /// The first such field.
         field: Field,
-        /// What was in it.
+        /// Value that was in it.
         value: u64,
     },
     /// A message for people is not UTF-8.
@@ -80,7 +80,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    /// What a server tells a client whose bytes these were.
+    /// Code that a server sends to the client whose bytes these were.
     pub fn code(&self) -> ErrorCode {
         match self {
             WireError::Version { .. } => ErrorCode::Version,
@@ -100,7 +100,7 @@ pub enum EncodeError {
     PayloadTooLarge {
         /// The payload's length in bytes.
         length: usize,
-        /// What the peer accepts, in bytes.
+        /// Length that the peer accepts, in bytes.
         limit: u32,
     },
     /// The buffer is too short.

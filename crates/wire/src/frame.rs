@@ -58,7 +58,7 @@ pub struct Welcome {
     pub feedback: Feedback,
     /// The longest call that the server accepts.
     pub payload_max: PayloadLimit,
-    /// What windows mean in this session.
+    /// Meaning of windows in this session.
     pub regime: Regime,
 }
 
@@ -71,7 +71,7 @@ pub struct Call<'a> {
     pub timestamp: Timestamp,
     /// The newest grant that the client knows.
     pub credit: CreditId,
-    /// What to do.
+    /// Method to call.
     pub method: Method,
     /// Requests that wait behind it at the client.
     pub demand: u32,
@@ -83,7 +83,7 @@ pub struct Call<'a> {
     pub payload: &'a [u8],
 }
 
-/// What every answer says, whatever became of the request.
+/// Fields of every answer, whatever became of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The call that it answers.
@@ -100,7 +100,7 @@ pub struct Answer {
 /// A result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// What every answer says.
+    /// Fields of every answer.
     pub answer: Answer,
     /// The result.
     pub payload: &'a [u8],
@@ -109,11 +109,11 @@ pub struct Response<'a> {
 /// A rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped<'a> {
-    /// What every answer says.
+    /// Fields of every answer.
     pub answer: Answer,
     /// Why.
     pub reason: DropReason,
-    /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+    /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
     pub message: Message<'a>,
     /// A hint not to send anything for so long; zero is no hint.
     pub retry_after: Nanos32,
@@ -122,7 +122,7 @@ pub struct Dropped<'a> {
 /// An admitted request without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure<'a> {
-    /// What every answer says.
+    /// Fields of every answer.
     pub answer: Answer,
     /// Why.
     pub code: FailureCode,
@@ -168,7 +168,7 @@ pub struct Fatal<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// What it is.
+    /// Kind of the frame.
     #[inline]
     pub const fn kind(&self) -> Kind {
         match self {

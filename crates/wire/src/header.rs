@@ -21,7 +21,7 @@ pub enum Side {
     Server,
 }
 
-/// What a frame is. The number is the header's kind byte.
+/// Kind of a frame. The number is the header's kind byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -131,7 +131,7 @@ pub enum Field {
     Magic,
     /// The protocol's version.
     Version,
-    /// What the frame is.
+    /// Kind of the frame.
     Kind,
     /// Bytes that follow the header.
     PayloadLen,

@@ -62,7 +62,7 @@ impl Budget {
         Budget(Nanos32::saturating(span).0.max(1))
     }
 
-    /// What is left, if there is a limit.
+    /// The rest of the budget, if there is a limit.
     pub fn remaining(self) -> Option<Nanos> {
         (self.0 != 0).then(|| Nanos(self.0.into()))
     }

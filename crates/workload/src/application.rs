@@ -1,5 +1,5 @@
-//! What a request does at the server besides computing: which path it takes and which locks it holds on its way. Plain
-//! data, drawn from the seed, so that every controller meets the same requests. How a lock behaves is the plant's business.
+//! Steps of a request at the server besides computing: the path it takes and the locks it holds on its way. Plain data,
+//! drawn from the seed, so that every controller meets the same requests. How a lock behaves is the plant's business.
 
 use crate::rng::Rng;
 use leeward_control::units::Nanos;
@@ -14,16 +14,16 @@ pub struct Application {
     pub paths: Vec<Path>,
 }
 
-/// One way through the application.
+/// A way through the application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     /// The share of requests that take it, 0..=1.
     pub share: f64,
-    /// What they do, in order.
+    /// Steps of the requests on this path, in order.
     pub steps: Vec<Step>,
 }
 
-/// One thing that a request does.
+/// A step of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Compute for this share of the request's service time.
@@ -46,8 +46,8 @@ impl Application {
         self.paths.is_empty()
     }
 
-    /// One lock on a slow path (Hoover, Fig. 1): with probability `p` a request does 1 − `r` of its work, then `r` of it
-    /// with the lock; all others take no lock.
+    /// A single lock on a slow path (Hoover, Fig. 1): with probability `p` a request does 1 − `r` of its work, then `r`
+    /// of it with the lock; all others take no lock.
     pub fn one_lock(p: f64, r: f64) -> Self {
         let slow = vec![Step::Work(1.0 - r), Step::Acquire(0), Step::Work(r), Step::Release(0)];
         Application {

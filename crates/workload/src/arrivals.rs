@@ -61,7 +61,7 @@ impl ArrivalStream {
 impl Iterator for ArrivalStream {
     type Item = (Time, u32);
 
-    /// The next request: when, and by whom. `None` when no more will come.
+    /// The next request: its time and its client. `None` when no more will come.
     fn next(&mut self) -> Option<(Time, u32)> {
         loop {
             let rate = self.segments[self.segment].rate.0;
@@ -88,15 +88,16 @@ impl Iterator for ArrivalStream {
     }
 }
 
-/// One per client, each with a period of its own. Times are kept with their fraction of a nanosecond, so that short
-/// periods neither drift nor stand still.
+/// Metronomes of the clients, each with a period of its own. Times are kept with their fraction of a nanosecond, so
+/// that short periods neither drift nor stand still.
 struct Metronomes {
     /// Of all clients, per second.
     rate: f64,
     shares: Vec<f64>,
     /// When each client is due, in ns; infinite while the rate is zero.
     due: Vec<f64>,
-    /// What each client still had to wait when the rate last changed, in units of its period: a pause keeps the phases.
+    /// Time that each client still had to wait when the rate last changed, in units of its period: a pause keeps the
+    /// phases.
     left: Vec<f64>,
     /// Due time, order of drawing among equals, client.
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,

@@ -1,4 +1,4 @@
-//! What clients ask of a server, as plain data: how many clients, how much, how spaced, how long it takes.
+//! Demand of clients on a server, as plain data: how many clients, how much, how spaced, how long it takes.
 
 use crate::service::Service;
 use leeward_control::units::{Nanos, Rate};

@@ -1,5 +1,5 @@
-//! What clients ask of a server: when, by whom, and how long it takes. Drawn from a seed, the same for every controller
-//! and every plant: the simulator and the load generator take their requests from here.
+//! Requests of clients: when each comes, from which client, and how long it takes. They are drawn from a seed, the same
+//! for every controller and every plant: the simulator and the load generator take their requests from here.
 //!
 //! - [`application`]: which paths requests take through the server, and which locks they hold there.
 //! - [`demand`]: the description, as plain data.

@@ -4,17 +4,17 @@
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What a stream of random numbers is for. Streams of one seed are independent of each other. A stream is found by its
+/// Purpose of a stream of random numbers. Streams of one seed are independent of each other. A stream is found by its
 /// place here: new ones come last, or all runs of all seeds would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// When requests are issued, and by whom.
+    /// Times and clients of requests.
     Arrivals,
     /// How long they take.
     Service,
     /// Their priorities, and what client halves draw.
     Clients,
-    /// What server halves and stealing cores draw.
+    /// Draws of server halves and stealing cores.
     Server,
     /// Jitter of the network.
     Network,

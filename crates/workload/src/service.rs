@@ -20,7 +20,7 @@ pub enum Service {
         /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// One of these, evenly. At least one: the simulator refuses an empty list.
+    /// Any of these spans, evenly. At least one: the simulator refuses an empty list.
     Empirical(Arc<[Nanos]>),
 }
 
@@ -114,7 +114,7 @@ pub enum SamplesError {
     Line {
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the mistake.
         error: UnitError,
     },
     /// There is no sample.

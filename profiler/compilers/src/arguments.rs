@@ -1,5 +1,5 @@
-//! What `leeward cc` makes of a compiler's command line: clang's, with the profiler's plugin and run-time. A function of
-//! its arguments; finding the files and running clang is [`crate::clang`]'s.
+//! Command line that `leeward cc` makes of a compiler's: clang's, with the profiler's plugin and run-time. A function
+//! of its arguments; finding the files and running clang is [`crate::clang`]'s.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
     Ok((options, rest))
 }
 
-/// What the compiler is asked to make, as far as it matters to us.
+/// Product that the compiler is asked for, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Product {
     /// Nothing that could hold our code: a version, freestanding code, another target.

@@ -11,7 +11,7 @@ use crate::WrapError;
 use crate::arguments::Files;
 use crate::clang::{folder, with_environment};
 
-/// What the plugin reads its options from: rustc parses its own before it loads plugins.
+/// Variable from which the plugin reads its options: rustc parses its own before it loads plugins.
 const PLUGIN_OPTIONS: &str = "LEEWARD_PASS_OPTIONS";
 /// Between flags in CARGO_ENCODED_RUSTFLAGS.
 const SEPARATOR: &str = "\x1f";

@@ -1,4 +1,4 @@
-//! One call of a traced function: from its beginning to its end, by the run-time's coarse clock.
+//! A call of a traced function: from its beginning to its end, by the run-time's coarse clock.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ pub struct Call {
     start: u64,
     /// An address in the traced function.
     here: usize,
-    /// It began in this thread.
+    /// Keeps the call in the thread in which it began.
     _thread: PhantomData<*const ()>,
 }
 

@@ -1,6 +1,6 @@
-//! What a Rust program tells Leeward's profiler, on stable Rust: calls of functions ([`trace`]), and which request a
-//! thread works on ([`request()`]). Recording is the run-time's (`libleeward_rt.so`, which `leeward profile record` preloads); without
-//! it, a traced call costs four loads and a comparison, and nothing is written anywhere.
+//! Recording in a Rust program for Leeward's profiler, on stable Rust: calls of functions ([`trace`]), and which
+//! request a thread works on ([`request()`]). The run-time records (`libleeward_rt.so`, which `leeward profile record`
+//! preloads). Without the run-time a traced call costs four loads and a comparison, and nothing is written anywhere.
 //!
 //! ```
 //! struct Store(Vec<u64>);

@@ -18,7 +18,7 @@ pub fn request(id: u64) -> Request {
 #[must_use = "the request is over when this is dropped"]
 pub struct Request {
     id: u64,
-    /// It is this thread that works on it.
+    /// Keeps the request in the thread that works on it.
     _thread: PhantomData<*const ()>,
 }
 
@@ -28,7 +28,7 @@ impl Request {
         self.id
     }
 
-    /// This thread puts it into a queue, for whoever goes on with it. The queue's address tells queues apart.
+    /// Puts the request into a queue, for another thread to go on with it. The queue's address tells queues apart.
     pub fn into_queue<Q: ?Sized>(self, queue: &Q) -> Queued {
         let id = self.id;
         // It isn't over.

@@ -1,5 +1,5 @@
-//! The run-time, as `profiler/rt/abi.h` and `leeward_profile.h` describe it: looked for once, when the program is loaded. It
-//! is there if it was preloaded or linked; if not, the clock stands still and nobody is told anything.
+//! The run-time, as `profiler/rt/abi.h` and `leeward_profile.h` describe it: looked for once, when the program is
+//! loaded. It is there if it was preloaded or linked. If not, the clock stands still and nothing is recorded.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;

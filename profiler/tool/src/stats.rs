@@ -20,7 +20,7 @@ use crate::trace::{Trace, TraceError, Watch};
 /// Histograms in all: at worst 250 MB. Of more pairs the caller is dropped, then the function.
 const MOST: usize = 1 << 14;
 
-/// What is counted.
+/// Kind of measured span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sort {
@@ -41,10 +41,10 @@ struct Key {
     caller: u64,
 }
 
-/// One line of statistics. Spans in nanoseconds.
+/// Row of statistics. Spans in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What is counted.
+    /// Kind of measured span.
     pub sort: Sort,
     /// The function; for waits and holds what was waited for, and where.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Row {
     pub unresolved: bool,
 }
 
-/// What to show.
+/// Selection of the statistics to show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// By which percentile to rank.
@@ -133,7 +133,7 @@ pub struct Collector {
 #[repr(align(32))]
 struct Recent(Key, usize);
 
-/// What was counted of one key, within one line of the cache.
+/// Counts of a key, within one line of the cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Counted {
@@ -233,7 +233,8 @@ impl Collector {
         place
     }
 
-    /// What several have counted of one trace; `None` when there were so many keys that it would depend on who counted what.
+    /// Merges the counts of several threads over one trace; `None` when there were so many keys that the result would
+    /// depend on which thread counted what.
     fn merged(parts: Vec<Collector>) -> Option<Collector> {
         let mut parts = parts.into_iter();
         let mut all = parts.next()?;

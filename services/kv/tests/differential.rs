@@ -105,8 +105,9 @@ fn only_the_clocks_may_differ() {
     }
 }
 
-/// One session after the other on new connections, each against what the ones before have left. The parts of a session are
-/// sent one after the other's answer: memcached counts on a value that is still being sent, and then answers `decr` otherwise.
+/// Compares sessions, one after the other on new connections, each against what the ones before have left. The parts of
+/// a session are sent one after the other's answer: memcached counts on a value that is still being sent, and then
+/// answers `decr` otherwise.
 fn compare(sessions: &[Vec<Vec<u8>>]) {
     let Some(memcached) = Memcached::start() else { return };
     let server = serve(&store());

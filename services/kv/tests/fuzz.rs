@@ -80,7 +80,7 @@ fn mutated(random: &mut Random, corpus: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// What a server answers to these bytes in pieces of these sizes, and whether it would have closed the connection.
+/// Answers of a server to these bytes in pieces of these sizes, and whether it would have closed the connection.
 fn answered(bytes: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<u8>, bool) {
     let config = StoreConfig { memory: 4 * PAGE, hash_power: 10, ..StoreConfig::default() };
     let store = Arc::new(Store::new(&config).unwrap());

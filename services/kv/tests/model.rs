@@ -52,7 +52,7 @@ struct Pair {
     stored: u32,
 }
 
-/// What a memcached is, without memory, locks and classes.
+/// Model of a memcached, without memory, locks and classes.
 #[derive(Default)]
 struct Model {
     pairs: BTreeMap<u8, Pair>,
@@ -60,7 +60,7 @@ struct Model {
     flush_at: u32,
 }
 
-/// What C's `strtoull` reads, if nothing but a space follows it: memcached looks no further than that.
+/// Number that C's `strtoull` reads, if nothing but a space follows it: memcached looks no further than that.
 fn c_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| b" \t\n\x0B\x0C\r".contains(byte);
     let start = value.iter().take_while(|byte| is_space(byte)).count();

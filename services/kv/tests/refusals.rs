@@ -1,4 +1,4 @@
-//! What is left behind by requests that a lock refuses.
+//! Remains of requests that a lock refuses: none.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;

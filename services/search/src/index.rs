@@ -29,9 +29,9 @@ pub const TITLE_MAX: usize = 256;
 /// A document to be indexed. Its text can be found by afterwards, but is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// What results show of it. Its words count as the text's.
+    /// Title of the document, which results show. Its words count as the text's.
     pub title: String,
-    /// What it says.
+    /// Text of the document.
     pub text: String,
 }
 
@@ -46,7 +46,7 @@ pub struct Hit {
     pub title: Arc<str>,
 }
 
-/// What a search finds.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Documents that fit.
@@ -59,7 +59,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddError {
-    /// It would have had to wait for too long.
+    /// The request would have had to wait for too long.
     #[error("{0}")]
     Refused(Refused),
     /// There are as many documents, words or different words as there may be.
@@ -91,7 +91,8 @@ pub struct Size {
     pub segments: u64,
 }
 
-/// Whoever holds it adds. The segments that are full, with their numbers of documents.
+/// State of adding documents: the holder of its lock adds. It has the segments that are full, with their numbers of
+/// documents.
 struct Writer {
     sealed: Vec<(Arc<Segment>, usize)>,
     open: Arc<Segment>,
@@ -253,7 +254,7 @@ impl Index {
         Ok(number)
     }
 
-    /// Merges what has the same magnitude. Whoever is cancelled leaves it to the next.
+    /// Merges segments of the same magnitude. A cancelled caller leaves the merge to the next.
     async fn tidy(&self, writer: &mut Writer) {
         let sizes = |writer: &Writer| writer.sealed.iter().map(|(_, documents)| *documents).collect::<Vec<_>>();
         while due(&sizes(writer), self.layout) {

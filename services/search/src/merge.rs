@@ -27,8 +27,8 @@ struct Source<'a> {
     next: VecDeque<(Box<str>, PostingList)>,
 }
 
-/// The documents of neighbouring sealed segments, in their order, as one. Nobody is refused: it is the writer's work, which
-/// has no deadline, and it takes each lock for a few microseconds.
+/// The documents of neighbouring sealed segments, in their order, as one. No lock refuses the writer: its work has no
+/// deadline, and it takes each lock for a few microseconds.
 pub(super) async fn merge(segments: &[Arc<Segment>]) -> Arc<Segment> {
     let first = segments.first().map_or(0, |segment| segment.first);
     let mut norms = Vec::new();

@@ -1,5 +1,5 @@
-//! What can be asked: some words, any or all of which a document must have. No phrases, no operators. Strictly bounded: it
-//! comes from outside.
+//! A query: some words, any or all of which a document must have. No phrases, no operators. Strictly bounded: it comes
+//! from outside.
 
 use super::token::words;
 
@@ -13,10 +13,10 @@ pub const RESULTS_MAX: usize = 100;
 /// Which documents fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Matching {
-    /// Those with at least one of the words.
+    /// Documents with at least one of the words.
     #[default]
     Any,
-    /// Those with all of them.
+    /// Documents with all of the words.
     All,
 }
 

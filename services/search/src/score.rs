@@ -56,7 +56,7 @@ impl Norm {
     }
 }
 
-/// What BM25 needs to know of the collection.
+/// Statistics of the collection that BM25 needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collection {
     /// Documents.
@@ -65,7 +65,7 @@ pub struct Collection {
     pub words: u64,
 }
 
-/// What a term's presence in a document is worth.
+/// Weight of a term's presence in a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weight {
     /// Inverse document frequency: ln(1 + (N − n + ½) / (n + ½)), never negative.
@@ -106,7 +106,7 @@ impl Table {
         Table { weight, scores: Box::new(std::array::from_fn(row)) }
     }
 
-    /// What [`Weight::score`] says.
+    /// Score as [`Weight::score`] says it.
     pub(super) fn score(&self, count: u32, norm: Norm) -> Score {
         match self.scores.get((count as usize).wrapping_sub(1)) {
             Some(row) => row[usize::from(norm.0)],

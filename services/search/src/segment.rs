@@ -90,7 +90,7 @@ impl Dictionary {
     }
 }
 
-/// What a segment's lock guards.
+/// Data that a segment's lock guards.
 #[derive(Debug)]
 pub(super) struct SegmentData {
     dictionary: Dictionary,

@@ -1,5 +1,5 @@
-//! What is known of each term over all segments: how many documents have it, and what it is worth. A lock per term, as
-//! Lucene's per-term scores have (thesis §2.5.3).
+//! Terms over all segments: how many documents have each, and what it is worth. A lock per term, as Lucene's per-term
+//! scores have (thesis §2.5.3).
 
 use super::locks::{Lock, Refused};
 use super::score::{Collection, Norm, Score, Table, Weight};
@@ -27,7 +27,7 @@ impl Scorer {
     }
 }
 
-/// One term.
+/// A term.
 pub(super) struct Term {
     /// Documents that have it.
     documents: AtomicU64,
@@ -37,7 +37,7 @@ pub(super) struct Term {
     scores: Lock<Option<Scores>>,
 }
 
-/// What a term's lock guards.
+/// Data that a term's lock guards.
 struct Scores {
     collection: Collection,
     documents: u64,
@@ -97,7 +97,7 @@ impl Terms {
         self.0.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// One more document has the word `count` times.
+    /// Counts a document that has the word `count` times.
     pub(super) fn add(&self, word: &str, count: u32) {
         let term = self.find(word).unwrap_or_else(|| {
             let mut terms = self.0.write().unwrap_or_else(PoisonError::into_inner);

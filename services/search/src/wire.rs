@@ -21,7 +21,7 @@ const PAGE_MAX: usize = 32 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("the {0} is cut short")]
     Short(&'static str),
     /// There are more than there should be.
@@ -145,7 +145,7 @@ pub struct Page {
     pub terms: u32,
     /// Documents that they are from.
     pub documents: u32,
-    /// Those from the rank that was asked for on; none behind the end.
+    /// Terms from the rank that was asked for on; none behind the end.
     pub entries: Vec<Entry>,
 }
 

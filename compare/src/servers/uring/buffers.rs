@@ -44,7 +44,8 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// What lies in buffer `id`: all of it. The kernel must have handed it out, and it must not have been given back.
+    /// Bytes in buffer `id`, all of them. The kernel must have handed the buffer out, and nobody may have given it
+    /// back.
     pub(super) fn bytes(&self, id: u16) -> &[u8] {
         assert!(id < COUNT);
         // SAFETY: in bounds, initialised, and the kernel writes only to buffers that are given back, which takes `&mut self`.

@@ -1,4 +1,4 @@
-//! A connection of the echo on io_uring: what the kernel has under way for it, and what waits for that.
+//! A connection of the echo on io_uring: the kernel's work under way for it, and the bytes that wait for that.
 
 use std::net::TcpStream;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub(super) struct Connection {
     pub(super) is_over: bool,
     /// The beginning of a message.
     begun: Vec<u8>,
-    /// What is being sent, if it does not lie in a buffer. Not touched meanwhile.
+    /// Bytes that are being sent, if they do not lie in a buffer. Not touched meanwhile.
     sending: Vec<u8>,
-    /// What is sent after that: the kernel may send out of order what is handed to it at once.
+    /// Bytes that are sent after those: the kernel may send out of order what is handed to it at once.
     waiting: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent of the connection's own.
+    /// Bytes of the connection's own that are to be sent.
     pub(super) fn sending(&self) -> &[u8] {
         &self.sending
     }
@@ -86,7 +86,7 @@ impl Connection {
         None
     }
 
-    /// Makes what waits what is sent; false if nothing waits. Nothing of the connection's own may be under way.
+    /// Makes the waiting bytes the ones to send; false if none wait. Nothing of the connection's own may be under way.
     pub(super) fn next(&mut self) -> bool {
         self.sending.clear();
         std::mem::swap(&mut self.sending, &mut self.waiting);

@@ -30,7 +30,7 @@ const COMPLETIONS: u32 = 1 << 13;
 /// Sockets, at most.
 const CONNECTIONS: u32 = 1 << 12;
 
-/// What a completion is about: `kind`, buffer and connection in one word.
+/// Meaning of a completion: `kind`, buffer and connection in one word.
 const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
 const LISTENING: u64 = 2;

@@ -69,7 +69,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     }
 }
 
-/// What was measured, for people.
+/// Measurements, in words for people.
 fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
     let cores = placement.server.len();
     let stalls = match measured.stalls {

@@ -110,15 +110,15 @@ fn runs(scenario: &Scenario) -> usize {
     demands * scenario.controllers.len()
 }
 
-/// One result of both, and a row per run, by demand.
+/// Merges the results of both, with a row per run, by demand.
 fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
     let mut rows: Vec<Row> = Vec::new();
     let mut merged = Results::default();
     for (index, part) in parts.into_iter().enumerate() {
         let shifts_of =
-            |label: &str| part.shifts.iter().filter(|shift| shift.label == label).cloned().collect::<Vec<_>>();
-        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.label))).collect();
-        own.sort_by(|a, b| a.point.demand_ratio.total_cmp(&b.point.demand_ratio));
+            |label: &str| part.shifts.iter().filter(|shift| shift.run.label == label).cloned().collect::<Vec<_>>();
+        let mut own: Vec<Row> = part.points.iter().map(|point| Row::of(point, &shifts_of(&point.run.label))).collect();
+        own.sort_by(|a, b| a.point.workload.demand_ratio.total_cmp(&b.point.workload.demand_ratio));
         rows.append(&mut own);
         if index == 0 {
             merged = part;

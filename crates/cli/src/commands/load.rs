@@ -48,8 +48,9 @@ pub(crate) struct LoadArgs {
     /// Bytes of each request's argument, of which the first 8 are its service time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
-    /// What a request may spend on queues from when it was due, at the client too: sent along with what is left of it, for
-    /// servers whose locks refuse who would wait too long; by default the server's own applies
+    /// Time that a request may spend on queues from when it was due, at the client too: sent along with what is left of
+    /// it, for servers whose locks refuse a request that would wait too long; by default the server's own budget
+    /// applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     /// How long requests are issued, warm-up included
@@ -141,7 +142,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
-/// What is asked for.
+/// Wish for a service.
 enum Wish<W> {
     /// This.
     Plan(Plan),
@@ -208,12 +209,11 @@ fn failure(error: LoadError) -> Failure {
     }
 }
 
-/// What a person wants to know first, then how much of it to believe.
+/// Report for people: first the results, then how much of them to believe.
 fn text(report: &LoadReport, capacity: Option<(f64, f64)>) -> String {
     let measured = &report.measured;
     let latency = |name: &str, spans: &Percentiles| {
-        let us = |ns: u64| ns as f64 / 1e3;
-        let (p50, p99, p999) = (us(spans.p50_ns), us(spans.p99_ns), us(spans.p999_ns));
+        let [p50, p99, p999] = [spans.p50, spans.p99, spans.p999].map(Nanos::as_micros_f64);
         format!("{name:<22} p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us\n")
     };
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;

@@ -1,4 +1,4 @@
-//! One file per command. A command reads its input, calls the libraries and says what came out.
+//! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
 
 pub(crate) mod calibrate;
 pub(crate) mod cargo;
@@ -13,6 +13,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod serve;
+mod source;
 mod summary;
 mod target;
 pub(crate) mod top;

@@ -29,7 +29,7 @@ const ROWS: usize = 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPLAY)]
 pub(crate) struct ReplayArgs {
-    /// What `leeward record` has written
+    /// Recording that `leeward record` has written
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Ask this controller instead
@@ -62,7 +62,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     }
 }
 
-/// What there is to say of a recording.
+/// Report of a replayed recording.
 struct Replay {
     file: String,
     header: Header,
@@ -77,7 +77,7 @@ struct Replay {
     /// First and last time.
     span: Option<(Time, Time)>,
     end: Option<End>,
-    /// What is wrong with the recording.
+    /// Damage of the recording.
     problem: Option<String>,
 }
 

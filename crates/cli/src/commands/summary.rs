@@ -1,17 +1,18 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
-use leeward_lab::results::{Claim, Lock, Machine, Point, Verdict};
+use leeward_lab::results::{Claim, Lock, Machine, Point, Verdict, WorkloadKey};
 
 use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
 
-/// One row per variant and workload: medians over seeds. Columns in which nothing varies are left out.
+/// Table of the points, a row per variant and workload: medians over seeds. Columns in which nothing varies are left
+/// out.
 pub(crate) fn points(points: &[Point]) -> String {
     let varies = |same: fn(&Point, &Point) -> bool| points.windows(2).any(|pair| !same(&pair[0], &pair[1]));
-    let services = varies(|a, b| a.service == b.service);
-    let clients = varies(|a, b| a.clients == b.clients);
-    let ps = varies(|a, b| a.p == b.p);
-    let rs = varies(|a, b| a.r == b.r);
+    let services = varies(|a, b| a.workload.service == b.workload.service);
+    let clients = varies(|a, b| a.workload.clients == b.workload.clients);
+    let ps = varies(|a, b| a.workload.p == b.workload.p);
+    let rs = varies(|a, b| a.workload.r == b.workload.r);
     let mut columns = vec![("variant", Align::Left)];
     columns.extend(services.then_some(("service", Align::Left)));
     columns.extend(ps.then_some(("p %", Align::Right)));
@@ -22,16 +23,17 @@ pub(crate) fn points(points: &[Point]) -> String {
     let mut table = Table::new(&columns);
     for group in groups(points) {
         let first = group[0];
-        let mut row = vec![first.label.clone()];
-        row.extend(services.then(|| first.service.clone()));
+        let workload = &first.workload;
+        let mut row = vec![first.run.label.clone()];
+        row.extend(services.then(|| workload.service.clone()));
         let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.0}", share * 100.0));
-        row.extend(ps.then(|| percent(first.p)));
-        row.extend(rs.then(|| percent(first.r)));
-        row.extend(clients.then(|| first.clients.to_string()));
+        row.extend(ps.then(|| percent(workload.p)));
+        row.extend(rs.then(|| percent(workload.r)));
+        row.extend(clients.then(|| workload.clients.to_string()));
         // A service of milliseconds does a few thousand.
         let slow = first.capacity_rps < 20e3;
-        row.push(format!("{:.*}", if slow { 2 } else { 0 }, first.demand_rps / 1e3));
-        row.push(format!("{:.2}", first.demand_ratio));
+        row.push(format!("{:.*}", if slow { 2 } else { 0 }, workload.demand_rps / 1e3));
+        row.push(format!("{:.2}", workload.demand_ratio));
         row.push(format!("{:.*}", if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps) / 1e3));
         row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
@@ -71,7 +73,7 @@ pub(crate) fn predictions(points: &[Point]) -> String {
         let predicted = median(&group, |point| point.predicted_goodput_rps.unwrap_or(0.0));
         let first = group[0];
         if measured.max(predicted) > 0.02 * first.capacity_rps {
-            let name = format!("{} at {:.2} x capacity", first.label, first.demand_ratio);
+            let name = format!("{} at {:.2} x capacity", first.run.label, first.workload.demand_ratio);
             errors.push((predicted / measured.max(1.0) - 1.0, name));
         }
     }
@@ -95,8 +97,8 @@ const LOCKS_SHOWN: usize = 3;
 pub(crate) fn locks(locks: &[Lock]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for lock in locks {
-        if !labels.contains(&lock.label.as_str()) {
-            labels.push(&lock.label);
+        if !labels.contains(&lock.run.label.as_str()) {
+            labels.push(&lock.run.label);
         }
     }
     let right = |name| (name, Align::Right);
@@ -112,10 +114,10 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
         right("p99 us"),
     ]);
     for label in &labels {
-        let of_label = || locks.iter().filter(|lock| lock.label == *label);
-        let highest = of_label().map(|lock| lock.demand_rps).fold(0.0, f64::max);
+        let of_label = || locks.iter().filter(|lock| lock.run.label == *label);
+        let highest = of_label().map(|lock| lock.workload.demand_rps).fold(0.0, f64::max);
         let mut groups: Vec<Vec<&Lock>> = Vec::new();
-        for lock in of_label().filter(|lock| lock.demand_rps == highest) {
+        for lock in of_label().filter(|lock| lock.workload.demand_rps == highest) {
             match groups.iter_mut().find(|group| (&group[0].lock, &group[0].kind) == (&lock.lock, &lock.kind)) {
                 Some(group) => group.push(lock),
                 None => groups.push(vec![lock]),
@@ -129,7 +131,7 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
             table.row(vec![
                 (*label).into(),
                 plain(&group[0].lock).chars().take(32).collect(),
-                number(1, |lock| lock.demand_rps / 1e3),
+                number(1, |lock| lock.workload.demand_rps / 1e3),
                 number(1, |lock| lock.acquired_rps / 1e3),
                 number(1, |lock| lock.waited_rate * 100.0),
                 number(1, |lock| lock.refused_rps / 1e3),
@@ -147,8 +149,11 @@ fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
     let same = |a: &Point, b: &Point| {
         let bits = |share: Option<f64>| share.map(f64::to_bits);
-        let workload = |point: &Point| (point.clients, point.demand_rps.to_bits(), bits(point.p), bits(point.r));
-        a.label == b.label && a.service == b.service && workload(a) == workload(b)
+        let numbers = |WorkloadKey { clients, demand_rps, p, r, .. }: &WorkloadKey| {
+            (*clients, demand_rps.to_bits(), bits(*p), bits(*r))
+        };
+        let same = |a: &WorkloadKey, b: &WorkloadKey| a.service == b.service && numbers(a) == numbers(b);
+        a.run.label == b.run.label && same(&a.workload, &b.workload)
     };
     for point in points {
         match groups.iter_mut().find(|group| same(group[0], point)) {
@@ -185,13 +190,13 @@ pub(crate) fn claims(claims: &[Claim]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_lab::results::RunKey;
 
     #[test]
     fn predictions_are_held_against_what_was_measured() {
         let point = |ratio: f64, goodput: f64, predicted: f64| Point {
-            label: "breakwater".into(),
-            demand_rps: ratio * 60e3,
-            demand_ratio: ratio,
+            run: RunKey::new("breakwater", "breakwater", 1),
+            workload: WorkloadKey { demand_rps: ratio * 60e3, demand_ratio: ratio, ..WorkloadKey::default() },
             capacity_rps: 60e3,
             goodput_rps: goodput,
             predicted_goodput_rps: Some(predicted),
@@ -206,9 +211,9 @@ mod tests {
     #[test]
     fn the_locks_that_are_waited_for_most_come_first() {
         let lock = |label: &str, name: &str, demand: f64, wait: f64| Lock {
-            label: label.into(),
+            run: RunKey::new(label, label, 1),
+            workload: WorkloadKey { demand_rps: demand, ..WorkloadKey::default() },
             lock: name.into(),
-            demand_rps: demand,
             acquired_rps: 1_000.0,
             wait_mean_us: wait,
             wait_p99_us: 7.0 * wait,
@@ -228,11 +233,9 @@ mod tests {
     #[test]
     fn seeds_become_one_row_of_medians() {
         let point = |seed: u64, goodput: f64| Point {
-            label: "seda".into(),
-            demand_rps: 850e3,
-            demand_ratio: 1.0,
+            run: RunKey::new("seda", "seda", seed),
+            workload: WorkloadKey { demand_rps: 850e3, demand_ratio: 1.0, ..WorkloadKey::default() },
             goodput_rps: goodput,
-            seed,
             ..Point::default()
         };
         let text = points(&[point(1, 700e3), point(2, 720e3), point(3, 710e3)]);

@@ -1,17 +1,13 @@
 //! `leeward top`: what a running server does, and which of its locks it waits for.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context as PollContext, Poll, Wake};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use leeward_control::units::Nanos;
-use leeward_rpc::client::{CallError, Client};
-use leeward_rpc::statistics::{self, Statistics};
+use leeward_rpc::client::CallError;
+use leeward_rpc::statistics::Statistics;
 use ratatui::widgets::Paragraph;
 
+use super::source::Source;
 use crate::admission;
 use crate::demo::screen;
 use crate::failure::Failure;
@@ -23,8 +19,6 @@ use crate::{stdout, top};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a rejection.
 const PAUSE: Duration = Duration::from_millis(50);
-/// While a question is out, whether to stop is looked at so often.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
 ///
@@ -43,7 +37,7 @@ pub(crate) struct TopArgs {
     /// No live view: one text, after one interval
     #[arg(long, conflicts_with = "json")]
     pub(crate) plain: bool,
-    /// What the server says, as one JSON object, at once
+    /// Print the server's statistics as one JSON object, at once
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -58,23 +52,22 @@ Examples:
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_nanos(admission::span("--interval", &args.interval)?.0);
     let interrupt = Interrupt::listen()?;
-    let client = Client::builder().replica(&args.address).retries(0, 0).timeout(Nanos::from_secs(5)).build();
-    let client = client.map_err(|error| Failure::Input(anyhow!("{}: {error}", args.address)))?;
-    let first = ask(&client, args, &interrupt)?;
+    let source = Source::open(&args.address, &interrupt)?;
+    let first = ask(&source, args, &interrupt)?;
     if args.json {
         return stdout::print(&first.to_json());
     }
     if args.plain || !terminal::wanted() {
         rest(interval, &interrupt)?;
-        let second = ask(&client, args, &interrupt)?;
+        let second = ask(&source, args, &interrupt)?;
         return stdout::print(&top::text(&args.address, &first, &second));
     }
-    live(&client, args, interval, first, &interrupt)
+    live(&source, args, interval, first, &interrupt)
 }
 
 /// Until somebody presses q.
 fn live(
-    client: &Client,
+    source: &Source,
     args: &TopArgs,
     interval: Duration,
     first: Statistics,
@@ -92,7 +85,7 @@ fn live(
         if interrupt.asked() {
             break Ok(());
         }
-        match ask_once(client, interrupt, || screen::listen(interrupt, Duration::ZERO)) {
+        match source.ask(interrupt, || screen::listen(interrupt, Duration::ZERO)) {
             // Asked to stop while the question was out.
             _ if interrupt.asked() => break Ok(()),
             Ok(newer) => {
@@ -108,10 +101,10 @@ fn live(
 }
 
 /// Asks until there is an answer.
-fn ask(client: &Client, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
+fn ask(source: &Source, args: &TopArgs, interrupt: &Interrupt) -> Result<Statistics, Failure> {
     let began = Instant::now();
     loop {
-        let error = match ask_once(client, interrupt, || {}) {
+        let error = match source.ask(interrupt, || {}) {
             Ok(statistics) => return Ok(statistics),
             Err(_) if interrupt.asked() => return Err(Failure::Interrupted),
             Err(error) => error,
@@ -125,33 +118,6 @@ fn ask(client: &Client, args: &TopArgs, interrupt: &Interrupt) -> Result<Statist
             return Err(Failure::Input(words));
         }
         rest(PAUSE, interrupt)?;
-    }
-}
-
-/// Asks, and waits for the answer or until somebody wants to stop, which ends the call. `listen` looks for whether
-/// somebody does, where signals don't tell.
-fn ask_once(client: &Client, interrupt: &Interrupt, mut listen: impl FnMut()) -> anyhow::Result<Statistics> {
-    let mut call = pin!(client.call(statistics::METHOD, ""));
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut context = PollContext::from_waker(&waker);
-    loop {
-        if let Poll::Ready(answer) = call.as_mut().poll(&mut context) {
-            return Statistics::parse(&answer?.payload).context("statistics that are none");
-        }
-        listen();
-        if interrupt.asked() {
-            return Err(anyhow!("asked to stop"));
-        }
-        std::thread::park_timeout(LOOK);
-    }
-}
-
-/// Wakes the thread that waits for the answer.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the numbers of a demo mean, in a few sentences, with what they do not mean.
+//! Meaning of a demo's numbers, in a few sentences, and what they do not mean.
 
 use leeward_lab::results::Machine;
 
@@ -17,7 +17,7 @@ pub(crate) fn disturbed(machine: &Machine) -> bool {
     machine.stalled > DISTURBED
 }
 
-/// What was measured before the runs.
+/// Measurements before the runs, in words.
 pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
     let mut text = format!(
@@ -40,7 +40,7 @@ fn work(service: &str) -> String {
     format!("about {}", mean.replace("us", " µs").replace("ms", " ms"))
 }
 
-/// What the columns are.
+/// Legend of the columns.
 pub(crate) fn legend() -> String {
     let columns = "k/s in time: thousands of requests per second answered within the objective (goodput). p99: 99 of 100 \
                    answers came within this time. Dropped: refused by the server. Expired: given up at the client before \
@@ -48,7 +48,7 @@ pub(crate) fn legend() -> String {
     folded(columns, 0, WIDTH)
 }
 
-/// What came out, one paragraph each.
+/// Outcome in words, a paragraph for each finding.
 pub(crate) fn text(rows: &[Row], machines: &[Machine]) -> String {
     let paragraphs = [compared(rows), spike(rows), predicted(rows), caveats(machines)];
     let parts = paragraphs.iter().flatten().map(|paragraph| folded(&format!("- {paragraph}"), 0, WIDTH));
@@ -59,7 +59,7 @@ pub(crate) fn text(rows: &[Row], machines: &[Machine]) -> String {
 fn compared(rows: &[Row]) -> Option<String> {
     let ratio = |row: &Row| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
-    let at = |label: &str| rows.iter().find(|row| row.point.label == label && ratio(row) == Some(highest));
+    let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
     let (none, controlled) = (at("none")?, at("breakwater")?);
     Some(format!(
         "At {} the capacity a server without control answers {} k/s, but {} k/s of it in time: its queue only grows. \
@@ -75,7 +75,7 @@ fn compared(rows: &[Row]) -> Option<String> {
 
 fn spike(rows: &[Row]) -> Option<String> {
     let back = |label: &str| {
-        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.label == label)?;
+        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.run.label == label)?;
         Some(row.back_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
     };
     Some(format!(
@@ -99,7 +99,7 @@ fn predicted(rows: &[Row]) -> Option<String> {
         percent(CLOSE),
         errors.len(),
         worst * 100.0,
-        controller(&row.point.label),
+        controller(&row.point.run.label),
         row.load.words(),
     ))
 }

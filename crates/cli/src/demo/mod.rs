@@ -1,4 +1,4 @@
-//! What `leeward demo` shows: the live view, the lines where there is no terminal, the table at the end and what it means.
+//! Output of `leeward demo`: the live view, the lines where there is no terminal, the table at the end and its meaning.
 //!
 //! - `news`: what the runs tell, small enough to be sent from the clients' CPU without disturbing them.
 //! - `state`: what has been told so far.

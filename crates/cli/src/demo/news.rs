@@ -1,4 +1,4 @@
-//! What the runs tell whoever shows them. Copied out of them on the clients' CPU, so nothing here is computed or drawn.
+//! News of the runs for the views. Copied out of them on the clients' CPU, so nothing here is computed or drawn.
 
 use leeward_control::units::Time;
 use leeward_lab::plan::PlannedRun;
@@ -24,7 +24,7 @@ pub(crate) enum News {
 }
 
 impl News {
-    /// What there is to show of a stage.
+    /// News of a stage, for the views.
     pub(crate) fn of(stage: &Stage<'_>) -> News {
         match stage {
             Stage::Measuring { step } => News::Measuring((*step).into()),
@@ -43,7 +43,7 @@ impl News {
                     goodput_rps: latest.map(|latest| rate(latest.counts.good)),
                     dropped_rps: latest.map(|latest| rate(latest.counts.dropped)),
                     p99_us: latest
-                        .and_then(|latest| (latest.latency.count > 0).then_some(latest.latency.p99_ns as f64 / 1e3)),
+                        .and_then(|latest| (latest.latency.count > 0).then_some(latest.latency.p99.as_micros_f64())),
                     delay_us: snapshot.server.delay.as_micros_f64(),
                     pool: gauges.credit_pool.map(|credits| credits as f64),
                     issued: gauges.credits_issued.map(|credits| credits as f64),
@@ -53,7 +53,7 @@ impl News {
     }
 }
 
-/// What the clients ask for, in multiples of the capacity.
+/// Load that the clients ask for, in multiples of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
     /// The same all the time.
@@ -83,7 +83,7 @@ impl Load {
 pub(crate) struct Subject {
     /// The variant.
     pub(crate) label: String,
-    /// What it meets.
+    /// Load that the controller meets.
     pub(crate) load: Load,
     /// Requests per second that the machine can serve.
     pub(crate) capacity_rps: f64,
@@ -137,7 +137,7 @@ impl Row {
         let ratio = |rate: f64| if point.capacity_rps > 0.0 { rate / point.capacity_rps } else { 0.0 };
         let peak = shifts.iter().map(|shift| ratio(shift.to_rps)).fold(0.0, f64::max);
         let load = match shifts.first() {
-            None => Load::Steady(point.demand_ratio),
+            None => Load::Steady(point.workload.demand_ratio),
             Some(first) => Load::Spike { quiet: ratio(first.from_rps), peak },
         };
         Row { load, point: point.clone(), shifts: shifts.to_vec() }
@@ -153,8 +153,8 @@ impl Row {
         self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
     }
 
-    /// How long after the `index`th change of demand goodput was back at 95 % of what it settles at, ms; `None` if what it
-    /// settles at is next to nothing.
+    /// Span after the `index`th change of demand in which goodput came back to 95 % of its settled value, ms; `None` if
+    /// that is next to nothing.
     pub(crate) fn back_ms(&self, index: usize) -> Option<f64> {
         let shift = self.shifts.get(index)?;
         (shift.settled_goodput_rps > NOTHING * self.point.capacity_rps).then_some(shift.reached_ms)

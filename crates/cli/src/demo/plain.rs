@@ -33,7 +33,7 @@ fn line(news: &News) -> Option<String> {
 }
 
 fn ended(row: &Row) -> String {
-    let head = format!("{}, {}", controller_first(&row.point.label), row.load.words());
+    let head = format!("{}, {}", controller_first(&row.point.run.label), row.load.words());
     let tail = match (row.load, row.back_ms(0)) {
         (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
         (Load::Spike { .. }, None) => "goodput not back while it lasts".into(),
@@ -49,7 +49,7 @@ pub(crate) fn intro(seconds: f64) {
     ));
 }
 
-/// What was found, after it has ended.
+/// Findings, after the demo has ended.
 pub(crate) fn outro(rows: &[Row], machines: &[leeward_lab::results::Machine]) -> String {
     let slo_us = rows.first().map_or(0.0, |row| row.point.slo_us);
     let machine = machines.first().map(|machine| meaning::machine(machine, slo_us)).unwrap_or_default();

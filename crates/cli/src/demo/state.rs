@@ -1,4 +1,4 @@
-//! What has been told so far: all that the live view draws from.
+//! State that the live view draws from: all news so far.
 
 use leeward_lab::real::MEASURING_STEPS;
 use leeward_lab::results::Machine;
@@ -12,7 +12,7 @@ pub(crate) const OVERHEAD_S: f64 = 0.7;
 /// Moments of a run that are kept: more than there are columns to draw them in.
 const KEPT: usize = 1_200;
 
-/// What is being done.
+/// Current activity of the demo.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Doing {
     /// Nothing yet.
@@ -101,7 +101,7 @@ impl State {
 
     fn just_ended(&self) -> bool {
         let Some(subject) = self.subject() else { return false };
-        self.rows.last().is_some_and(|row| row.point.label == subject.label && row.load == subject.load)
+        self.rows.last().is_some_and(|row| row.point.run.label == subject.label && row.load == subject.load)
     }
 
     /// The share of the work that is done, 0..=1.

@@ -17,7 +17,7 @@ pub(crate) fn steady(row: &Row) -> Option<[String; 8]> {
     let point = &row.point;
     Some([
         times(ratio),
-        controller_short(&point.label).into(),
+        controller_short(&point.run.label).into(),
         thousands(point.goodput_rps),
         percent(row.of_capacity()),
         if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() },
@@ -34,7 +34,7 @@ pub(crate) fn spike(row: &Row) -> Option<[String; 6]> {
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
         times(peak),
-        controller_short(&row.point.label).into(),
+        controller_short(&row.point.run.label).into(),
         row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
         back(0),
         back(1),
@@ -67,13 +67,13 @@ pub(crate) mod samples {
     //! Rows as a demo has them.
 
     use super::*;
-    use leeward_lab::results::{Point, Shift};
+    use leeward_lab::results::{Point, RunKey, Shift, WorkloadKey};
 
     /// A run of steady demand.
     pub(crate) fn steady_row(label: &str, ratio: f64, goodput: f64, p99_us: f64) -> Row {
         let point = Point {
-            label: label.into(),
-            demand_ratio: ratio,
+            run: RunKey::new(label, label, 1),
+            workload: WorkloadKey { demand_ratio: ratio, ..WorkloadKey::default() },
             capacity_rps: 60e3,
             slo_us: 300.0,
             goodput_rps: goodput,
@@ -87,7 +87,7 @@ pub(crate) mod samples {
 
     /// A run with a spike.
     pub(crate) fn spike_row(label: &str, recovered: bool) -> Row {
-        let point = Point { label: label.into(), capacity_rps: 60e3, slo_us: 300.0, ..Point::default() };
+        let point = Point { run: RunKey::new(label, label, 1), capacity_rps: 60e3, slo_us: 300.0, ..Point::default() };
         let shift = Shift {
             from_rps: 30e3,
             to_rps: 84e3,

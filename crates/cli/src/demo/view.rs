@@ -1,4 +1,4 @@
-//! One picture of the live view: what is being done, the charts, the results so far, what the words mean.
+//! Picture of the live view: the current activity, the charts, the results so far, the meaning of the words.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -55,7 +55,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     frame.render_widget(now(state), moment);
 }
 
-/// What is being done, in words.
+/// Current activity, in words.
 fn doing(state: &State) -> Line<'static> {
     if state.stopping {
         return Line::from("Stopping ...".bold());
@@ -136,7 +136,7 @@ fn cells(row: &Row) -> Vec<Cell<'static>> {
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     vec![
         right(demand),
-        Cell::from(controller_short(&point.label).to_string()),
+        Cell::from(controller_short(&point.run.label).to_string()),
         right(thousands(settled)),
         right(percent(of_capacity)),
         right(if point.p99_us > 0.0 { span(point.p99_us) } else { "–".into() }),

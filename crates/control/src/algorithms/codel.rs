@@ -63,7 +63,7 @@ struct Core {
     law: Law,
     target: Nanos,
     interval: Nanos,
-    /// Since when the delay has been at least the target, as far as this core knows.
+    /// Time from which the delay has been at least the target, as far as this core knows.
     above_since: Option<Time>,
     /// When this core last saw a request.
     last_seen: Time,
@@ -171,7 +171,7 @@ mod tests {
         Core::new(&params, &environment)
     }
 
-    /// One request each 10 µs for `us` at this delay; counts the rejected.
+    /// Sends a request each 10 µs for `us` at this delay; counts the rejected.
     fn run(core: &mut Core, from_us: u64, us: u64, delay_us: u64) -> usize {
         (0..us / 10).filter(|step| !admits(core, from_us + step * 10, delay_us)).count()
     }

@@ -186,7 +186,7 @@ mod tests {
         step.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// One request per ms; the server answers what is sent with `outcome`. Returns how many were sent.
+    /// Issues a request per ms; the server answers what is sent with `outcome`. Returns how many were sent.
     fn run(client: &mut Client, from_ms: u64, ms: u64, outcome: Outcome) -> u64 {
         let mut sent = 0;
         for step in from_ms..from_ms + ms {

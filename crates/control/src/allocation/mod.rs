@@ -39,9 +39,9 @@ use crate::units::{Nanos, Time};
 /// How few and how many cores a service may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreLimits {
-    /// It never has fewer; at least one.
+    /// Fewest cores that the service has; at least one.
     pub min: u32,
-    /// It never has more.
+    /// Most cores that the service has.
     pub max: u32,
 }
 
@@ -53,7 +53,7 @@ impl CoreLimits {
     }
 }
 
-/// What an allocator is told.
+/// Signals that an allocator receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreSignals {
     /// Now.
@@ -102,11 +102,11 @@ impl CoreSignals {
     }
 }
 
-/// What an allocator wants. The plant does as much of it as the service's limits allow.
+/// Change that an allocator wants. The plant does as much of it as the service's limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Change {
-    /// As it is.
+    /// The number of cores stays.
     Keep,
     /// So many more cores.
     Grant(u32),
@@ -115,7 +115,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// What leads from `allocated` cores to `wanted`.
+    /// The change that leads from `allocated` cores to `wanted`.
     pub fn to(allocated: u32, wanted: u32) -> Change {
         match wanted.cmp(&allocated) {
             std::cmp::Ordering::Greater => Change::Grant(wanted - allocated),
@@ -138,12 +138,12 @@ pub enum Pace {
     },
 }
 
-/// One policy of core allocation. One value per server; it never blocks and never fails.
+/// A policy of core allocation. A server has one value of it, which never blocks and never fails.
 pub trait Allocator: Send {
-    /// When it wants to be asked.
+    /// Times at which the policy wants to be asked.
     fn pace(&self) -> Pace;
 
-    /// What it wants now. A late or spurious call does no harm.
+    /// The change that the policy wants now. A late or spurious call does no harm.
     fn tick(&mut self, signals: &CoreSignals) -> Change;
 
     /// How long a core looks for work in vain before it parks, which gives it back. `None`: it looks on until the

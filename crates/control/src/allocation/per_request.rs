@@ -1,5 +1,5 @@
-//! One core per request: a core is granted for each request that finds none free, and parks when it has nothing to do;
-//! and *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
+//! A core per request: a core is granted for each request that finds none free, and parks when it has nothing to do.
+//! Also *ideal*, the same where cores come without delay: a bound that no system reaches (McClure et al., NSDI'22).
 
 use super::policy::{AllocationPolicy, LOOKS, SEARCH};
 use super::{Allocator, Change, CoreSignals, Pace};

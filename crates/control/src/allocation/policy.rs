@@ -1,5 +1,5 @@
-//! What the registry knows of each policy, and the parameters that several policies share. Never here: any policy, or their
-//! list ([`super::registry`]).
+//! Description of each policy for the registry, and the parameters that several policies share. Never here: any policy,
+//! or their list ([`super::registry`]).
 
 use super::{Allocator, CoreLimits};
 use crate::params::{Kind, ParamError, ParamSpec, Params, Raw};
@@ -13,7 +13,7 @@ pub type Build = fn(&Params, CoreLimits) -> Result<Box<dyn Allocator>, ParamErro
 pub struct AllocationPolicy {
     /// The name in scenario files and on command lines.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Summary of the policy in one line.
     pub summary: &'static str,
     /// Where it was published.
     pub source: &'static str,

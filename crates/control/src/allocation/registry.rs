@@ -8,7 +8,7 @@ use super::{buffer, delay, delay_range, fixed, per_request, utilization};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("unknown allocator `{name}`; accepted: {}", names().collect::<Vec<_>>().join(", "))]
 pub struct UnknownAllocator {
-    /// What was asked for.
+    /// Name that was asked for.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a client asks of a controller ([`ClientHalf`]), and the client around it ([`Client`]): a bounded queue with
+//! The client's side of a controller ([`ClientHalf`]), and the client around it ([`Client`]): a bounded queue with
 //! expiry that lets requests out when the half's gate is open. Sans I/O: decisions leave through an [`Outlet`].
 
 mod queue;
@@ -14,7 +14,7 @@ use crate::units::{Nanos, Priority, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Gate {
-    /// It may.
+    /// The next request may leave.
     Open,
     /// Not before a message from the server changes something.
     Closed,
@@ -22,7 +22,7 @@ pub enum Gate {
     OpensAt(Time),
 }
 
-/// What the half thinks of a request that the application has just issued.
+/// Verdict of the half on a request that the application has just issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Local {
@@ -52,7 +52,7 @@ pub struct Reply {
     pub outcome: Outcome,
     /// Time since the request left this client: network and server, not this client's queue.
     pub round_trip: Nanos,
-    /// What the server sent along.
+    /// Feedback that the server sent along.
     pub feedback: Feedback,
 }
 

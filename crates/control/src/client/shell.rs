@@ -5,7 +5,7 @@ use super::{BoundedQueue, ClientConfig, ClientHalf, ClientParts, Gate, Local, Re
 use crate::server::{Feedback, Outcome};
 use crate::units::{CreditId, Nanos, Priority, Time};
 
-/// What a request carries to the server besides its payload.
+/// Fields that a request carries to the server besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Requests that wait behind it.
@@ -20,7 +20,7 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LocalReason {
-    /// It waited longer than the configured client delay.
+    /// The request waited longer than the configured client delay.
     Expired,
     /// The queue was full and it was the oldest.
     Overflow,
@@ -52,8 +52,8 @@ struct Waiting<T> {
     priority: Priority,
 }
 
-/// One session's client: what an application puts in leaves through the [`Outlet`] exactly once, as `send` or as `end`.
-/// `T` is whatever the plant needs to know a request again.
+/// Client of one session. Each request that the application puts in leaves through the [`Outlet`] exactly once, as
+/// `send` or as `end`. `T` is whatever the plant needs to know a request again.
 pub struct Client<T> {
     half: Box<dyn ClientHalf>,
     config: ClientConfig,

@@ -14,7 +14,7 @@ pub(super) const FRAME: usize = 9;
 /// No block is longer than this.
 pub(super) const LONGEST: u32 = 1 << 20;
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Header,
@@ -54,7 +54,7 @@ impl Block {
         prefix
     }
 
-    /// What it holds.
+    /// Content of the block.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
@@ -65,7 +65,7 @@ impl Block {
     }
 }
 
-/// What a block's frame says of the payload that follows.
+/// Description of the payload that follows, from a block's frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: BlockKind,
@@ -97,7 +97,7 @@ impl Frame {
 /// Why a recording ends where it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// It was ended on purpose: every call is there.
+    /// The recording was ended on purpose: every call is there.
     Complete,
     /// The sink could not take any more. What is there is a whole beginning; the plant went on without being recorded.
     Overrun,

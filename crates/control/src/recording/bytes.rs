@@ -20,7 +20,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is wrong with bytes, in a few words.
+/// Defect found in bytes, in a few words.
 pub(super) type Problem = &'static str;
 
 /// Bytes being read.

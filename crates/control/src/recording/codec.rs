@@ -39,7 +39,7 @@ const PARTICULARS: u8 = 1 << 7;
 /// The gauges are those of the last tick.
 const SAME_GAUGES: u8 = 1 << 4;
 
-/// What one entry tells about the next. Both ends keep the same.
+/// State that one entry leaves for the next. Both ends keep the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Codec {
     time: u64,

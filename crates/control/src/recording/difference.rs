@@ -18,13 +18,13 @@ pub struct Difference {
     pub session: Option<(SessionSlot, u32)>,
     /// The call.
     pub call: &'static str,
-    /// What the controller was told.
+    /// Input of the call on the controller.
     pub told: String,
-    /// What differs.
+    /// Name of the part that differs.
     pub what: &'static str,
-    /// As it was recorded.
+    /// Recorded value.
     pub recorded: String,
-    /// As it is now.
+    /// Replayed value.
     pub replayed: String,
 }
 

@@ -1,4 +1,4 @@
-//! One call of a plant to a controller's server side, with what came of it.
+//! An entry of a recording: one call of a plant to a controller's server side, with its answer.
 
 use crate::server::{
     Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict,
@@ -6,7 +6,7 @@ use crate::server::{
 use crate::units::{CreditId, Credits, Nanos, Time};
 use std::fmt;
 
-/// One call.
+/// A call with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Entry {
     /// A call about a session.
@@ -17,7 +17,7 @@ pub enum Entry {
         core: CoreId,
         /// How long the request had waited.
         waited: Nanos,
-        /// What the controller said.
+        /// Verdict of the controller.
         verdict: Verdict,
     },
     /// [`crate::server::Admission::next_to_wake`].
@@ -31,14 +31,14 @@ pub enum Entry {
     },
     /// [`crate::server::ControlLoop::tick`].
     Tick {
-        /// What it was told.
+        /// Signals of the tick.
         signals: Signals,
         /// The controller's state afterwards.
         gauges: Gauges,
     },
     /// [`crate::server::ControlLoop::cores_granted`].
     Granted {
-        /// What it was told.
+        /// Event of the grant.
         event: CoresGranted,
         /// The controller's state afterwards.
         gauges: Gauges,
@@ -58,7 +58,7 @@ pub struct SessionEntry {
     pub demand: u32,
     /// Which call.
     pub call: SessionCall,
-    /// What the controller said.
+    /// Answer of the controller.
     pub answer: Answer,
     /// [`crate::server::Session::window`] after the call.
     pub window: Credits,
@@ -69,7 +69,7 @@ pub struct SessionEntry {
 /// The calls of [`crate::server::Admission`] that are about a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCall {
-    /// It registered.
+    /// The session registered.
     Open(Opened),
     /// A request was received and parsed.
     Request(Arrival),
@@ -79,12 +79,12 @@ pub enum SessionCall {
     Demand(Time),
     /// The explicit credit for a session that was named as next.
     Wake(Time),
-    /// It is gone.
+    /// The session is gone.
     Close(Time),
 }
 
 impl SessionCall {
-    /// When it was made.
+    /// Time of the call.
     pub fn now(&self) -> Time {
         match self {
             SessionCall::Open(event) => event.now,
@@ -108,14 +108,14 @@ impl SessionCall {
     }
 }
 
-/// What a controller said to a call about a session.
+/// Answer of a controller to a call about a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: the call has no answer, or a demand message none that is sent.
     Nothing,
     /// To a request.
     Verdict(Verdict),
-    /// What goes to the client.
+    /// Feedback for the client.
     Feedback(Feedback),
 }
 

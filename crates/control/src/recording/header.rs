@@ -1,4 +1,5 @@
-//! What was recorded: the algorithm with its parameters and surroundings, enough to build the same again.
+//! Header of a recording: the algorithm with its parameters and surroundings, enough to build the same controller
+//! again.
 
 use super::block::{Block, BlockKind};
 use super::bytes::{Bytes, Problem, put, put_signed, put_text};
@@ -6,7 +7,7 @@ use crate::params::{ParamError, Params, Raw};
 use crate::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
 use crate::units::Nanos;
 
-/// What was recorded.
+/// Algorithm, parameters and surroundings of the recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// The version of this crate that recorded.

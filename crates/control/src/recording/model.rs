@@ -8,7 +8,8 @@ use crate::registry::{Environment, Registry};
 use crate::server::{CoreId, Opened, Session, SessionSlot, Signals};
 use crate::units::{Nanos, Time};
 
-/// Both want the one credit of the pool; who gets it is in the order of the recording. Meanwhile the recording may end.
+/// Both sessions want the one credit of the pool; the order of the recording says which one gets it. Meanwhile the
+/// recording may end.
 fn race(ends_meanwhile: bool) {
     loom::model(move || {
         let registry = Registry::builtin();

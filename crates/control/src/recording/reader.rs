@@ -8,7 +8,7 @@ use super::entry::Entry;
 use super::header::Header;
 use crate::units::Time;
 
-/// What a recording consists of: a header, entries, an end.
+/// Part of a recording: a header, entries, an end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// First.
@@ -39,7 +39,7 @@ pub enum ReadError {
         offset: u64,
         /// Entries before the damage.
         entries: u64,
-        /// What is wrong.
+        /// Description of the problem.
         problem: &'static str,
     },
     /// The bytes end without the mark of an end: the recording process was killed, or the file was cut.

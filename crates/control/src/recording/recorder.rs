@@ -25,7 +25,7 @@ pub trait Sink: Send {
     fn take(&mut self, block: Block) -> Result<Vec<u8>, Full>;
 }
 
-/// What is left to write when a recording has ended.
+/// Bytes left to write when a recording has ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// To be written after everything that the sink has taken.
@@ -100,7 +100,8 @@ const OLDEST_PAGE: Nanos = Nanos::from_millis(100);
 const LONGEST_ENTRY: usize = 256;
 
 struct Log {
-    /// Not zero: nothing is recorded any more. Apart from the mutex, so that nobody takes that for nothing.
+    /// Not zero: nothing is recorded any more. Apart from the mutex, so that a call that is not recorded does not take
+    /// it.
     shut: AtomicU64,
     pages: Mutex<Pages>,
 }
@@ -129,7 +130,7 @@ impl Log {
         self.shut.store(1, Ordering::Relaxed);
     }
 
-    /// The log, if a call is to be recorded. Whoever holds it is the only one in the controller.
+    /// The log, if a call is to be recorded. The thread that holds it is the only one in the controller.
     fn open(&self) -> Option<MutexGuard<'_, Pages>> {
         if !self.is_open() {
             return None;

@@ -57,7 +57,7 @@ const MOST_SLOTS: u64 = 1 << 22;
 /// Explicit credits that another controller may hand out where the recorded one had said that there are no more.
 const WAKES: u32 = 64;
 
-/// What was replayed, and how the decisions compare.
+/// Counts of a replay: calls made, and how the decisions compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls.
@@ -72,8 +72,8 @@ pub struct Counts {
     pub replies: u64,
     /// Ticks of the slow half.
     pub ticks: u64,
-    /// Decisions that were compared: verdicts, what goes to clients, windows and words of sessions, whom to wake, states
-    /// after ticks.
+    /// Decisions that were compared: verdicts, messages to clients, windows and words of sessions, sessions to wake,
+    /// states after ticks.
     pub compared: u64,
     /// Requests that were rejected on arrival when recorded.
     pub rejected_then: u64,
@@ -99,7 +99,7 @@ pub struct Counts {
     pub windows_now: u64,
 }
 
-/// One place for sessions.
+/// A place for sessions.
 struct Place {
     /// How many sessions were opened in it.
     generation: u32,
@@ -157,7 +157,7 @@ impl Replayer {
         Replayer { halves, same, places, slots, admitted: 0, late: 0, now: Time::ZERO, counts, difference }
     }
 
-    /// What was replayed so far.
+    /// Counts of the replay so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -408,7 +408,7 @@ impl Replayer {
     }
 }
 
-/// What of a state is there, for people.
+/// The gauges that a state has, for people.
 fn shown(gauges: &Gauges) -> String {
     let whole = |name: &str, value: Option<i64>| value.map(|value| format!("{name} {value}"));
     let real = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value}"));

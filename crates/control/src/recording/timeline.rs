@@ -1,4 +1,4 @@
-//! What happened when, in a few dozen rows however long the recording is.
+//! Timeline of a recording, in a few dozen rows however long the recording is.
 
 use super::entry::{Answer, Entry, SessionCall};
 use crate::server::Verdict;
@@ -7,7 +7,7 @@ use crate::units::{Nanos, Time};
 /// Some time of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// When it begins.
+    /// Begin of the row.
     pub from: Time,
     /// Requests received in it.
     pub requests: u64,

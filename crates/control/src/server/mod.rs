@@ -1,4 +1,4 @@
-//! What a server asks of a controller, in two halves.
+//! The server's side of a controller, in two halves.
 //!
 //! The *fast half* ([`Admission`]) exists once per core and is `&mut` there: it admits or rejects requests and fills in
 //! what a response carries back. Halves of one server share only a few relaxed atomics. Nothing in it allocates per
@@ -49,7 +49,7 @@ pub struct Arrival {
     pub random: u64,
     /// Queueing delay that the request may still spend.
     pub budget: Budget,
-    /// On whose behalf the request was sent.
+    /// Tenant for which the request was sent.
     pub tenant: Tenant,
     /// How much work the request is.
     pub cost: Cost,
@@ -114,7 +114,7 @@ impl Arrival {
     }
 }
 
-/// What to do with a request that has just been parsed.
+/// Decision on a request that has just been parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -141,9 +141,9 @@ pub enum RejectReason {
 /// How a request ended at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was executed and its response is about to leave.
+    /// The request was executed and its response is about to leave.
     Completed,
-    /// It was rejected and a drop is about to leave.
+    /// The request was rejected and a drop is about to leave.
     Dropped,
 }
 
@@ -160,7 +160,7 @@ pub struct Departure {
     pub credit: CreditId,
 }
 
-/// What a server tells a client with every response and every credit message.
+/// Message of a server to a client, with every response and every credit message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// The session's window, absolute: a smaller number than before is the papers' negative credit.
@@ -174,7 +174,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// What an algorithm says that tells its clients nothing.
+    /// Feedback of an algorithm that tells its clients nothing.
     pub const NONE: Feedback =
         Feedback { window: Credits(0), threshold: Priority::LOWEST, custom: 0, credit: CreditId::NONE };
 }
@@ -232,7 +232,7 @@ pub trait Admission: Send {
     }
 }
 
-/// What the slow half is told: the state of the plant now, and what happened since the last tick.
+/// Input of the slow half: the state of the plant now, and the events since the last tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
     /// Now.
@@ -247,7 +247,7 @@ pub struct Signals {
     pub completions: u64,
     /// Requests rejected since the last tick, for whatever reason.
     pub drops: u64,
-    /// Those of `drops` that were refused a lock ([`RejectReason::Lock`]).
+    /// Drops of `drops` that were refused a lock ([`RejectReason::Lock`]).
     pub lock_drops: u64,
 }
 
@@ -321,7 +321,7 @@ pub struct Gauges {
 
 /// A controller's server side: one fast half per core and the slow half.
 pub struct ServerHalves {
-    /// One per core, in the order of [`CoreId`].
+    /// A half for each core, in the order of [`CoreId`].
     pub cores: Vec<Box<dyn Admission>>,
     /// Called once per period.
     pub control: Box<dyn ControlLoop>,

@@ -1,5 +1,5 @@
-//! One client's registered connection as the controllers see it, with the ticket of a request that is unanswered and the
-//! state that an algorithm keeps of a session. Owned by the plant, and by one core of it.
+//! A client's registered connection as the controllers see it, with the ticket of a request that is unanswered and the
+//! state that an algorithm keeps of a session. The plant owns it, through one of its cores.
 
 use super::{Admission, Arrival, Departure, Feedback, Verdict};
 use crate::units::Credits;
@@ -13,7 +13,7 @@ pub struct CoreId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionSlot(pub u32);
 
-/// What is known about one session. The same record for every algorithm.
+/// Record of one session, the same for every algorithm.
 #[derive(Debug)]
 pub struct Session {
     /// Its place in its core's table.
@@ -78,9 +78,9 @@ impl Session {
     }
 }
 
-/// One unanswered request. [`Session::request`] gives it out and [`Session::reply`] consumes it, so that no request is
-/// answered twice, and nothing that was never asked. A plant keeps it beside whatever else it knows of the request, and
-/// drops it when the session is closed first.
+/// Ticket of an unanswered request. [`Session::request`] gives it out and [`Session::reply`] consumes it, so that no
+/// request is answered twice, and no answer is counted without a request. A plant keeps it beside whatever else it
+/// knows of the request, and drops it when the session is closed first.
 ///
 /// Nothing in a release build; a debug build notes the session, and panics if another session is given the ticket.
 ///

@@ -11,9 +11,9 @@ pub use time::{Nanos, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credits(pub u32);
 
-/// Names a grant of credit. A server chooses it and sends it with the window; a client puts the newest that it knows into
-/// each request, so that the server can measure the time from the grant to the response which it made possible (the
-/// end-to-end round trip of admission by efficiency, thesis §2.3.2).
+/// Name of a grant of credit. A server chooses it and sends it with the window. A client puts the newest name that it
+/// knows into each request, so that the server can measure the end-to-end round trip of admission by efficiency: the
+/// time from the grant to the response which it made possible (thesis §2.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CreditId(pub u64);
 
@@ -37,7 +37,7 @@ impl Priority {
         Priority(level.clamp(Self::HIGHEST.0, Self::LOWEST.0))
     }
 
-    /// One of the 128 priorities, evenly, from 64 random bits.
+    /// Draws a priority from the 128, evenly, from 64 random bits.
     pub fn from_random(bits: u64) -> Self {
         Priority((bits >> 57) as u8 + 1)
     }

@@ -9,7 +9,7 @@ use super::Nanos;
 pub struct UnitError {
     /// The text as it was written.
     pub written: String,
-    /// What is accepted, in words.
+    /// Accepted input, in words.
     pub expected: &'static str,
 }
 

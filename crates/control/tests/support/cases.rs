@@ -7,7 +7,7 @@ use leeward_control::units::Nanos;
 
 use super::checker::Promises;
 
-/// One algorithm with parameters.
+/// An algorithm with parameters.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) algorithm: Algorithm,
@@ -20,7 +20,7 @@ pub(crate) struct Case {
 const QUEUE: usize = 4;
 const MAX_OUTSTANDING: u32 = 12;
 
-/// Those whose clients send by window.
+/// Algorithms whose clients send by window.
 const BY_CREDITS: [&str; 3] = ["breakwater", "efficiency", "auto"];
 
 /// Three cores and the 10 µs workload of the papers: RTT 10 µs, SLO 200 µs.

@@ -1,5 +1,6 @@
-//! Watches a plant and says what is wrong. It knows nothing of how an algorithm works: only what every algorithm owes its
-//! clients and its server, from the events of a plant and what the plant's sessions and gauges show after each step.
+//! Checker that watches a plant and reports broken invariants. It does not know how an algorithm works, only what every
+//! algorithm owes its clients and its server. It sees the events of a plant, and its sessions and gauges after each
+//! step.
 
 use std::collections::BTreeMap;
 
@@ -62,13 +63,13 @@ pub(crate) enum End {
     Disconnect,
 }
 
-/// What the checker may look at after a step.
+/// State that the checker may look at after a step.
 pub(crate) struct View {
     pub(crate) gauges: Gauges,
     pub(crate) sessions: Vec<SessionView>,
 }
 
-/// One open session.
+/// View of one open session.
 pub(crate) struct SessionView {
     pub(crate) window: u32,
     /// Requests admitted and not answered.
@@ -79,7 +80,7 @@ pub(crate) struct SessionView {
     pub(crate) queued: usize,
 }
 
-/// What a case promises beyond what holds for all.
+/// Promises of a case beyond what holds for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promises {
     /// Clients send by window, and every window is below this.
@@ -92,7 +93,7 @@ pub(crate) struct Promises {
     pub(crate) max_outstanding: u32,
 }
 
-/// What is wrong.
+/// Description of a broken invariant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Violation {
     /// `c_issued` is not the sum of all windows.

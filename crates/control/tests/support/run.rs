@@ -114,7 +114,7 @@ impl Stage {
         }
     }
 
-    /// One millisecond in which nothing queues: all that is on its way arrives and is served.
+    /// Lets a millisecond pass in which nothing queues: all that is on its way arrives and is served.
     fn quiet_round(&mut self) -> Result<(), Violation> {
         for place in 0..PLACES {
             self.settle(place)?;

@@ -1,4 +1,4 @@
-//! What can happen to a plant, one thing at a time, and how random sequences of it are drawn.
+//! Steps of a plant, one event at a time, and how random sequences of them are drawn.
 
 use leeward_control::units::Nanos;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 /// Connections that may be open at once.
 pub(crate) const PLACES: usize = 6;
 
-/// One thing that happens. Where there is nothing for it to happen to (no connection, no message), nothing does.
+/// A single event. A step without an object (no connection, no message) does nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A client connects, with so many requests waiting already.
@@ -17,11 +17,11 @@ pub(crate) enum Step {
     Submit { place: usize, level: u8, random: u64 },
     /// The oldest message to the server arrives. A reject leaves at once, or later with [`Step::Finish`].
     ToServer { place: usize, random: u64, at_once: bool },
-    /// One of the requests in the server ends: executed, or dropped inside.
+    /// A request in the server ends: executed, or dropped inside.
     Finish { place: usize, pick: usize, executed: bool },
     /// The oldest message to the client arrives.
     ToClient { place: usize },
-    /// The control loop ticks, and wakes whom it will.
+    /// The control loop ticks, and wakes sessions.
     Tick { random: u64 },
     /// From now on the queues are this long, until the next such step.
     Queues { packet_delay: Nanos, run_delay: Nanos },

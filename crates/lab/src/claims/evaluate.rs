@@ -1,8 +1,9 @@
 //! Evaluates an expression over the rows of one seed.
 
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
-use crate::fields::{Cell, Row};
-use crate::results::Results;
+use crate::numbers::median;
+use leeward_outcome::results::Results;
+use leeward_outcome::table::{Cell, Row};
 
 /// Two numbers closer than this are equal: demands are computed from capacities that are not round.
 const TOLERANCE: f64 = 0.005;
@@ -60,23 +61,13 @@ fn aggregate(function: Function, mut values: Vec<f64>) -> Option<f64> {
     })
 }
 
-/// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
-}
-
 fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
-    let rows = selection.table.rows(results, seed).into_iter();
-    let labelled =
-        |row: &Row<'_>| selection.label.as_deref().is_none_or(|label| row.cell("label") == Cell::Text(label));
-    rows.filter(labelled)
-        .filter(|row| selection.conditions.iter().all(|condition| holds(condition, *row)))
+    let of_run = |row: &Row<'_>| {
+        let run = row.run();
+        run.seed == seed && selection.label.as_deref().is_none_or(|label| run.label == label)
+    };
+    let rows = selection.table.rows(results).filter(of_run);
+    rows.filter(|row| selection.conditions.iter().all(|condition| holds(condition, *row)))
         .filter_map(|row| match row.cell(&selection.field) {
             Cell::Number(number) => Some(number),
             _ => None,
@@ -87,6 +78,8 @@ fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
 fn holds(condition: &Condition, row: Row<'_>) -> bool {
     match (row.cell(&condition.field), &condition.value) {
         (Cell::Text(found), Operand::Text(wanted)) => (found == wanted) == (condition.comparison == Comparison::Equal),
+        // A row without the text has another one.
+        (Cell::Absent, Operand::Text(_)) => condition.comparison == Comparison::NotEqual,
         (Cell::Number(found), Operand::Number(wanted)) => compare(found, condition.comparison, *wanted),
         _ => false,
     }

@@ -1,9 +1,8 @@
 //! The verdict on a claim from what all seeds say.
 
-use super::evaluate::median;
-use crate::measure::round;
-use crate::results::{Claim, Results, Verdict};
+use crate::numbers::{median, round};
 use crate::scenario::ClaimSpec;
+use leeward_outcome::results::{Claim, Results, Verdict};
 
 /// Holds a claim against results: the median over the seeds must lie within its bounds.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
@@ -32,7 +31,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
 }
 
 fn seeds(results: &Results) -> Vec<u64> {
-    let mut seeds: Vec<u64> = results.points.iter().map(|point| point.seed).collect();
+    let mut seeds: Vec<u64> = results.points.iter().map(|point| point.run.seed).collect();
     seeds.sort_unstable();
     seeds.dedup();
     seeds

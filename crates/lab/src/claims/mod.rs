@@ -5,18 +5,17 @@
 //!
 //! - `parse`: text to [`Expression`].
 //! - `evaluate`: [`Expression`] and results to a number.
-//! - `judge`: the numbers of all seeds to a [`crate::results::Claim`].
+//! - `judge`: the numbers of all seeds to a [`leeward_outcome::results::Claim`].
 
 mod evaluate;
 mod judge;
 mod parse;
 
-pub(crate) use evaluate::median;
 pub use judge::judge;
 pub use parse::ExpressionError;
 pub(crate) use parse::read_number;
 
-use crate::fields::Table;
+use leeward_outcome::table::Table;
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +48,7 @@ enum Function {
     Median,
 }
 
-/// One field of the rows that meet all conditions.
+/// A field of the rows that meet all conditions.
 #[derive(Clone, Debug, PartialEq)]
 struct Selection {
     table: Table,

@@ -1,8 +1,8 @@
 //! Reads claims: sums of products of numbers, selections, calls and parentheses.
 
 use super::{Comparison, Condition, Function, Node, Operand, Operator, Selection};
-use crate::fields::{Kind, Table};
 use leeward_control::units::{parse_number, parse_scaled};
+use leeward_outcome::table::{Kind, Table};
 
 /// No claim needs more; a deeper one would need more stack than text.
 const DEEPEST: usize = 50;
@@ -14,7 +14,7 @@ const LONGEST: usize = 4_000;
 pub struct ExpressionError {
     /// Where, in characters from 1.
     pub at: usize,
-    /// What is wrong and what is accepted.
+    /// Description of the mistake and of what is accepted.
     pub problem: String,
 }
 

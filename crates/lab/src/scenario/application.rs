@@ -3,8 +3,7 @@
 
 use super::ScenarioError;
 use super::document::Value;
-use super::reader::{Item, Reader};
-use super::workload::each_once;
+use super::reader::{Item, Reader, each_once};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
 use leeward_sim::config::{Acquire, Application, LockKind, LockModel, MOST_STEPS, Path, Step};
 
@@ -28,7 +27,7 @@ pub struct ApplicationSpec {
 pub struct PathSpec {
     /// The share of requests that take it.
     pub share: ShareSpec,
-    /// What they do.
+    /// Steps of the requests on this path.
     pub steps: Vec<StepSpec>,
 }
 
@@ -58,7 +57,7 @@ pub enum ShareSpec {
     OneLessR,
 }
 
-/// One application of those that the values of `p` and `r` span.
+/// An application of those that the values of `p` and `r` span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Instance {
     /// `p`, if the scenario has it.

@@ -77,7 +77,8 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
     Ok(variants)
 }
 
-/// One variant per combination of the allocators and policies of balancing that are named; of lists, the label tells which.
+/// Variants of `base`, one per combination of the allocators and policies of balancing that are named; of lists, the
+/// label tells which.
 fn scheduled(table: &Reader<'_>, base: Variant) -> Result<Vec<Variant>, ScenarioError> {
     let allocators = table.find("allocator").map_or(Ok(Vec::new()), |item| scheduling::allocators(&item))?;
     let balancings = table.find("balancing").map_or(Ok(Vec::new()), |item| scheduling::balancings(&item))?;

@@ -43,7 +43,7 @@ pub(super) struct Node {
     pub(super) origin: Origin,
 }
 
-/// What a value is.
+/// A value of the document.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Text(String),

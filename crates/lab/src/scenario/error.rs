@@ -19,15 +19,15 @@ pub enum ScenarioError {
         place: String,
         /// The key's path, such as `workload.clients`.
         key: String,
-        /// What is wrong and what is accepted.
+        /// Description of the mistake and of what is accepted.
         problem: String,
     },
     /// There is no built-in scenario of this id.
     #[error("there is no scenario `{id}`; accepted: {accepted}, or the path of a file")]
     UnknownId {
-        /// What was asked for.
+        /// Id that was asked for.
         id: String,
-        /// What there is.
+        /// Ids that there are.
         accepted: String,
     },
 }

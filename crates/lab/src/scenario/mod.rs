@@ -1,4 +1,4 @@
-//! What a checked scenario file says, as plain data. Reading and checking one is the business of the modules below:
+//! A checked scenario file as plain data. Reading and checking one is the business of the modules below:
 //!
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
@@ -26,10 +26,10 @@ pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
 
 use crate::claims::Expression;
-use crate::results::Plot;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
+use leeward_outcome::results::Plot;
 use leeward_services::case::Requests;
 use leeward_sim::config::{
     Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
@@ -43,11 +43,11 @@ use std::sync::Arc;
 pub struct Scenario {
     /// Short name, such as `bw-overall`.
     pub id: String,
-    /// One line for people.
+    /// Title, a line for people.
     pub title: String,
     /// The paper and figure.
     pub source: String,
-    /// What it shows and how to read it.
+    /// Purpose of the scenario and how to read it.
     pub description: String,
     /// The simulated machine.
     pub server: ServerModel,
@@ -57,7 +57,7 @@ pub struct Scenario {
     pub network: NetworkModel,
     /// Round trips; one point per entry.
     pub rtts: Vec<Nanos>,
-    /// What the clients ask for.
+    /// Demand of the clients.
     pub workload: Workload,
     /// How long, how often, how finely.
     pub run: Run,
@@ -65,15 +65,15 @@ pub struct Scenario {
     pub quick: bool,
     /// The controllers, one per variant (a `vary` grid is expanded already).
     pub controllers: Vec<Variant>,
-    /// What the report draws.
+    /// Plots of the report.
     pub plots: Vec<Plot>,
-    /// What the paper claims.
+    /// Claims of the paper.
     pub claims: Vec<ClaimSpec>,
     /// The `--set` overrides that were applied, as given.
     pub overrides: Vec<String>,
 }
 
-/// What the clients ask for; the lists make one point per combination.
+/// Demand of the clients; the lists make one point per combination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Service times.
@@ -106,14 +106,14 @@ impl Workload {
 pub struct ServiceSpec {
     /// As written, such as `exp:10us`.
     pub text: String,
-    /// How long they take; for a service that takes as long as it takes, a stand-in until it is measured.
+    /// Distribution of service times; for a service whose times are not drawn, a stand-in until it is measured.
     pub service: Service,
-    /// What they ask of such a service: on the real plant only. `None` if they ask for service times.
+    /// Requests to such a service: on the real plant only. `None` if requests carry service times.
     pub measured: Option<Arc<dyn Requests>>,
 }
 
 impl PartialEq for ServiceSpec {
-    /// What requests ask follows from how it was written.
+    /// Two that were written alike are the same.
     fn eq(&self, other: &Self) -> bool {
         (&self.text, &self.service) == (&other.text, &other.service)
     }
@@ -129,9 +129,9 @@ impl ServiceSpec {
 /// Demand, over time or as a list of steady points.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DemandPlan {
-    /// One point per entry, steady over the run.
+    /// Steady demands, one point per entry.
     Steady(Vec<Demand>),
-    /// One run through all of these, the first at 0.
+    /// Shifting demands: a single run through all of these, the first at 0.
     Shifting(Vec<(Nanos, Demand)>),
 }
 
@@ -205,7 +205,7 @@ pub struct Variant {
     pub scheduling: VariantScheduling,
 }
 
-/// What one variant says about the server's cores; the rest is the server's.
+/// Policies of a variant for the server's cores; the rest is the server's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VariantScheduling {
     /// The policy of core allocation.
@@ -254,7 +254,7 @@ pub struct ClaimSpec {
     pub text: String,
     /// The paper's own number or words.
     pub paper: String,
-    /// What is computed from the results of each seed.
+    /// Expression that is computed from the results of each seed.
     pub measure: Expression,
     /// Unit of the measured number; empty for none.
     pub unit: String,
@@ -262,7 +262,7 @@ pub struct ClaimSpec {
     pub min: Option<f64>,
     /// Largest accepted.
     pub max: Option<f64>,
-    /// What differs and why.
+    /// Note on differences and their reasons.
     pub note: String,
 }
 
@@ -321,7 +321,7 @@ impl Scenario {
         Rate(self.server.capacity(service_mean).0 * f64::from(servers))
     }
 
-    /// What one server's controller is told of the objective: its own part where there are several.
+    /// Objective for a server's controller: its own part where there are several servers.
     pub fn server_slo(&self, slo: Nanos) -> Nanos {
         self.replicas.map_or(slo, |replicas| replicas.objective(slo))
     }

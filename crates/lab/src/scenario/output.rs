@@ -3,8 +3,8 @@
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
 use crate::claims::{Expression, read_number};
-use crate::fields::{Kind, Table};
-use crate::results::Plot;
+use leeward_outcome::results::Plot;
+use leeward_outcome::table::{Kind, Table};
 
 const MOST: usize = 200;
 
@@ -20,12 +20,7 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
         Ok(words[index].into())
     };
     let table_name = word("table", &["points", "windows", "locks", "replicas"])?;
-    let table = match table_name.as_str() {
-        "windows" => Table::Windows,
-        "locks" => Table::Locks,
-        "replicas" => Table::Replicas,
-        _ => Table::Points,
-    };
+    let table = Table::find(&table_name).unwrap_or(Table::Points);
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;
     let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };
     let series = read.find("series").map_or(Ok("label".into()), |item| field(&item, table, None))?;
@@ -57,7 +52,7 @@ fn field(item: &Item<'_>, table: Table, kind: Option<Kind>) -> Result<String, Sc
     }
 }
 
-/// `field=value`, its number written out: whoever draws need not know of `850k`.
+/// `field=value`, its number written out, so that the report need not know of `850k`.
 fn filter(item: &Item<'_>, table: Table, variants: &[Variant]) -> Result<String, ScenarioError> {
     let text = item.text()?;
     let parts = text.split_once('=').map(|(field, value)| (field.trim(), value.trim()));

@@ -8,6 +8,9 @@ use leeward_control::units::{Nanos, parse_duration, parse_scaled};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+/// The most entries of a list.
+pub(super) const MOST_ENTRIES: usize = 1_000;
+
 /// A table being read.
 pub(super) struct Reader<'a> {
     source: &'a Source<'a>,
@@ -98,7 +101,7 @@ impl<'a> Item<'a> {
         self.source.error(self.node.origin, &self.path, problem)
     }
 
-    /// It is not what is `expected`.
+    /// Error: the value is not `expected`.
     pub(super) fn unexpected(&self, expected: impl Display) -> ScenarioError {
         self.error(format!("{} is not {expected}", self.node.value.shown()))
     }
@@ -124,7 +127,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// One line for people.
+    /// Reads a line for people.
     pub(super) fn line(&self) -> Result<&'a str, ScenarioError> {
         let text = self.text()?;
         if text.trim().is_empty() || text.chars().any(char::is_control) {
@@ -133,7 +136,7 @@ impl<'a> Item<'a> {
         Ok(text)
     }
 
-    /// One of `words`, as its index.
+    /// Reads one of `words`, as its index.
     pub(super) fn choice(&self, words: &[&str]) -> Result<usize, ScenarioError> {
         let index = match &self.node.value {
             Value::Text(text) => words.iter().position(|word| word == text),
@@ -221,4 +224,20 @@ impl<'a> Item<'a> {
             _ => Err(self.unexpected("a list of tables, written as [[…]]")),
         }
     }
+}
+
+/// The entries of a list, which must differ: one written twice would count twice in every mean.
+pub(super) fn each_once<T: PartialEq>(
+    list: &Item<'_>,
+    read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
+) -> Result<Vec<T>, ScenarioError> {
+    let mut values = Vec::new();
+    for item in list.list(MOST_ENTRIES)? {
+        let value = read(&item)?;
+        if values.contains(&value) {
+            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
+        }
+        values.push(value);
+    }
+    Ok(values)
 }

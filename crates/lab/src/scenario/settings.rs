@@ -19,7 +19,7 @@ pub struct Settings {
     table: Table,
 }
 
-/// One pair of a table, with its line for [`Settings::error_in`].
+/// A pair of a table, with its line for [`Settings::error_in`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// The key.

@@ -2,7 +2,7 @@
 
 use super::application::application;
 use super::document::read_text;
-use super::reader::{Item, Reader};
+use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
 use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
@@ -15,8 +15,6 @@ use std::sync::Arc;
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The longest run: an hour of simulated time.
 const LONGEST_RUN: Nanos = Nanos::from_secs(3600);
-/// The most entries of a list.
-const MOST_ENTRIES: usize = 1_000;
 /// The largest empirical distribution that is read.
 const LARGEST_FILE: u64 = 64 << 20;
 
@@ -100,22 +98,6 @@ pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Resul
         application: application(&table)?,
         slo: table.find("slo").map(|item| item.duration(Nanos(1)..=LONGEST_RUN)).transpose()?,
     })
-}
-
-/// The entries of a list, which must differ: one written twice would count twice in every mean.
-pub(super) fn each_once<T: PartialEq>(
-    list: &Item<'_>,
-    read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
-) -> Result<Vec<T>, ScenarioError> {
-    let mut values = Vec::new();
-    for item in list.list(MOST_ENTRIES)? {
-        let value = read(&item)?;
-        if values.contains(&value) {
-            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.shown())));
-        }
-        values.push(value);
-    }
-    Ok(values)
 }
 
 /// Stands for a service whose time is to be measured.

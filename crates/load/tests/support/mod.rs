@@ -13,7 +13,7 @@ use leeward_rpc::wire::{
     Regime, Response, Side, Welcome,
 };
 
-/// What the server does.
+/// Behaviour of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     /// Drops every n-th call; 0 drops none.
@@ -26,7 +26,7 @@ pub(crate) struct Behaviour {
     pub(crate) die_after: Option<u64>,
     /// Never answers.
     pub(crate) mute: bool,
-    /// What windows mean, and how large they are.
+    /// Meaning of windows, and their size.
     pub(crate) regime: Regime,
     pub(crate) window: u32,
 }

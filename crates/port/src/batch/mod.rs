@@ -1,6 +1,6 @@
-//! Several sockets read, or written, in one system call: io_uring as a list of calls, nothing more. Everything that is begun
-//! here completes within the call that begins it, so no buffer is the kernel's for longer than that, and whoever has readiness
-//! from somewhere else (epoll) keeps it.
+//! Several sockets read, or written, in one system call: io_uring as a list of calls, nothing more. Everything that is
+//! begun here completes within the call that begins it, so no buffer is the kernel's for longer than that. The caller
+//! keeps its own source of readiness (epoll).
 //!
 //! Why: a read and a write per request are most of what a server pays the kernel, and a good part of each is getting there.
 //! `docs/compare.md`, "io_uring", has the numbers, also those of a server that leaves everything to io_uring.
@@ -46,10 +46,10 @@ pub const ROOM: usize = 16 * 1024;
 /// How often a call that the kernel has no memory for is tried again before it is given up.
 const TRIES: u32 = 1_000;
 
-/// What has not been asked, or not answered.
+/// Result of a call that has not been made, or not been answered.
 const NOTHING: i32 = -libc::ECANCELED;
 
-/// What one socket had.
+/// Result of reading a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// None at the end of the stream.
@@ -101,7 +101,7 @@ impl Batch {
         self.run(sockets.len());
     }
 
-    /// What the last [`Batch::receive`] brought from the socket at `place`.
+    /// Result that the last [`Batch::receive`] brought from the socket at `place`.
     ///
     /// # Errors
     /// As a read without waiting: `WouldBlock` if nothing was there.

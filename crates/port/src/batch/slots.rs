@@ -28,7 +28,7 @@ impl Slots {
         unsafe { Box::<Self>::new_zeroed().assume_init() }
     }
 
-    /// What tells the kernel to receive up to `most` bytes at `place`. Good until the next call of this.
+    /// Header that tells the kernel to receive up to `most` bytes at `place`. Good until the next call of this.
     pub(super) fn header(&mut self, place: usize, most: usize) -> *mut libc::msghdr {
         let slot = &mut self.0[place];
         slot.vector = libc::iovec { iov_base: ptr::from_mut(&mut slot.buffer).cast(), iov_len: most.min(ROOM) };

@@ -1,4 +1,5 @@
-//! How connections end: what is still read so that they hear their last words, and who has been silent for too long.
+//! The ends of connections: reading on so that their last words arrive, and finding those that have been silent for too
+//! long.
 
 use super::{Core, Fate, Local};
 use crate::farewell::Farewell;
@@ -11,7 +12,7 @@ use leeward_control::units::{Nanos, Time};
 const LINGER: Nanos = Nanos::from_secs(1);
 /// Bytes that are read and thrown away meanwhile: more than the largest value that a client may be in the middle of sending.
 const DISCARDED: usize = 1 << 22;
-/// Connections of a core that may linger; the others end at once, so that nobody can hold descriptors by mistakes.
+/// Connections of a core that may linger; the others end at once, so that faulty peers can't hold descriptors.
 pub(super) const LINGERING: usize = 256;
 
 impl<P: Protocol> Local<P> {
@@ -34,7 +35,7 @@ impl<P: Protocol> Local<P> {
         }
     }
 
-    /// What a sweep does with a connection that is silent, stuck in a request, or doesn't read.
+    /// Sweeps a connection that is silent, stuck in a request, or doesn't read.
     fn sweep<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> Fate {
         let limits = self.limits;
         if !peer.may_be_read(&limits) {

@@ -30,7 +30,7 @@ pub(crate) struct Local<P: Protocol> {
     /// Connections that may hold unread bytes, besides what the poll will say. Each once, or a client that always has more
     /// to say would be read more and more often.
     pub(super) unread: Vec<ConnectionId>,
-    /// What a message may have waited for where the kernel does not say: since the last look at the network.
+    /// Longest wait that a message may have had where the kernel does not say: since the last look at the network.
     pub(super) unseen: Nanos,
     /// When the network was last looked at.
     pub(super) looked: Time,
@@ -72,7 +72,7 @@ impl<P: Protocol> Local<P> {
         self.shared().clock.now()
     }
 
-    /// What the protocol works with. `out` is the connection's output.
+    /// Visit for the protocol to work with. `out` is the connection's output.
     pub(super) fn visit<'a>(
         &'a mut self,
         id: ConnectionId,
@@ -116,8 +116,9 @@ impl<P: Protocol> Local<P> {
         }
     }
 
-    /// The look is over. What was read waits no longer. What was left has waited as long as what was read before it; what
-    /// comes while this core is busy with its tasks waits from the moment it looked away.
+    /// Ends a look at the network. Messages that were read wait no longer. Messages that were left have waited as long
+    /// as those that were read before them. Messages that come while this core is busy with its tasks wait from the
+    /// moment at which it looked away.
     pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool, awake: bool) {
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared().packets.publish(self.index, now, left, anything);

@@ -1,4 +1,4 @@
-//! One core: its peers, read, decided and answered by this core alone.
+//! A core: its peers, read, decided and answered by this core alone.
 //!
 //! - `local`: all that a core has besides its peers. `peers`: the places of connections.
 //! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once.
@@ -13,6 +13,7 @@ mod reading;
 mod writing;
 
 use crate::acceptor::Acceptor;
+use crate::guest::{self, Guest};
 use crate::handle::{Handle, Job, Message, Parcel};
 use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Ending, Protocol, Ran};
@@ -37,6 +38,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
 /// The polls of parked cores, in the first core's.
 const PARKED: Token = Token(usize::MAX - 2);
+/// Token of everything that is polled besides connections.
+const GUEST: Token = Token(usize::MAX - 3);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
@@ -77,6 +80,9 @@ pub(crate) struct Core<P: Protocol, S> {
     first: Option<Registry>,
     events: Events,
     acceptor: Acceptor,
+    guests: Vec<Box<dyn Guest>>,
+    /// Whether a guest wants a turn though its descriptor does not say so.
+    guests_are_busy: bool,
     messages: Vec<Message<P::Done>>,
     ticks_seen: u64,
     next_sweep: Time,
@@ -89,7 +95,11 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         poll: Poll,
         first: Option<Registry>,
         listener: Option<TcpListener>,
+        guests: Vec<Box<dyn Guest>>,
     ) -> io::Result<Self> {
+        for guest in &guests {
+            poll.registry().register(&mut SourceFd(&guest.descriptor()), GUEST, Interest::READABLE)?;
+        }
         let acceptor = Acceptor::new(listener, poll.registry(), LISTENER)?;
         Ok(Core {
             protocol,
@@ -99,6 +109,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             first,
             events: Events::with_capacity(BATCH),
             acceptor,
+            guests_are_busy: !guests.is_empty(),
+            guests,
             messages: Vec::new(),
             ticks_seen: 0,
             next_sweep: Time::ZERO,
@@ -111,7 +123,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     // ---- connections ----
 
-    /// Takes what waits at the listener and deals it out. What is left the sweep tries again.
+    /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
     fn accept(&mut self, now: Time) {
         let mail = &self.local.handle.common.mail;
         for (core, stream) in self.acceptor.accept(mail.cores(), mail.may_adopt()) {
@@ -148,10 +160,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 
     /// Gives a peer's place back, if that is its fate.
+    #[inline]
     fn follow(&mut self, slot: u32, fate: Fate, now: Time) {
-        if fate == Fate::Goes
-            && let Some(mut peer) = self.peers.take(slot)
-        {
+        if fate == Fate::Goes {
+            self.remove(slot, now);
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self, slot: u32, now: Time) {
+        if let Some(mut peer) = self.peers.take(slot) {
             peer.stream.deregister(self.poll.registry());
             self.local.close(&mut peer, &mut self.protocol, now);
             self.peers.release(peer.id);
@@ -238,6 +256,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             // Whoever looks at this poll looks at theirs next.
             WAKER | PARKED => {}
             LISTENER => self.accept(now),
+            GUEST => self.guests_are_busy = true,
             Token(slot) => {
                 let slot = slot as u32;
                 let Some(peer) = self.peers.at(slot) else { return };
@@ -256,7 +275,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 }
 
-/// What an event says, apart from the poll that it is borrowed from.
+/// Content of an event, apart from the poll that it is borrowed from.
 #[derive(Clone, Copy)]
 struct Ready {
     readable: bool,
@@ -304,7 +323,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.local.clock_now();
         let unread = std::mem::take(&mut self.local.unread);
-        let is_idle = unread.is_empty() && self.local.dirty.is_empty() && !self.acceptor.has_more();
+        let has_more = self.acceptor.has_more() || self.guests_are_busy;
+        let is_idle = unread.is_empty() && self.local.dirty.is_empty() && !has_more;
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -326,6 +346,9 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.handle_event(event.token(), event.into(), now);
         }
         let anything = !unread.is_empty() || !events.is_empty();
+        if self.guests_are_busy {
+            self.guests_are_busy = guest::turn_all(&mut self.guests);
+        }
         let more = !self.local.unread.is_empty() || events.iter().count() == BATCH;
         self.events = events;
         self.local.end_look(now, anything, more, wait.is_zero());

@@ -1,6 +1,6 @@
-//! Reading connections: whose turn it is, how much of it, and how long what came has waited.
+//! Reading connections: the order of turns, the length of each, and how long the bytes have waited.
 
-use super::{Core, Fate, LISTENER, Local, PARKED, Ready, WAKER};
+use super::{Core, Fate, GUEST, LISTENER, Local, PARKED, Ready, WAKER};
 use crate::batch::{ROOM, SOCKETS};
 use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Next, Protocol};
@@ -15,7 +15,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Nothing,
-    /// It is the others' turn.
+    /// Other connections have their turn first.
     ForLater,
     /// The connection is not to be read.
     HeldBack,
@@ -29,7 +29,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let Some(batch) = &mut local.receiver.batch else { return };
         let put_off = unread.iter().map(|id| id.slot as usize);
         let readable = events.iter().filter(|event| Ready::from(*event).readable).map(|event| event.token());
-        let found = readable.filter(|token| ![WAKER, LISTENER, PARKED].contains(token)).map(|Token(slot)| slot);
+        let found = readable.filter(|token| ![WAKER, LISTENER, PARKED, GUEST].contains(token)).map(|Token(slot)| slot);
         let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
             let Some(peer) = peers.at(slot as u32).filter(|peer| peer.may_be_read_ahead(&local.limits)) else {

@@ -95,7 +95,7 @@ fn slope(room: f64) -> i32 {
     if room >= 28.0 { -32 } else { -60 }
 }
 
-/// What slanted names need below the axis.
+/// Height that slanted names need below the axis.
 pub(super) fn slanted_height(room: f64) -> f64 {
     18.0 + NAME_LETTERS as f64 * LETTER * f64::from(slope(room)).to_radians().sin().abs()
 }

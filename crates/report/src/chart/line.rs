@@ -7,6 +7,7 @@ use super::legend::{self, EndLabel};
 use super::marks::{Swatch, marker};
 use super::scale::Scale;
 use super::{Chart, Drawing, reference_lines, reference_names};
+use crate::fields::Shown;
 use crate::palette::Look;
 use crate::select::{Summary, number};
 
@@ -95,7 +96,7 @@ fn curves(chart: &Chart) -> (Vec<Curve>, usize) {
     (curve.collect(), left_out)
 }
 
-/// One sample per distinct x, in order.
+/// Summarizes `values` as a sample per distinct x, in order.
 fn summarize(mut values: Vec<(f64, f64)>) -> Vec<Sample> {
     values.sort_by(|a, b| a.0.total_cmp(&b.0));
     let groups = values.chunk_by(|a, b| (a.0 - b.0).abs() <= 1e-9 * a.0.abs());

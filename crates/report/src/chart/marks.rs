@@ -36,7 +36,7 @@ pub(super) fn swatch(look: Look, kind: Swatch) -> Markup {
     }
 }
 
-/// What a legend shows.
+/// Sample of a series that a legend shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Swatch {
     Line,

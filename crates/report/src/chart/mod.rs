@@ -8,10 +8,10 @@ mod marks;
 mod scale;
 mod scatter;
 
-use leeward_lab::results::{Plot, Results};
+use leeward_outcome::results::{Plot, Results};
 use maud::{Markup, html};
 
-use crate::fields::{self, Field, Unit};
+use crate::fields::{self, Field, Shown, Unit};
 use crate::palette::Palette;
 use crate::select::{Selection, number};
 use axis::{Frame, HEIGHT, WIDTH};
@@ -42,7 +42,7 @@ struct References {
     demand: Vec<(f64, f64)>,
 }
 
-/// What a kind of figure draws, and what it had to leave out.
+/// Drawing of a figure, with what it had to leave out.
 struct Drawing {
     svg: Markup,
     swatch: Swatch,
@@ -50,7 +50,7 @@ struct Drawing {
     left_out: usize,
 }
 
-/// One plot of the results with its title, legend and notes; nothing if there is nothing to draw.
+/// A plot of the results with its title, legend and notes; nothing if there is nothing to draw.
 pub(crate) fn figure(results: &Results, plot: &Plot, palette: &Palette) -> Option<Markup> {
     let chart = Chart::of(results, plot, palette);
     let drawing = match plot.kind.as_str() {

@@ -8,13 +8,13 @@ use super::scale::Scale;
 use super::{Chart, Drawing, reference_lines, reference_names};
 use crate::select::{Row, Summary, number, text};
 
-/// What tells one dot from another; rows that agree in these differ by their seed.
+/// Fields that tell dots apart; rows that agree in these differ by their seed.
 const IDENTITY: [&str; 6] = ["controller", "label", "service", "clients", "demand_rps", "start_s"];
 
 struct Dot {
     series: usize,
     identity: Vec<Option<String>>,
-    /// What the tooltip calls it.
+    /// Name in the tooltip.
     name: String,
     xs: Vec<f64>,
     ys: Vec<f64>,

@@ -1,6 +1,6 @@
 //! Made-up results in the shape of real ones: an overall comparison and one with shifting demand.
 
-use leeward_lab::results::{Claim, Plot, Point, Results, Shift, Verdict, Window};
+use leeward_outcome::results::{Claim, Plot, Point, Results, RunKey, Shift, Verdict, Window, WorkloadKey};
 
 /// How a controller bears demand: goodput, p99 and drop rate at a demand over capacity.
 type Model = fn(f64) -> (f64, f64, f64);
@@ -58,16 +58,17 @@ pub(crate) fn overall() -> Results {
                 let (goodput, p99, drops) = model(ratio);
                 let near = jitter(seed, step);
                 points.push(Point {
-                    controller: name.into(),
-                    label: name.into(),
-                    demand_rps: ratio * 850e3,
-                    demand_ratio: ratio,
-                    clients: 1000,
-                    service: "exp 10us".into(),
+                    run: RunKey::new(name, name, seed),
+                    workload: WorkloadKey {
+                        demand_rps: ratio * 850e3,
+                        demand_ratio: ratio,
+                        clients: 1000,
+                        service: "exp 10us".into(),
+                        ..WorkloadKey::default()
+                    },
                     service_mean_us: 10.0,
                     capacity_rps: 850e3,
                     slo_us: 200.0,
-                    seed,
                     throughput_rps: ratio.min(1.0) * 850e3 * near,
                     goodput_rps: goodput * 850e3 * near,
                     p50_us: p99 / 4.0,
@@ -150,9 +151,7 @@ pub(crate) fn shift() -> Results {
                 let since = (start - 4.0).max(0.0);
                 let sick = if *name != "breakwater" && since > 0.0 && since < 0.5 { 1.0 - since } else { 0.0 };
                 windows.push(Window {
-                    controller: (*name).into(),
-                    label: (*name).into(),
-                    seed,
+                    run: RunKey::new(name, name, seed),
                     start_s: start,
                     length_ms: 20.0,
                     demand_rps: demand,
@@ -163,20 +162,19 @@ pub(crate) fn shift() -> Results {
                 });
             }
             points.push(Point {
-                controller: (*name).into(),
-                label: (*name).into(),
+                run: RunKey::new(name, name, seed),
+                workload: WorkloadKey {
+                    clients: 1000,
+                    service: "exp 10us".into(),
+                    demand_rps: 720e3,
+                    ..WorkloadKey::default()
+                },
                 slo_us: 200.0,
-                seed,
-                clients: 1000,
-                service: "exp 10us".into(),
-                demand_rps: 720e3,
                 ..Point::default()
             });
             for pair in levels.windows(2) {
                 shifts.push(Shift {
-                    controller: (*name).into(),
-                    label: (*name).into(),
-                    seed,
+                    run: RunKey::new(name, name, seed),
                     at_s: pair[0].0,
                     from_rps: pair[0].1,
                     to_rps: pair[1].1,

@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::driver::{self, Driver};
 use super::handle::Client;
 use super::inbox::Inbox;
+use super::polled::Polled;
 use super::settings::{Replica, Settings};
 use super::shared::Shared;
 use crate::wire::PayloadLimit;
@@ -37,7 +38,7 @@ pub enum BuildError {
     /// No address, or a name that can't be resolved.
     #[error("`{address}` is no replica's address: {source}")]
     Address {
-        /// What was given.
+        /// Address that was given.
         address: String,
         /// The system's reason.
         source: io::Error,
@@ -97,7 +98,7 @@ impl Builder {
         }
     }
 
-    /// One more replica of the server, as `host:port`. Names are resolved once, when the client is built.
+    /// Adds a replica of the server, as `host:port`. Names are resolved once, when the client is built.
     pub fn replica(mut self, address: impl Into<String>) -> Self {
         self.replicas.push(address.into());
         self
@@ -118,7 +119,7 @@ impl Builder {
         self
     }
 
-    /// What the controller is told of the network's round trip and the objective: the same as the server. Default: the
+    /// Sets the network's round trip and the objective for the controller: the same as the server's. Default: the
     /// papers' 10 µs and 200 µs.
     pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
         self.settings.rtt = rtt;
@@ -195,7 +196,7 @@ impl Builder {
         self
     }
 
-    /// What the client's thread is called. Default: `leeward-client`.
+    /// Sets the name of the client's thread. Default: `leeward-client`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         // A name with a zero byte is none.
         self.thread_name = name.into().replace('\0', "");
@@ -208,7 +209,25 @@ impl Builder {
     /// # Errors
     /// See [`BuildError`].
     pub fn build(self) -> Result<Client, BuildError> {
-        let Builder { replicas, payload_max, timeout, seed, thread_name, mut settings } = self;
+        let name = self.thread_name.clone();
+        let (client, driver, _) = self.assemble()?;
+        thread::Builder::new().name(name).spawn(move || driver.run())?;
+        Ok(client)
+    }
+
+    /// As [`Builder::build`], without a thread: a server's core polls the connections, by
+    /// [`poll_also`](crate::server::Builder::poll_also). For a server that calls others: an answer comes on the core that
+    /// polls, and no thread stands between. Until the server has started, calls wait.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build_polled(self) -> Result<(Client, Polled), BuildError> {
+        let (client, driver, shared) = self.assemble()?;
+        Ok((client, Polled::new(driver, &shared)))
+    }
+
+    fn assemble(self) -> Result<(Client, Driver, Arc<Shared>), BuildError> {
+        let Builder { replicas, payload_max, timeout, seed, mut settings, .. } = self;
         if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
             return Err(BuildError::Replicas { count: replicas.len() });
         }
@@ -224,8 +243,8 @@ impl Builder {
         // Clients that begin alike would reconnect in step.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let driver = Driver::new(settings, config, poll, Arc::clone(&shared), seed)?;
-        thread::Builder::new().name(thread_name).spawn(move || driver.run())?;
-        Ok(Client::new(shared, timeout, payload_max))
+        let client = Client::new(Arc::clone(&shared), timeout, payload_max);
+        Ok((client, driver, shared))
     }
 }
 

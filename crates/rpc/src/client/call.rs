@@ -1,11 +1,10 @@
-//! One call as its caller sees it: what may be said about it, and the result. Never here: waiting for that
-//! (`response_future`).
+//! A call as its caller sees it: its options, and the result. Never here: waiting for that (`response_future`).
 
 use leeward_control::units::{Nanos, Priority};
 
 use super::call_error::CallError;
 
-/// What a call may be given besides its argument.
+/// Options of a call besides its argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions {
     pub(super) priority: Option<Priority>,

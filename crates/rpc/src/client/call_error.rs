@@ -7,9 +7,9 @@ use crate::wire::{DropReason, PayloadLimit};
 /// Whether a call that has no result may have had an effect all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It was not begun: it can be made again without doing anything twice.
+    /// The call was not begun: it can be made again without doing anything twice.
     Excluded,
-    /// It was sent, and nobody knows what became of it.
+    /// The call was sent, and its fate is unknown.
     Possible,
 }
 
@@ -22,7 +22,7 @@ pub enum CallError {
     Rejected {
         /// The server's reason.
         reason: DropReason,
-        /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
         message: String,
         /// How long the server asks this client to send nothing, if it does.
         retry_after: Option<Nanos>,
@@ -49,13 +49,13 @@ pub enum CallError {
     Disconnected {
         /// Whether it may have been executed.
         effect: Effect,
-        /// What happened to the connection, for people.
+        /// Cause of the loss, for people.
         reason: String,
     },
     /// The server said something that the protocol does not allow, after this call was sent.
     #[error("the server broke the protocol (the call may have been executed): {violation}")]
     Protocol {
-        /// What was wrong, for people.
+        /// Description of the violation, for people.
         violation: String,
     },
     /// The argument is too long.
@@ -63,7 +63,7 @@ pub enum CallError {
     TooLarge {
         /// Its length in bytes.
         length: usize,
-        /// What this client, or the server, accepts.
+        /// Limit of this client, or of the server.
         limit: PayloadLimit,
     },
     /// The result is longer than this client accepts; the call was executed.
@@ -150,7 +150,7 @@ impl CallError {
     }
 }
 
-/// What docs/protocol.md says about a dropped call: begun, or not.
+/// Effect of a dropped call by docs/protocol.md: begun, or not.
 pub(super) fn effect_of(reason: DropReason) -> Effect {
     match reason {
         DropReason::Delay

@@ -82,7 +82,7 @@ impl Counts {
     }
 }
 
-/// One more.
+/// Counts an event.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::AcqRel);
 }

@@ -61,7 +61,7 @@ pub struct Client {
     handle: Arc<Handle>,
 }
 
-/// What the clones of a client share. Its drop is the client's end.
+/// Handle that the clones of a client share. Its drop is the client's end.
 struct Handle {
     shared: Arc<Shared>,
     timeout: Nanos,
@@ -110,8 +110,8 @@ impl Client {
         ResponseFuture::refused(error)
     }
 
-    /// [`Client::call`] for plain threads: waits here for the end. Not for async tasks and server handlers, whose thread
-    /// it would hold.
+    /// [`Client::call`] for plain threads: waits here for the end. Don't use it in async tasks and server handlers,
+    /// whose thread it would hold.
     ///
     /// # Errors
     /// A [`CallError`] where there is no result.

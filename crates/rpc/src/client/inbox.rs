@@ -3,7 +3,7 @@
 
 use leeward_host::sync::{AtomicUsize, Mutex, Ordering, lock};
 
-/// Ends the sleep of whoever takes from an inbox. A wake-up while it is awake makes its next sleep a short one.
+/// Ends the sleep of the thread that takes from an inbox. A wake-up while it is awake makes its next sleep a short one.
 pub(super) trait Wake {
     fn wake(&self);
 }
@@ -15,7 +15,7 @@ impl Wake for mio::Waker {
     }
 }
 
-/// What callers may still expect.
+/// Mode of the client: what callers may still expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mode {
     /// Calls are taken.
@@ -24,7 +24,7 @@ pub(super) enum Mode {
     Closing,
     /// No more calls; those under way are to end at once.
     Halting,
-    /// Nobody takes anything any more.
+    /// The inbox is read no more.
     Gone,
 }
 
@@ -102,7 +102,7 @@ impl<C, W: Wake> Inbox<C, W> {
         list.mode
     }
 
-    /// A call has ended. Said before its caller is told, who may have the next one ready.
+    /// Counts the end of a call. Called before the caller is told, because the caller may have the next call ready.
     pub(super) fn ended(&self) {
         self.live.fetch_sub(1, Ordering::AcqRel);
     }

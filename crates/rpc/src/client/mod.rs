@@ -15,6 +15,7 @@ mod counters;
 mod driver;
 mod handle;
 mod inbox;
+mod polled;
 mod response_future;
 mod settings;
 mod shared;
@@ -27,6 +28,7 @@ pub use handle::Client;
 pub use leeward_session::client::{
     Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request, Welcomed,
 };
+pub use polled::Polled;
 pub use response_future::ResponseFuture;
 
 /// The guide's examples compile.

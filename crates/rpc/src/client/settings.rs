@@ -1,4 +1,4 @@
-//! What a client's thread has to know: its settings, and the replicas' addresses. Never here: how they are set (`builder`).
+//! Settings of a client's thread, and the replicas' addresses. Never here: how they are set (`builder`).
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use leeward_control::units::Nanos;
 
 use crate::wire::PayloadLimit;
 
-/// What the client's thread has to know.
+/// Settings of the client's thread.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) algorithm: Algorithm,

@@ -1,4 +1,4 @@
-//! What callers share with the client's thread, and what they tell it.
+//! State that callers share with the client's thread, and what they tell it.
 
 use futures_channel::oneshot;
 use leeward_control::units::Time;
@@ -9,7 +9,7 @@ use super::counters::Counters;
 use super::inbox::Inbox;
 use crate::wire::Method;
 
-/// What callers share with the client's thread.
+/// State that callers share with the client's thread.
 pub(super) struct Shared {
     pub(super) inbox: Inbox<Command, mio::Waker>,
     pub(super) counters: Counters,

@@ -1,4 +1,4 @@
-//! What a request does if it waits meanwhile: an application's code as a future.
+//! Handler of requests that wait meanwhile: an application's code as a future.
 
 use super::handler::{Failed, Request};
 use crate::wire::{Budget, Method};

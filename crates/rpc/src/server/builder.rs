@@ -23,7 +23,7 @@ pub struct Builder {
 pub struct Server(leeward_port::Server);
 
 impl Server {
-    /// One core that spins, no admission control, the papers' objective; every part can be set.
+    /// A core that spins, no admission control, the papers' objective; every part can be set.
     pub fn builder() -> Builder {
         Builder { port: Config::default(), payload: PayloadLimit::DEFAULT }
     }

@@ -9,7 +9,7 @@ use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle};
 use leeward_session::server::Ticket;
 use std::sync::Arc;
 
-/// One value per core.
+/// Execution of calls, with a value per core.
 pub(super) trait Execute: Sized + Send + 'static {
     /// Whether calls are tasks.
     const TASKS: bool;
@@ -49,7 +49,7 @@ pub(super) struct Tasks<H: AsyncHandler> {
     home: Arc<Home<H>>,
 }
 
-/// What a core's tasks hold on to. One per core: references are counted with every task.
+/// Home of a core's tasks, which they hold on to. A home per core, because references are counted with every task.
 struct Home<H: AsyncHandler> {
     handler: Arc<H>,
     handle: Handle<Rpc<Tasks<H>>>,

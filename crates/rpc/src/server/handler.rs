@@ -1,4 +1,4 @@
-//! What a request does: an application's code.
+//! Handler of requests: an application's code.
 
 use crate::wire::{Budget, Method};
 use leeward_control::units::Time;
@@ -24,8 +24,8 @@ pub enum Failed {
     UnknownMethod,
     /// The handler says no; the words go to the client.
     Because(String),
-    /// It was refused a lock that it could not wait for. No failure but a drop, like one before it was begun: the client may
-    /// try elsewhere. What it has changed so far is the handler's to undo.
+    /// The request was refused a lock that it could not wait for. That is no failure but a drop, like one before it was
+    /// begun: the client may try elsewhere. The handler must undo its changes so far.
     Congested(Congested),
 }
 

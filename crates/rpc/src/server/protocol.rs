@@ -19,7 +19,7 @@ const UNANSWERED: usize = 256;
 /// How old statistics may be: putting them together takes as long as many requests.
 const TOLD_AGAIN: Nanos = Nanos::from_millis(10);
 
-/// One core's protocol.
+/// Protocol of a core.
 pub(super) struct Rpc<E: Execute> {
     execute: E,
     handle: Handle<Self>,
@@ -28,7 +28,7 @@ pub(super) struct Rpc<E: Execute> {
     told: Option<(Time, String)>,
 }
 
-/// One connection: its rules, and the tasks of its calls.
+/// A connection: its rules, and the tasks of its calls.
 pub(super) struct Conversation {
     session: ServerConnection,
     /// As many as it has calls unanswered, which is few.
@@ -92,8 +92,8 @@ impl<E: Execute> Rpc<E> {
         Rpc { execute, handle, payload, told: None }
     }
 
-    /// Answers a call for the server's statistics. It needs no core's queue: whoever looks must not wait behind what it
-    /// looks at.
+    /// Answers a call for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
+    /// wait behind its requests.
     fn tell(&mut self, conversation: &mut Conversation, ticket: Ticket, visit: &mut Visit<'_, Self>) {
         // Put together seldom, however often it is asked for.
         if self.told.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= TOLD_AGAIN) {

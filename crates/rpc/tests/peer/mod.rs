@@ -1,6 +1,6 @@
-//! What tests over real sockets share: a client that says exactly what it is told to, servers, and what must hold when
-//! all clients have gone. No time is asserted; waiting gives up after a long while only so that a defect fails instead of
-//! hanging.
+//! Parts that tests over real sockets share: a client that says exactly what it is told to, servers, and what must hold
+//! when all clients have gone. No time is asserted; waiting gives up after a long while only so that a defect fails
+//! instead of hanging.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
     decoder: Decoder,
-    /// What the server has told last.
+    /// Window that the server has told last.
     window: u32,
     binds: bool,
 }

@@ -14,7 +14,7 @@ use leeward_rpc::wire::{
     Pong, Regime, RequestId, Response, Side, Timestamp, Welcome,
 };
 
-/// What a client has said.
+/// Message of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Heard {
     Register(Timestamp),
@@ -42,7 +42,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// What comes next; pings are answered. `None` at the end of the stream, or of the puppet.
+    /// Next message; pings are answered. `None` at the end of the stream, or of the puppet.
     pub(crate) fn hear(&mut self) -> Option<Heard> {
         loop {
             let ping = match self.decoder.next_frame().expect("the client speaks the protocol") {

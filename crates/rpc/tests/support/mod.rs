@@ -1,5 +1,5 @@
-//! What the tests share: one example of every kind (the ones in `docs/protocol.md`), random frames, and a reader that
-//! feeds a decoder in pieces.
+//! Parts that the tests share: an example of every kind (the ones in `docs/protocol.md`), random frames, and a reader
+//! that feeds a decoder in pieces.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const FEEDBACK: Feedback =
     Feedback { window: Credits(5), threshold: Priority::LOWEST, custom: 0, credit: CreditId::NONE };
 
-/// What the examples answer.
+/// Answer fields of the examples.
 pub(crate) fn answer() -> Answer {
     Answer {
         request: RequestId::new(7).unwrap(),
@@ -39,7 +39,7 @@ pub(crate) fn call() -> Call<'static> {
     }
 }
 
-/// One frame of every kind, by its name in `docs/protocol.md`.
+/// Frames of every kind, by their names in `docs/protocol.md`.
 pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
     let timestamp = Timestamp(0x0102_0304_0506_0708);
     vec![
@@ -101,7 +101,7 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
     ]
 }
 
-/// Who may send `frame`: where both may, the client.
+/// Side that may send `frame`: where both may, the client.
 pub(crate) fn sender(frame: &Frame<'_>) -> Side {
     if frame.kind().may_come_from(Side::Client) { Side::Client } else { Side::Server }
 }
@@ -114,7 +114,7 @@ pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What a decoder made of a stream: the frames, encoded again, and how it ended.
+/// Outcome of decoding a stream: the frames, encoded again, and how it ended.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) frames: Vec<Vec<u8>>,
@@ -226,7 +226,7 @@ fn limits() -> impl Strategy<Value = PayloadLimit> {
     edgy_u32().prop_map(PayloadLimit::new)
 }
 
-/// What a client may send.
+/// Frames that a client may send.
 fn from_client() -> impl Strategy<Value = Frame<'static>> {
     prop_oneof![
         1 => (edgy_u64(), edgy_u32(), limits()).prop_map(|(timestamp, demand, payload_max)| Frame::Register(Register {
@@ -242,7 +242,7 @@ fn from_client() -> impl Strategy<Value = Frame<'static>> {
     ]
 }
 
-/// What a server may send.
+/// Frames that a server may send.
 fn from_server() -> impl Strategy<Value = Frame<'static>> {
     let message = Message::default();
     prop_oneof![

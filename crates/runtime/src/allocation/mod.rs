@@ -1,6 +1,5 @@
-//! Cores that come and go: what an allocator of `leeward-control` needs to know and to have done. It is asked by the cores
-//! that are there, between two jobs. `Roster` says who is there and lets the others rest; what a core does with
-//! that is [`crate::cores`]'s.
+//! Cores that come and go: the surroundings of an allocator of `leeward-control`. Active cores ask it between two jobs.
+//! `Roster` knows the active cores and lets the others rest; [`crate::cores`] decides what a core does with that.
 
 mod roster;
 mod usage;
@@ -11,7 +10,7 @@ pub use usage::CoreUsage;
 use leeward_control::allocation::{Allocator, CoreLimits};
 use leeward_control::server::CoresGranted;
 
-/// What makes cores come and go.
+/// Policy and parameters that make cores come and go.
 pub struct Allocation {
     /// Says how many more or fewer.
     pub allocator: Box<dyn Allocator>,
@@ -21,7 +20,7 @@ pub struct Allocation {
     pub admission: Box<dyn Bystander>,
 }
 
-/// What core allocation and admission have to tell each other.
+/// Messages between core allocation and admission.
 pub trait Bystander: Send {
     /// Requests rejected so far: load that shows neither in queues nor in busy cores.
     fn rejected(&self) -> u64;

@@ -25,7 +25,7 @@ enum Place {
     Leaving,
 }
 
-/// What is measured for the allocator.
+/// Measurements for the allocator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) waiting: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Roster {
     search: Option<Nanos>,
 }
 
-/// What is read of a core without the lock.
+/// Flags that are read of a core without the lock.
 struct Flags {
     parked: AtomicBool,
     leaving: AtomicBool,
@@ -69,7 +69,7 @@ struct State {
     before: Before,
 }
 
-/// What the allocator was told last time.
+/// Totals at the allocator's last tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     rejected: u64,
@@ -166,7 +166,7 @@ impl Roster {
         }
     }
 
-    /// Something of `core`, which is parked, is left to the first core. Whoever says so wakes that afterwards.
+    /// Leaves work of `core`, which is parked, to the first core. The caller wakes the first core afterwards.
     pub(crate) fn leave_to_first(&self, core: usize) {
         self.flags[core].0.left.store(true, Ordering::Release);
     }
@@ -311,7 +311,7 @@ impl Roster {
         }
     }
 
-    /// Who has had the cores so far.
+    /// Use of the cores so far.
     pub(crate) fn usage(&self, now: Time) -> CoreUsage {
         let state = lock(&self.state);
         state.usage.report(state.allocated(), now)

@@ -1,4 +1,4 @@
-//! Who has had the cores for how long.
+//! Use of the cores: how long each was held.
 
 use leeward_control::units::{Nanos, Time};
 
@@ -39,7 +39,7 @@ impl CoreUsage {
 #[derive(Debug)]
 pub(super) struct Counting {
     began: Time,
-    /// Since when a core has been parked.
+    /// Time from which a core has been parked.
     since: Vec<Option<Time>>,
     parked: Vec<Nanos>,
     pub(super) grants: u64,
@@ -68,7 +68,7 @@ impl Counting {
         self.parks += 1;
     }
 
-    /// It is there, or on its way.
+    /// Counts the core as present from now on; it is there, or on its way.
     pub(super) fn come(&mut self, core: usize, now: Time) {
         self.advance(now);
         if let Some(since) = self.since[core].take() {

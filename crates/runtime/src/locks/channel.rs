@@ -14,9 +14,9 @@ use std::sync::Arc;
 /// No time: nothing is under way.
 const NOTHING: u64 = u64::MAX;
 
-/// A channel with room for `capacity` values (at least one), for any number of senders and receivers. Values come in the
-/// order in which they were sent; who waits, for room or for a value, is served in order of arrival. The name is what a
-/// refusal, `leeward top` and reports call it.
+/// A channel with room for `capacity` values (at least one), for any number of senders and receivers. Values come in
+/// the order in which they were sent. Waiters, for room or for a value, are served in order of arrival. Refusals,
+/// `leeward top` and reports use the name.
 ///
 /// ```
 /// use leeward_runtime::locks::channel;
@@ -48,7 +48,7 @@ struct Channel<T> {
     /// A permit for every value that may be received.
     values: Permits,
     buffer: Mutex<Buffer<T>>,
-    /// Since when the oldest value is under way; [`NOTHING`]. Written under the buffer's mutex, read without.
+    /// Time from which the oldest value is under way; [`NOTHING`]. Written under the buffer's mutex, read without.
     oldest: AtomicU64,
     senders: AtomicU64,
     receivers: AtomicU64,
@@ -56,7 +56,7 @@ struct Channel<T> {
 
 struct Buffer<T> {
     values: VecDeque<(Time, T)>,
-    /// Whether nobody is left to receive.
+    /// Whether all receivers are gone.
     closed: bool,
 }
 
@@ -65,7 +65,7 @@ struct Buffer<T> {
 pub enum SendError<T> {
     /// The running request's budget would not have lasted until it was received, or was spent when there was room.
     Congested(T, Congested),
-    /// Nobody is left to receive it.
+    /// All receivers are gone; the value comes back.
     Closed(T),
     /// There is no room ([`Sender::try_send`]).
     Full(T),
@@ -197,7 +197,7 @@ impl<T> Sender<T> {
         block_on(self.channel.send(value, Wait::UnlessCongested, Spins::OF_THREADS))
     }
 
-    /// Sends if there is room and nobody waits for it.
+    /// Sends if there is room and no sender waits for it.
     ///
     /// # Errors
     /// There is none, or nobody is left to receive.
@@ -216,7 +216,7 @@ impl<T> Sender<T> {
         self.channel.age() + self.channel.room.delay()
     }
 
-    /// What was counted of the senders of channels of this name.
+    /// Statistics of the senders of channels of this name.
     pub fn stats(&self) -> LockStats {
         self.channel.room.stats()
     }
@@ -249,7 +249,7 @@ pub struct Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value; `None` when there is none and nobody is left to send one. A request that receives is charged for it
+    /// Waits for a value; `None` when there is none and all senders are gone. A request that receives is charged for it
     /// as for any wait.
     pub async fn recv(&self) -> Option<T> {
         self.channel.receive(Spins::OF_TASKS).await
@@ -260,7 +260,7 @@ impl<T> Receiver<T> {
         block_on(self.channel.receive(Spins::OF_THREADS))
     }
 
-    /// A value, if there is one and nobody waits for it.
+    /// A value, if there is one and no receiver waits for it.
     pub fn try_recv(&self) -> Option<T> {
         if self.channel.values.try_acquire(1) { self.channel.take() } else { None }
     }

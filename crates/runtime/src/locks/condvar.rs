@@ -19,12 +19,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// No time: nobody waits.
+/// No time: the line is empty.
 const NOBODY: u64 = u64::MAX;
 
-/// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival; who is
-/// notified has the mutex again when it goes on, and looks itself whether what it waits for is there: others may have been
-/// quicker.
+/// Lets holders of a mutex wait until others have changed what it guards. Waiters are notified in order of arrival. A
+/// notified waiter has the mutex again when it goes on, and must check its condition itself: another thread may have
+/// been quicker.
 ///
 /// ```
 /// use leeward_runtime::locks::{Condvar, Mutex};
@@ -44,17 +44,18 @@ const NOBODY: u64 = u64::MAX;
 /// ```
 pub struct Condvar {
     line: Mutex<List>,
-    /// Since when the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
     counts: Arc<Counts>,
 }
 
-/// What is left at a notified waiter's place: whether the notification was for one, and is passed on by a waiter that goes.
+/// Mark at a notified waiter's place: whether the notification was for a single waiter, and is passed on by a waiter
+/// that goes.
 const FOR_ALL: Stage = Stage::Closed;
 const FOR_ONE: Stage = Stage::Granted;
 
 impl Condvar {
-    /// Nobody waits. The name is what a refusal, `leeward top` and reports call it.
+    /// A condvar without waiters. Refusals, `leeward top` and reports use the name.
     pub fn new(name: &'static str) -> Self {
         Condvar {
             line: Mutex::new(List::default()),
@@ -115,7 +116,7 @@ impl Condvar {
         }
     }
 
-    /// Notifies everyone who waits.
+    /// Notifies all waiters.
     pub fn notify_all(&self) {
         let mut line = lock(&self.line);
         let mut wakers = Vec::with_capacity(line.len());
@@ -138,7 +139,7 @@ impl Condvar {
         self.counts.name
     }
 
-    /// What was counted of the condvars of this name.
+    /// Statistics of the condvars of this name.
     pub fn stats(&self) -> LockStats {
         self.counts.read()
     }
@@ -193,7 +194,7 @@ impl<'a> Waiting<'a> {
         Waiting { condvar, since, spent_on_cores: budget::spent_on_cores(), state: State::InLine(place) }
     }
 
-    /// It goes on with the mutex: the notification has had its effect.
+    /// Ends the wait: the waiter goes on with the mutex, and the notification has had its effect.
     fn arrived(&mut self) {
         self.state = State::Done;
     }

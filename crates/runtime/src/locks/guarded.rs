@@ -1,5 +1,5 @@
-//! A value behind permits: the only place here with unsafe code. Whoever holds all permits has the value alone, whoever
-//! holds one of them shares it.
+//! A value behind permits: the only place here with unsafe code. The holder of all permits has the value alone; a
+//! holder of one permit shares it.
 #![allow(unsafe_code)]
 
 use super::permits::{Acquire, Denied, Permits, Wait};
@@ -55,7 +55,7 @@ impl<T: ?Sized> Guarded<T> {
         TakeAlone { from: self, acquire: Acquire::new(&self.permits, self.all, wait, spins.0) }
     }
 
-    /// Private: whoever calls it has just acquired all permits, and nothing came in between.
+    /// Private: the caller has just acquired all permits, and nothing came in between.
     #[inline]
     fn alone(&self) -> Alone<'_, T> {
         Alone { from: self, owns: PhantomData }
@@ -63,7 +63,7 @@ impl<T: ?Sized> Guarded<T> {
 }
 
 impl<T: ?Sized + Sync> Guarded<T> {
-    /// One permit, if it is free.
+    /// Takes a permit, if one is free.
     #[inline]
     pub(super) fn try_share(&self) -> Option<Share<'_, T>> {
         self.permits.try_acquire(1).then(|| self.share())
@@ -157,7 +157,7 @@ impl<T: ?Sized> Drop for Alone<'_, T> {
     }
 }
 
-/// One permit of many: the value is shared.
+/// A permit of many: the value is shared.
 pub(super) struct Share<'a, T: ?Sized> {
     from: &'a Guarded<T>,
     /// As good as `&T`.

@@ -1,5 +1,5 @@
-//! Who waits, in order of arrival: a list in a slab, so that waiting allocates nothing once it has room, leaving from the
-//! middle is cheap, and no pointer is needed. Pure: the time is an argument, and nobody is woken here.
+//! Line of waiters, in order of arrival: a list in a slab, so that waiting allocates nothing once it has room, leaving
+//! from the middle is cheap, and no pointer is needed. Pure: the time is an argument, and no thread is woken here.
 
 use leeward_control::units::Time;
 use std::task::Waker;
@@ -23,7 +23,7 @@ pub(super) enum Stage {
     Late,
 }
 
-/// Until when somebody waits for whom it is never too late.
+/// Deadline of a waiter that is never too late.
 pub(super) const EVER: Time = Time(u64::MAX);
 
 struct Waiter {
@@ -31,7 +31,7 @@ struct Waiter {
     since: Time,
     /// After that it does not want it any more.
     until: Time,
-    /// What it wants, in the unit of whoever keeps the list.
+    /// Number of permits that the waiter wants, in the unit of the list's owner.
     count: u64,
     /// Whether it has been woken before, and others were quicker.
     overtaken: bool,
@@ -40,14 +40,14 @@ struct Waiter {
     after: Option<usize>,
 }
 
-/// What is at a place.
+/// Content of a place.
 enum Slot {
     Taken(Waiter),
     /// The next free one.
     Free(Option<usize>),
 }
 
-/// The line, and those who have left it and have not been told.
+/// The line, and the waiters that have left it and have not been told.
 #[derive(Default)]
 pub(super) struct List {
     slots: Vec<Slot>,
@@ -57,7 +57,7 @@ pub(super) struct List {
     len: usize,
 }
 
-/// What the first in the line wants.
+/// The waiter at the head of the line: what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) place: Place,
@@ -198,7 +198,8 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Against a plain queue of numbers: the same order, whoever leaves from wherever; places are used again.
+        /// Compares the list with a plain queue of numbers: the same order, whichever waiter leaves from wherever;
+        /// places are used again.
         #[test]
         fn is_a_queue_that_one_can_leave(steps in prop::collection::vec((0u8..4, 0usize..8), 0..300)) {
             let mut list = List::default();

@@ -1,5 +1,5 @@
-//! Locks for requests that have a target delay: they know how long one waits for them, and refuse at once whoever can't
-//! wait that long (active synchronization queue management: thesis §2.3.2 and §2.4, Hoover §3.4).
+//! Locks for requests that have a target delay: a lock knows how long a request waits for it, and refuses at once a
+//! request that can't wait that long (active synchronization queue management: thesis §2.3.2 and §2.4, Hoover §3.4).
 //!
 //! | | for tasks | for threads and plain handlers |
 //! |---|---|---|
@@ -92,7 +92,7 @@ impl Spins {
     const OF_THREADS: Spins = Spins(permits::SPINS_OF_THREADS);
 }
 
-/// What was asked for without a budget is not refused.
+/// Unwraps the outcome of a wait without a budget, which is never refused.
 fn granted<T>(outcome: Result<T, Congested>) -> T {
     match outcome {
         Ok(granted) => granted,

@@ -59,7 +59,7 @@ fn three_contend_for_a_mutex() {
     });
 }
 
-/// Whatever the waiter that gives up had been given goes to the one behind it.
+/// A waiter that gives up passes on whatever it had been given to the waiter behind it.
 #[test]
 fn who_gives_up_waiting_for_a_mutex_takes_nothing_along() {
     check(3, || {
@@ -214,7 +214,7 @@ fn a_notification_reaches_who_waits() {
     });
 }
 
-/// One of two waiters gives up while one is notified: the other hears of it, if that had been the notification's.
+/// A waiter that gives up while another is notified passes the notification on, if it had received it.
 #[test]
 fn who_gives_up_passes_its_notification_on() {
     check(3, || {

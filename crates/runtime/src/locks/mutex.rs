@@ -12,8 +12,8 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back when
-/// nobody waits.
+/// A value that one holder has at a time. Taking it when it is free is one compare-and-swap, and so is giving it back
+/// when the line is empty.
 ///
 /// ```
 /// use leeward_runtime::locks::{Congested, Mutex};
@@ -98,7 +98,7 @@ impl<T: ?Sized> Mutex<T> {
         self.inner.permits().name()
     }
 
-    /// What was counted of the mutexes of this name.
+    /// Statistics of the mutexes of this name.
     pub fn stats(&self) -> LockStats {
         self.inner.permits().stats()
     }

@@ -1,5 +1,5 @@
-//! What mutexes, read-write locks, semaphores and channels are made of: a number of permits, and a line of those that wait
-//! for some. A mutex has one; a reader takes one of a read-write lock's and a writer all.
+//! Engine of mutexes, read-write locks, semaphores and channels: a number of permits, and a line of those that wait for
+//! some. A mutex has one permit. A reader takes one of a read-write lock's permits, and a writer all.
 //!
 //! **The state** is one word: how many permits are free, and whether the line is to be asked before anyone takes or returns
 //! any ([`LINE`]). Without that bit, taking and returning are one compare-and-swap. With it, the word changes only under the
@@ -33,10 +33,10 @@ use std::task::{Context, Poll, Waker};
 
 /// The bit that sends everyone to the line.
 const LINE: u64 = 1;
-/// One permit.
+/// A single permit in the state's word.
 const ONE: u64 = 2;
 
-/// No time: nobody waits.
+/// No time: the line is empty.
 const NOBODY: u64 = u64::MAX;
 
 /// How often a thread looks whether the permits are back before it joins the line: as often as the standard library's mutex.
@@ -56,7 +56,7 @@ pub(super) const SPINS_OF_TASKS: u32 = 0;
 pub(super) struct Permits {
     state: AtomicU64,
     uncontended: Uncontended,
-    /// Since when the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
+    /// Time from which the first in the line waits; [`NOBODY`]. Written under the line's mutex, read without.
     oldest: AtomicU64,
     line: Mutex<Line>,
     counts: Arc<Counts>,
@@ -102,7 +102,7 @@ impl Wakers {
         }
     }
 
-    /// Of somebody who gets nothing: those who do are woken before.
+    /// Adds the waker of a waiter that gets nothing. Waiters that get permits are woken before it.
     fn add_late(&mut self, waker: Option<Waker>) {
         self.more.extend(waker);
     }
@@ -117,7 +117,7 @@ impl Permits {
         Permits::counted(registry::counts(name, kind), permits)
     }
 
-    /// Permits whose numbers nobody finds by name.
+    /// Permits whose numbers are not listed by name.
     pub(super) fn unlisted(counts: Counts, permits: u64) -> Self {
         Permits::counted(Arc::new(counts), permits)
     }
@@ -146,7 +146,7 @@ impl Permits {
         if oldest == NOBODY { Nanos::ZERO } else { now().since(Time(oldest)) }
     }
 
-    /// Those that are free at this moment.
+    /// Permits that are free at this moment.
     pub(super) fn free(&self) -> u64 {
         self.state.load(Ordering::Relaxed) / ONE
     }
@@ -171,7 +171,7 @@ impl Permits {
         }
     }
 
-    /// Takes some, if they are free and nobody waits.
+    /// Takes `count` permits, if they are free and the line is empty.
     #[inline]
     pub(super) fn try_acquire(&self, count: u64) -> bool {
         let acquired = self.take(count);
@@ -225,8 +225,8 @@ impl Permits {
         wakers.wake();
     }
 
-    /// Gives `free` permits to the line, and sets the word. The bit must be set, and nobody sent. `handing`: hand them to
-    /// the first at once.
+    /// Gives `free` permits to the line, and sets the word. The bit must be set, and no waiter sent. `handing`: hand
+    /// the permits to the first waiter at once.
     fn share_out(&self, line: &mut Line, mut free: u64, mut handing: bool, wakers: &mut Wakers) {
         debug_assert!(line.sent.is_none(), "who was sent has no successor yet");
         let mut clock = None;
@@ -300,7 +300,7 @@ impl Permits {
         lock(&self.line).list.stage(place) == Stage::Woken && self.free() < count
     }
 
-    /// What has become of a waiter.
+    /// Outcome of a waiter so far.
     fn look(&self, place: Place, count: u64, waker: &Waker) -> Poll<Result<(), Denied>> {
         let mut line = lock(&self.line);
         let mut wakers = Wakers::default();
@@ -359,7 +359,7 @@ impl Permits {
         wakers.wake();
     }
 
-    /// Nobody waits any more: who does is told so, and who would. What is free can still be taken.
+    /// Closes the line: waiters are told so, and so is any later one. Free permits can still be taken.
     pub(super) fn close(&self) {
         let mut line = lock(&self.line);
         let mut wakers = Wakers::default();
@@ -419,7 +419,7 @@ pub(super) struct Acquire<'a> {
 struct Waiting {
     place: Place,
     since: Time,
-    /// What the request had spent on run queues before: what it spends there meanwhile is charged already.
+    /// Budget that the request had spent on run queues before: what it spends there meanwhile is charged already.
     spent_on_cores: Nanos,
 }
 
@@ -435,7 +435,7 @@ impl<'a> Acquire<'a> {
         self.waiting.is_some()
     }
 
-    /// It goes without having been told what has become of it.
+    /// Removes a waiter that goes without having learned its outcome.
     #[cold]
     fn give_up(&self, waiting: Waiting) {
         charge(waiting.since, waiting.spent_on_cores);
@@ -443,7 +443,7 @@ impl<'a> Acquire<'a> {
         self.permits.leave(waiting.place, self.count);
     }
 
-    /// Looks again for a moment, as long as nobody waits.
+    /// Looks again for a moment, as long as the line is empty.
     fn spin(&self) -> bool {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);
@@ -458,7 +458,7 @@ impl<'a> Acquire<'a> {
         false
     }
 
-    /// Gives whoever has been quicker a moment to be done.
+    /// Gives a quicker thread a moment to be done.
     fn linger(&self) {
         for _ in 0..self.spins {
             let state = self.permits.state.load(Ordering::Relaxed);

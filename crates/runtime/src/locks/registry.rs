@@ -1,14 +1,14 @@
-//! The locks of this process by name: how whoever looks for the contended one finds it. It keeps none alive.
+//! The locks of this process by name, for a reader who looks for the contended one. The registry keeps no lock alive.
 
 use super::stats::{Counts, Kind, LockStats};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Names that are kept apart. Locks beyond that share one entry, called [`OTHERS`]: whoever makes names up as it goes must
-/// not fill the memory.
+/// Names that are kept apart. Locks beyond that share one entry, called [`OTHERS`]: a program that makes names up as it
+/// goes must not fill the memory.
 pub const NAMES: usize = 1024;
 
-/// What the locks are called that there are too many names for.
+/// Name of the locks beyond the number of names that are kept apart.
 pub const OTHERS: &str = "(others)";
 
 type Names = BTreeMap<(&'static str, Kind), Weak<Counts>>;

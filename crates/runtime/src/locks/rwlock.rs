@@ -12,9 +12,9 @@ use std::ops::{Deref, DerefMut};
 /// Readers at once: more wait for each other, as if for a writer.
 const READERS: u64 = 1 << 30;
 
-/// A value that many readers or one writer have at a time. Whoever waits is served in order of arrival, so readers that come
-/// after a waiting writer wait behind it, and neither kind starves the other. Don't read twice in one request: with a writer
-/// waiting in between, the second read waits for the first to end.
+/// A value that many readers or one writer have at a time. Waiters are served in order of arrival, so readers that come
+/// after a waiting writer wait behind it, and neither kind starves the other. Don't read twice in one request: with a
+/// writer waiting in between, the second read waits for the first to end.
 pub struct RwLock<T: ?Sized> {
     inner: Guarded<T>,
 }
@@ -71,7 +71,7 @@ impl<T: ?Sized + Sync> RwLock<T> {
         Ok(RwLockReadGuard { share })
     }
 
-    /// Reads, if nobody writes or waits to.
+    /// Reads, if no writer has the lock or waits for it.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         self.inner.try_share().map(|share| RwLockReadGuard { share })
@@ -117,7 +117,7 @@ impl<T: ?Sized> RwLock<T> {
         Ok(RwLockWriteGuard { alone })
     }
 
-    /// Writes, if nobody reads, writes or waits.
+    /// Writes, if the lock is free and the line is empty.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         self.inner.try_alone().map(|alone| RwLockWriteGuard { alone })
@@ -138,7 +138,7 @@ impl<T: ?Sized> RwLock<T> {
         self.inner.permits().name()
     }
 
-    /// What was counted of the locks of this name.
+    /// Statistics of the locks of this name.
     pub fn stats(&self) -> LockStats {
         self.inner.permits().stats()
     }

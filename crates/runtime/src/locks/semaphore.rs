@@ -7,8 +7,8 @@ use super::{Congested, Spins, granted};
 use leeward_control::units::Nanos;
 use std::fmt;
 
-/// Lets so many in at once. Whoever waits is served in order of arrival, one that wants many before one behind it that wants
-/// few.
+/// Lets a number of holders in at once. Waiters are served in order of arrival: a waiter that wants many permits before
+/// one behind it that wants few.
 ///
 /// ```
 /// use leeward_runtime::locks::Semaphore;
@@ -82,7 +82,7 @@ impl Semaphore {
         block_on(self.take(1, Wait::UnlessCongested, Spins::OF_THREADS))
     }
 
-    /// A permit, if one is free and nobody waits.
+    /// A permit, if one is free and the line is empty.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.permits.try_acquire(1).then(|| Permit { of: self, count: 1 })
     }
@@ -102,7 +102,7 @@ impl Semaphore {
         self.permits.name()
     }
 
-    /// What was counted of the semaphores of this name.
+    /// Statistics of the semaphores of this name.
     pub fn stats(&self) -> LockStats {
         self.permits.stats()
     }

@@ -1,11 +1,11 @@
-//! What is counted of a lock, in a fixed amount of memory: how often it was taken, waited for, refused, and for how long.
-//! Locks of the same name and kind share their numbers: the stripes of a table are one lock to whoever looks for the
-//! contended one.
+//! Statistics of a lock, in a fixed amount of memory: how often it was taken, waited for, refused, and for how long.
+//! Locks of the same name and kind share their numbers, because the stripes of a table are one lock to a reader who
+//! looks for the contended one.
 
 use leeward_control::units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What kind of lock it is.
+/// Kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -38,7 +38,7 @@ impl Kind {
 /// (above 9 minutes).
 pub const BUCKETS: usize = 40;
 
-/// The numbers as they grow. Nobody reads them in order to decide anything, so they are relaxed.
+/// The numbers as they grow. No decision depends on them, so they are relaxed.
 pub(super) struct Counts {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
@@ -106,23 +106,23 @@ impl Counts {
     }
 }
 
-/// What has been counted of the locks of one name and kind since the first of them was made.
+/// Statistics of the locks of one name and kind since the first of them was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStats {
     /// The name that they were made with.
     pub name: &'static str,
-    /// What they are.
+    /// Kind of these locks.
     pub kind: Kind,
     /// Taken, with or without waiting. Those without are added in batches: up to 63 of each lock may be missing.
     pub acquired: u64,
-    /// Those of them that waited.
+    /// Acquisitions that waited.
     pub contended: u64,
     /// Refused, because the request's budget would not have lasted.
     pub refused: u64,
     /// Gave up while they waited: the future was dropped.
     pub cancelled: u64,
-    /// What all waited together.
+    /// Sum of all waits.
     pub waited: Nanos,
     /// The longest wait.
     pub longest: Nanos,
@@ -131,8 +131,8 @@ pub struct LockStats {
 }
 
 impl LockStats {
-    /// What has been counted since `earlier`, a look at the same locks. The longest wait stays that of all times: those of a
-    /// part of them are not known.
+    /// Statistics since `earlier`, a look at the same locks. The longest wait stays that of all times: those of a part
+    /// of them are not known.
     pub fn since(&self, earlier: &LockStats) -> LockStats {
         LockStats {
             name: self.name,
@@ -158,8 +158,8 @@ impl LockStats {
         }
     }
 
-    /// The wait that so large a share (0 to 1) of those that waited did not exceed: the upper end of a bucket, so up to twice
-    /// too much; zero if nobody waited.
+    /// The wait that so large a share (0 to 1) of the waiters did not exceed: the upper end of a bucket, so up to twice
+    /// too much; zero without waiters.
     pub fn quantile(&self, share: f64) -> Nanos {
         let all: u64 = self.waits.iter().sum();
         if all == 0 {
@@ -177,8 +177,8 @@ impl LockStats {
     }
 }
 
-/// One lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. It is
-/// added to the shared numbers now and then.
+/// A lock's own count of acquisitions without a wait, beside its state so that counting touches no other memory. The
+/// lock adds it to the shared numbers now and then.
 pub(super) struct Uncontended(AtomicU64);
 
 /// Add after this many: a power of two.
@@ -213,7 +213,7 @@ impl Uncontended {
         }
     }
 
-    /// What has not been added to the shared numbers yet.
+    /// Acquisitions that have not been added to the shared numbers yet.
     pub(super) fn unreported(&self) -> u64 {
         let count = self.0.load(Ordering::Relaxed);
         let reported = match count {

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// What became of a sleep that was to be registered.
+/// Outcome of registering a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registered {
     Waits,
@@ -17,7 +17,7 @@ pub(crate) enum Registered {
     Closed,
 }
 
-/// One core's timers. Shared by its sleeps, which may be anywhere.
+/// Timers of a core. Shared by its sleeps, which may be anywhere.
 pub(crate) struct CoreTimers {
     core: usize,
     clock: Clock,
@@ -48,7 +48,7 @@ impl CoreTimers {
     }
 }
 
-/// One entry per core.
+/// Timers of all cores, with an entry per core.
 pub(crate) struct Timers {
     cores: Vec<Arc<CoreTimers>>,
 }
@@ -62,7 +62,7 @@ impl Timers {
         Timers { cores: (0..cores).map(timers).collect() }
     }
 
-    /// Those of `core`.
+    /// Timers of `core`.
     pub(crate) fn of(&self, core: usize) -> &Arc<CoreTimers> {
         &self.cores[core]
     }

@@ -71,7 +71,7 @@ pub fn sleep_until(time: Time) -> Sleep {
     Sleep { state }
 }
 
-/// What the server's clock shows; `None` for code that is no task's.
+/// Time on the server's clock; `None` for code that is no task's.
 pub fn now() -> Option<Time> {
     context::timers().map(|timers| timers.now())
 }

@@ -1,4 +1,4 @@
-//! One core's timers: who shall be woken when. The core drives them; other threads may add to them and take away.
+//! Timers of a core: which waker is due when. The core drives them; other threads may add to them and take away.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use leeward_control::units::Time;
@@ -15,14 +15,14 @@ pub(crate) struct Key {
     number: u64,
 }
 
-/// What became of a timer that was to be set.
+/// Outcome of setting a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// It waits behind an earlier one.
+    /// The timer waits behind an earlier one.
     Later,
-    /// It is the first to go off: whoever sleeps until the one that was first must know.
+    /// The timer is the first to go off: a thread that sleeps until the former first must know.
     First,
-    /// No one drives these timers any more.
+    /// These timers are driven no more.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! One connection, sans I/O: the client shell of `leeward-control`, a decoder and bytes that wait for the socket.
+//! A connection, sans I/O: the client shell of `leeward-control`, a decoder and bytes that wait for the socket.
 
 use std::mem;
 
@@ -35,7 +35,7 @@ impl Default for ConnectionConfig {
     }
 }
 
-/// What [`Connection::submit`] submits.
+/// Request for [`Connection::submit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// Which procedure.
@@ -71,7 +71,7 @@ struct Link<T> {
     slots: Slots<T>,
     outbox: Outbox,
     cap: Cap,
-    /// What the server allows: calls unanswered, and the length of an argument.
+    /// Limits that the server sets: calls unanswered, and the length of an argument.
     allowed: u32,
     call_max: PayloadLimit,
     registered: Option<Time>,
@@ -267,8 +267,8 @@ impl<T> Connection<T> {
         if error == ConnectionError::Closed { Ok(()) } else { Err(error) }
     }
 
-    /// No more calls: what waits here ends, the session is given back, answers to what was sent still come. The socket
-    /// ends when they have.
+    /// Deregisters the session: waiting calls end, the session's credits are given back, and answers to sent calls
+    /// still come. The socket ends when they have.
     pub fn deregister(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         match self.link.phase {
             Phase::Draining | Phase::Closed => {}
@@ -344,7 +344,7 @@ impl<T> Connection<T> {
         self.link.error.as_ref()
     }
 
-    /// What the server said first; `None` before.
+    /// The server's welcome; `None` before it came.
     pub fn welcome(&self) -> Option<&Welcomed> {
         self.link.welcome.as_ref()
     }
@@ -361,7 +361,7 @@ impl<T> Connection<T> {
 }
 
 impl<T> Link<T> {
-    /// One frame from the server.
+    /// Takes a frame from the server.
     fn take(
         &mut self,
         now: Time,

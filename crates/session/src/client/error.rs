@@ -26,9 +26,9 @@ pub enum ConnectionError {
     Echo {
         /// The frame's kind.
         kind: Kind,
-        /// What this client had sent.
+        /// Timestamp that this client had sent.
         sent: u64,
-        /// What came back.
+        /// Timestamp that came back.
         found: u64,
     },
     /// The server asks for signs of life faster than it reads them.

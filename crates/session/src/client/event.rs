@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! Events that a connection reports to its owner.
 
 use leeward_control::client::LocalEnd;
 use leeward_control::units::Nanos;
@@ -25,7 +25,7 @@ pub enum Event<'a, T> {
         token: T,
         /// Why.
         reason: DropReason,
-        /// What exactly, for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
+        /// Details for people: the lock's name for [`DropReason::Lock`]; empty most of the time.
         message: Message<'a>,
         /// The server's hint not to send anything for so long; zero is no hint.
         retry_after: Nanos,
@@ -47,7 +47,7 @@ pub enum Event<'a, T> {
         /// The server's part of it.
         sojourn: Nanos,
     },
-    /// It ended here without having been sent: expired, displaced or throttled.
+    /// The request ended here without having been sent: expired, displaced or throttled.
     Ended {
         /// The request.
         token: T,
@@ -58,7 +58,7 @@ pub enum Event<'a, T> {
     TooLong {
         /// The request.
         token: T,
-        /// What is accepted now.
+        /// Limit accepted now.
         limit: PayloadLimit,
     },
     /// The connection is over, or was when the request came.
@@ -89,7 +89,7 @@ impl<T> Event<'_, T> {
 pub enum Disconnected {
     /// Still here: it had no effect and may be sent again.
     Waiting,
-    /// Sent: nobody knows whether it was executed.
+    /// Sent: whether it was executed is unknown.
     Sent,
 }
 
@@ -106,13 +106,13 @@ pub enum Phase {
     Closed,
 }
 
-/// What the server said in its welcome.
+/// Content of the server's welcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcomed {
     /// From the registration's departure to the welcome.
     pub round_trip: Nanos,
     /// The longest argument that the server accepts.
     pub payload_max: PayloadLimit,
-    /// What windows mean.
+    /// Meaning of windows.
     pub regime: Regime,
 }

@@ -1,4 +1,4 @@
-//! What the protocol and the connection's memory add to an algorithm's own gate: a number of calls that may be
+//! Gate of the protocol and the connection's memory in front of an algorithm's own gate: a number of calls that may be
 //! unanswered. It can only close the gate, never open it.
 
 use std::sync::Arc;

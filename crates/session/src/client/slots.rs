@@ -20,7 +20,8 @@ struct Slot<T> {
     generation: u32,
     place: Place,
     method: Method,
-    /// What its queueing may take in all, and since when; `None`: what the connection grants every call.
+    /// Budget for queueing in all, and the time from which it runs; `None`: the budget that the connection grants every
+    /// call.
     budget: Option<(Budget, Time)>,
     /// Kept until the request is sent. Its memory is reused by the next request in the slot.
     payload: Vec<u8>,
@@ -65,7 +66,7 @@ impl<T> Slots<T> {
         (index, identifier(slot.generation, index))
     }
 
-    /// What a request on its way out consists of.
+    /// Parts of a request on its way out.
     pub(super) fn call(&self, index: u32) -> (RequestId, Method, &[u8]) {
         let slot = &self.slots[index as usize];
         (identifier(slot.generation, index), slot.method, &slot.payload)
@@ -111,7 +112,7 @@ impl<T> Slots<T> {
         (slot.place == Place::Waiting && slot.generation == generation).then_some(index)
     }
 
-    /// Nobody cares any more how a request that was sent ends. It keeps its slot until it does.
+    /// Abandons a request that was sent: its end is reported to no caller. It keeps its slot until the end.
     pub(super) fn abandon(&mut self, request: RequestId) -> Option<T> {
         self.sent_at(request)?;
         let (_, index) = parts(request);
@@ -140,7 +141,7 @@ impl<T> Slots<T> {
         self.sent
     }
 
-    /// Requests whose end somebody awaits.
+    /// Requests whose end a caller awaits.
     #[cfg(test)]
     pub(super) fn cared_for(&self) -> u32 {
         self.slots.iter().filter(|slot| slot.token.is_some()).count() as u32

@@ -457,7 +457,7 @@ fn a_pong_is_taken_once_and_only_if_asked_for() {
     assert!(!world.connection.ping(world.now), "it is over");
 }
 
-/// What may happen to a connection.
+/// Step of a connection.
 #[derive(Clone, Debug)]
 enum Step {
     Submit(usize),

@@ -1,4 +1,5 @@
-//! One connection of a server, sans I/O: a decoder, the session's account with the controller, the calls that are unanswered.
+//! A connection of a server, sans I/O: a decoder, the session's account with the controller, the calls that are
+//! unanswered.
 
 use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Reply, Ticket};
@@ -11,14 +12,14 @@ use leeward_wire::{
     Message, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Welcome, WireError,
 };
 
-/// What bounds a server's connection, and where it stands.
+/// Bounds of a server's connection, and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerConfig {
     /// The connection's place on its core. Places are dense: the controller may index arrays by them.
     pub slot: SessionSlot,
     /// Its core.
     pub core: CoreId,
-    /// What the controller's windows mean to a client.
+    /// Meaning of the controller's windows to a client.
     pub regime: Regime,
     /// The longest argument that is accepted.
     pub payload_max: PayloadLimit,
@@ -132,7 +133,7 @@ impl ServerConnection {
         }
     }
 
-    /// A call has ended: settles its account with the controller and appends the answer. `None` if nobody waits for it.
+    /// Ends a call: settles its account with the controller and appends the answer. `None` if its client has gone.
     pub fn answer(&mut self, ticket: Ticket, reply: Reply<'_>, desk: &mut impl Desk) -> Option<Answered> {
         self.account.answer(ticket, reply, desk)
     }
@@ -146,8 +147,8 @@ impl ServerConnection {
         true
     }
 
-    /// Says why the connection ends, as its last words, and gives the session's window back at once, whether the client
-    /// hears it or not. Returns the calls that nobody will hear of.
+    /// Appends the last words, with the reason for which the connection ends, and gives the session's window back at
+    /// once, whether the client hears it or not. Returns the number of calls that get no answer.
     pub fn end(&mut self, code: ErrorCode, words: &str, desk: &mut impl Desk) -> usize {
         if self.account.state == State::Ended {
             return 0;
@@ -157,7 +158,8 @@ impl ServerConnection {
         abandoned
     }
 
-    /// The connection has gone: gives the session's window back, exactly once. Returns the calls that nobody will hear of.
+    /// Gives the session's window back, exactly once, because the connection has gone. Returns the number of calls that
+    /// get no answer.
     pub fn abandon(&mut self, desk: &mut impl Desk) -> usize {
         self.account.state = State::Ended;
         self.account.leave(desk);

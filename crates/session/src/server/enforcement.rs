@@ -30,7 +30,7 @@ const PAUSES: u32 = 4;
 /// So many calls with credit, one after the other, and what was before is forgotten.
 const FORGOTTEN_AFTER: u32 = 1024;
 
-/// What to do with a call.
+/// Verdict on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Ruling {
@@ -38,11 +38,11 @@ pub(super) enum Ruling {
     Lawful,
     /// There never was a credit for it: drop it with `NoCredit`, unseen by the controller.
     Refused,
-    /// It has been refused, paused, and does it still: end the connection.
+    /// The client has been refused and paused, and goes on: end the connection.
     Expelled,
 }
 
-/// One connection's account.
+/// Account of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Enforcement {
     /// Calls received, refused ones included.
@@ -62,12 +62,13 @@ pub(super) struct Enforcement {
 }
 
 impl Enforcement {
-    /// For a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window is 1.
+    /// Account of a client whose windows bind it. It holds nothing but the call on trust: before its welcome the window
+    /// is 1.
     pub(super) fn binding() -> Self {
         Enforcement { calls: 0, answers: 0, edge: 1, lawful: 0, refused: 0, pauses: 0, pause: 0 }
     }
 
-    /// For a client whose windows are advice: every call is lawful.
+    /// Account of a client whose windows are advice: every call is lawful.
     pub(super) fn advising() -> Self {
         Enforcement { edge: u64::MAX, ..Enforcement::binding() }
     }

@@ -1,10 +1,10 @@
-//! What a server's connection tells its owner, and what the owner tells it.
+//! Events that a server's connection reports to its owner, and the owner's answers.
 
 use leeward_control::server;
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_wire::{Budget, DropReason, ErrorCode, FailureCode, Method, RequestId, Timestamp};
 
-/// One thing that a client has sent.
+/// Event from a client.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// Nothing whole is left: more bytes are needed.
@@ -32,7 +32,7 @@ pub struct Call<'a> {
     pub payload: &'a [u8],
 }
 
-/// The right to answer one call, and the duty. Not a copy can be made of it: who answers gives it up.
+/// The right to answer one call, and the duty. It can't be copied: answering gives it up.
 #[derive(Debug)]
 #[must_use = "a call is answered exactly once"]
 pub struct Ticket {
@@ -61,9 +61,9 @@ impl Ticket {
 pub enum Reply<'a> {
     /// With a result.
     Result(&'a [u8]),
-    /// It was executed and has no result; the words are for people.
+    /// The call was executed and has no result; the words are for people.
     Failure(FailureCode, &'a str),
-    /// It was given up; the words say what exactly, where the reason does not.
+    /// The call was given up; the words say what exactly, where the reason does not.
     Drop(DropReason, &'a str),
 }
 

@@ -1,4 +1,4 @@
-//! The server's end: one [`ServerConnection`], sans I/O, for those who drive sockets themselves or have none.
+//! The server's end: one [`ServerConnection`], sans I/O, for programs that drive sockets themselves or have none.
 //!
 //! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
 //!

@@ -1,15 +1,15 @@
-//! What becomes of the work when cores come and go: placing, searching, granting, parking. Only for servers with an
-//! allocator; all others never get here.
+//! The work of cores that come and go: placing, searching, granting, parking. Only for servers with an allocator; all
+//! others never get here.
 
 use super::Run;
 use crate::event::{Event, Packet};
-use crate::report::CoreUsage;
 use crate::scheduling::scheduler::Scheduler;
 use crate::scheduling::{Finding, Placing};
 use crate::server::Activity;
 use leeward_control::allocation::Change;
 use leeward_control::server::CoresGranted;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
 
 impl Run<'_> {
     /// The scheduler of a server that has one.

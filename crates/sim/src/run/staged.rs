@@ -1,19 +1,19 @@
 //! Requests of an application with locks: work, take a lock, work, give it back. A request runs on its core until it is
-//! done or has to wait. At a mutex it leaves the core, and joins a run queue when the lock is its; at a spinlock it keeps
-//! the core. Who gets a lock next is `locks.rs`'s.
+//! done or has to wait. At a mutex it leaves the core, and joins a run queue when it has the lock. At a spinlock it
+//! keeps the core. `locks.rs` decides which waiter gets a lock next.
 
 use super::Run;
 use crate::audit::Audit;
 use crate::config::{Acquire, LockKind, SimConfig};
 use crate::event::Event;
 use crate::locks::{Locks, Waiter};
-use crate::report::LockReport;
 use crate::requests::RequestId;
 use crate::server::{Activity, Outgoing};
 use crate::server_queues::Task;
 use leeward_control::budget::Budget;
 use leeward_control::server::Outcome;
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::LockOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{Application, Step};
 
@@ -26,13 +26,13 @@ enum State {
     Underway,
     /// In this lock's queue.
     Waiting(u8),
-    /// It did not get a lock and waits for it no more: a drop, as soon as a core takes it.
+    /// The request did not get a lock and waits for it no more: a drop, as soon as a core takes it.
     Refused,
     /// Its response or drop has left.
     Over,
 }
 
-/// What a request of an application with locks has besides what all have.
+/// Progress that a request of an application with locks has besides what all have.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     state: State,
@@ -48,17 +48,17 @@ struct Progress {
     wait: u32,
 }
 
-/// What a request does next.
+/// Next move of a request.
 enum Move {
-    /// It works on for so long.
+    /// The request works on for this span.
     Work(Nanos),
     /// Its response is sent.
     Send,
     /// Its response has been sent.
     Respond,
-    /// It waits for a lock.
+    /// The request waits for a lock.
     Wait,
-    /// It does without a lock, and ends as a drop.
+    /// The request does without a lock, and ends as a drop.
     Drop,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Staged {
     locks: Locks,
     /// By slot.
     progress: Vec<Progress>,
-    /// Those that have just got a lock they waited for.
+    /// Requests that have just got a lock they waited for.
     ready: Vec<Waiter>,
     /// Whether a budget may be spent while one waits.
     asks_again: bool,
@@ -207,7 +207,8 @@ impl Staged {
         progress.step += 1;
     }
 
-    /// `lock` goes to the next whose budget still lasts. That one is noted in `ready`, and so are those before it.
+    /// Gives `lock` to the next waiter whose budget still lasts. That waiter is noted in `ready`, and so are the late
+    /// ones before it.
     fn gives_back(&mut self, lock: usize, request: RequestId, now: Time) {
         self.progress[request.slot()].held &= !(1 << lock);
         self.locks.release(lock, now);
@@ -275,7 +276,7 @@ impl Staged {
         audit.check(!leaked, now, || "a request has left with a lock".into());
     }
 
-    pub(super) fn report(self) -> Vec<LockReport> {
+    pub(super) fn report(self) -> Vec<LockOutcome> {
         self.locks.report()
     }
 }
@@ -340,7 +341,8 @@ impl Run<'_> {
         }
     }
 
-    /// Those whose turn has come go on: in the run queue of the core that gave it back, or on the core that they burn.
+    /// Resumes the requests whose turn has come: in the run queue of the core that gave the lock back, or on the core
+    /// that they burn.
     fn wake_ready(&mut self, core: usize) {
         let Some(staged) = &mut self.staged else { return };
         let mut ready = std::mem::take(&mut staged.ready);

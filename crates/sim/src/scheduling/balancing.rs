@@ -21,7 +21,7 @@ pub enum Placing {
 pub enum Finding {
     /// Not at all.
     Nothing,
-    /// It looks at one core after the other, from the next one on.
+    /// The core looks at one core after the other, from the next one on.
     InOrder,
     /// The same from a core that is drawn (Shenango).
     #[default]
@@ -30,7 +30,7 @@ pub enum Finding {
     SiblingFirst,
     /// At the cores that say that something has waited for this long there: one look tells which.
     Flagged(Nanos),
-    /// It knows who has waited longest: a bound.
+    /// The core knows which queue has waited longest: a bound.
     Oracle,
 }
 

@@ -13,7 +13,6 @@ mod search;
 mod usage;
 
 pub use balancing::{Balancing, Finding, NAMES, Placing};
-pub use usage::CoreUsage;
 
 use leeward_control::allocation::CoreLimits;
 use leeward_control::params::Params;

@@ -1,12 +1,13 @@
 //! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
 
+use super::Scheduling;
 use super::balancing::{Balancing, Placing};
 use super::search::Search;
 use super::usage::{Numbers, Usage};
-use super::{CoreUsage, Scheduling};
 use crate::server_queues::Queues;
 use leeward_control::allocation::{Allocator, Change, CoreLimits, CoreSignals, Pace, registry};
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
 use leeward_workload::rng::{Purpose, Rng};
 
 /// How often a policy that decides at every event is asked besides: a core that was granted for a request that another
@@ -168,14 +169,14 @@ impl Scheduler {
         self.searching.first().or(self.takers().first()).unwrap_or(core)
     }
 
-    /// One of the cores that work may be given to.
+    /// Draws a core to which work may be given.
     pub(crate) fn any_taker(&mut self) -> usize {
         let takers = self.takers();
         let index = self.rng.below(takers.len().max(1).into());
         takers.nth(index as u32)
     }
 
-    /// What the allocator wants, within the limits.
+    /// Change that the allocator wants, within the limits.
     pub(crate) fn decide(&mut self, now: Time, queues: &Queues, arriving: u32) -> Change {
         let (busy, available) = self.usage.since_tick(now);
         let staying = self.active.without(self.leaving);

@@ -1,17 +1,17 @@
-//! When a core that looks for work gets to whose queue: arithmetic instead of an event per look. Looks are `check` apart;
-//! a sweep over all other cores is followed by the next, in the same order.
+//! Times at which a core that looks for work looks into each queue: arithmetic instead of an event per look. Looks are
+//! `check` apart; a sweep over all other cores is followed by the next, in the same order.
 
 use super::balancing::Finding;
 use leeward_control::units::{Nanos, Time};
 
-/// One core's search.
+/// Search of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
     /// When it began.
     pub(crate) since: Time,
     /// Where its order begins, in cores after its own.
     pub(crate) start: usize,
-    /// It gives up then.
+    /// Time at which the core gives up.
     pub(crate) until: Time,
     /// The next moment at which something is to be done for it.
     pub(crate) next: Time,

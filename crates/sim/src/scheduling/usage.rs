@@ -1,6 +1,7 @@
-//! Who had the cores for how long: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
+//! Use of the cores: integrals over the numbers of cores in each state, exact, in core-nanoseconds.
 
 use leeward_control::units::{Nanos, Time};
+use leeward_outcome::CoreUsage;
 
 /// How many cores are in which state; the others are parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,22 +29,6 @@ pub(crate) struct Usage {
     at_tick: Areas,
     grants: u64,
     parks: u64,
-}
-
-/// Who had the cores in the measured part of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CoreUsage {
-    /// Mean number of cores that the server held, those on their way included.
-    pub mean_cores: f64,
-    /// Mean number of cores that looked for work.
-    pub mean_searching: f64,
-    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time a core
-    /// takes to change hands is nobody's.
-    pub best_effort_share: f64,
-    /// Cores granted.
-    pub grants: u64,
-    /// Cores given back.
-    pub parks: u64,
 }
 
 impl Usage {

@@ -1,4 +1,4 @@
-//! What a core leaves behind when it parks, and what a searching core takes.
+//! Work that a core leaves behind when it parks, and work that a searching core takes.
 
 use super::Server;
 use crate::server_queues::Queues;
@@ -11,7 +11,7 @@ impl Server {
         self
     }
 
-    /// What is queued on `core`, in execution included.
+    /// Entries queued on `core`, in execution included.
     pub(crate) fn load(&self, core: usize) -> usize {
         self.queues.length(core) + usize::from(!matches!(self.cores[core].activity, super::Activity::Idle))
     }

@@ -1,13 +1,13 @@
-//! What must hold of any run, whatever the controller and the scenario.
+//! Invariants of any run, whatever the controller and the scenario.
 
 use super::scenario::Scenario;
-use leeward_sim::{SimReport, simulate};
+use leeward_sim::{RunOutcome, simulate};
 
 /// Runs `scenario` and looks for what must never be.
-pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
+pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
     let report =
         simulate(&scenario.config, &scenario.algorithm, &scenario.params).map_err(|error| error.to_string())?;
-    let counts = &report.counts;
+    let (counts, server) = (&report.counts, &report.server);
     let locks = || report.locks.iter().chain(report.replicas.iter().flat_map(|server| &server.locks));
     let config = &scenario.config;
     // What was under way when the measured part began may end in it: responses can exceed what was issued meanwhile.
@@ -17,7 +17,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
         (report.cpu_utilization <= 1.0 + 1e-9, format!("CPU used {}", report.cpu_utilization)),
         (counts.good <= counts.completed, format!("more good responses than responses: {counts:?}")),
         // One that was received before the measured part may be dropped in it, when its turn comes.
-        (counts.rejected <= counts.received + carried, format!("more rejected than received: {counts:?}")),
+        (server.rejected <= server.received + carried, format!("more rejected than received: {server:?}")),
         (counts.completed + counts.dropped <= counts.offered + carried, format!("more ends than requests: {counts:?}")),
         (
             report.latency.count == counts.completed
@@ -25,24 +25,24 @@ pub(crate) fn check(scenario: &Scenario) -> Result<SimReport, String> {
                     || config.replicas.is_some() && report.reject_delay.count > counts.dropped),
             format!("latencies of {} and delays of {}: {counts:?}", report.latency.count, report.reject_delay.count),
         ),
-        (counts.refused_at_locks <= counts.rejected, format!("more refused at locks than rejected: {counts:?}")),
+        (server.refused_at_locks <= server.rejected, format!("more refused at locks than rejected: {server:?}")),
         (
             // One that stopped waiting before the measured part may be dropped in it.
-            locks().map(|lock| lock.refusals).sum::<u64>() + carried * if config.replicas.is_some() { 2 } else { 1 }
-                >= counts.refused_at_locks,
-            format!("locks refused less than the server: {:?} {counts:?}", report.locks),
+            locks().map(|lock| lock.refused).sum::<u64>() + carried * if config.replicas.is_some() { 2 } else { 1 }
+                >= server.refused_at_locks,
+            format!("locks refused less than the server: {:?} {server:?}", report.locks),
         ),
         (
-            locks().all(|lock| lock.waited <= lock.acquisitions && lock.utilization <= 1.0 + 1e-9),
+            locks().all(|lock| lock.waited <= lock.acquired && lock.utilization.unwrap() <= 1.0 + 1e-9),
             format!("more than there can be: {:?}", report.locks),
         ),
-        (counts.rx_messages >= counts.received, format!("more requests than messages: {counts:?}")),
+        (server.rx_messages >= server.received, format!("more requests than messages: {server:?}")),
         (
             report.latency.count == 0 || report.latency.mean_ns >= config.network.rtt.0 as f64,
             format!("faster than the network: {:?}", report.latency),
         ),
         (
-            report.windows.iter().map(|window| window.counts.offered).sum::<u64>() <= report.totals.offered,
+            report.windows.iter().map(|window| window.clients.counts.offered).sum::<u64>() <= report.totals.offered,
             "the windows hold more than the run".into(),
         ),
         (

@@ -1,12 +1,12 @@
-//! Lock-out: a server that could serve what is asked of it and goes on not to. Random scenarios of a server whose cores come
-//! and go, each drawn from one number, and the judgement of what became of them.
+//! Lock-out: a server that could serve its load and continues not to. Random scenarios of a server whose cores come and
+//! go, each drawn from one number, and the judgement of their outcomes.
 
 use leeward_control::allocation::registry::{self, POLICIES};
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Balancing, Costs, NetworkModel, Scheduling, Segment, ServerModel, Workload};
-use leeward_sim::{SimConfig, SimReport, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// Goodput below this share of what is possible, for longer than [`FOR_ROUND_TRIPS`] after load has become steady, is
@@ -71,12 +71,12 @@ pub(crate) fn allocators() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs `drawn` under `admission` (one of [`admissions`]) and `allocator`.
-pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> SimReport {
+pub(crate) fn run(drawn: &Drawn, admission: (&str, &str), allocator: &str) -> RunOutcome {
     run_with(drawn, admission, allocator, &[])
 }
 
 /// The same with parameters of the allocator.
-pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, told: &[(&str, Raw)]) -> SimReport {
+pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, told: &[(&str, Raw)]) -> RunOutcome {
     let mean = Nanos(1_000);
     let server = ServerModel {
         cores: drawn.cores,
@@ -125,19 +125,19 @@ pub(crate) fn run_with(drawn: &Drawn, admission: (&str, &str), allocator: &str, 
 
 /// The longest time, in round trips, for which goodput stays below half of what is possible after the last step of load.
 /// What is possible is the load, or the capacity.
-pub(crate) fn longest_outage(drawn: &Drawn, report: &SimReport) -> u64 {
+pub(crate) fn longest_outage(drawn: &Drawn, report: &RunOutcome) -> u64 {
     let last = drawn.loads.last().copied().unwrap_or(0.0).min(1.0);
     let from = drawn.rtt * (STEP * (drawn.loads.len() as u64 - 1));
     let possible = last * f64::from(drawn.cores) * (drawn.rtt * WINDOW).0 as f64 / 1_000.0;
     let (mut longest, mut running) = (0, 0);
-    for window in report.windows.iter().filter(|window| window.start.0 >= from.0) {
-        running = if (window.counts.good as f64) < SHARE * possible { running + WINDOW } else { 0 };
+    for window in report.windows.iter().filter(|window| window.clients.start.0 >= from.0) {
+        running = if (window.clients.counts.good as f64) < SHARE * possible { running + WINDOW } else { 0 };
         longest = longest.max(running);
     }
     longest
 }
 
 /// Whether `report` is a lock-out.
-pub(crate) fn is_locked_out(drawn: &Drawn, report: &SimReport) -> bool {
+pub(crate) fn is_locked_out(drawn: &Drawn, report: &RunOutcome) -> bool {
     longest_outage(drawn, report) > FOR_ROUND_TRIPS
 }

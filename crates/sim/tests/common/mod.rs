@@ -1,4 +1,4 @@
-//! What several test programs share.
+//! Parts that several test programs share.
 
 #![allow(dead_code)] // every test program uses another part of it
 

@@ -6,7 +6,7 @@ use leeward_sim::config::{
     Acquire, Application, Costs, LockKind, LockModel, NetworkModel, Segment, ServerModel, SimConfig, Workload,
 };
 use leeward_sim::service::Service;
-use leeward_sim::{SimReport, simulate};
+use leeward_sim::{RunOutcome, simulate};
 
 /// A queue of theory: Poisson arrivals, nothing costs but the service.
 pub(crate) struct Queue {
@@ -22,13 +22,13 @@ pub(crate) struct Queue {
     pub(crate) seed: u64,
     /// Takes locks; then `load` is that of one core.
     pub(crate) application: Application,
-    /// What waiting for one means.
+    /// Way in which a request waits for a lock.
     pub(crate) kind: LockKind,
 }
 
 impl Queue {
     /// Runs it without control and checks what must hold on every run.
-    pub(crate) fn run(&self) -> SimReport {
+    pub(crate) fn run(&self) -> RunOutcome {
         let busy = if self.application.is_plain() { f64::from(self.cores) } else { 1.0 };
         let rate = self.load * busy / self.service.mean().as_secs_f64();
         let length = Nanos::from_secs_f64(self.requests / rate);

@@ -155,7 +155,7 @@ fn draw_application(dice: &mut Dice) -> Application {
     }
 }
 
-/// One lock after another, all by all requests.
+/// Locks one after another, all taken by all requests.
 fn chained(locks: usize) -> Application {
     let work = Step::Work(1.0 / locks as f64);
     let steps = (0..locks).flat_map(|lock| [Step::Acquire(lock), work, Step::Release(lock)]).collect();
@@ -165,7 +165,7 @@ fn chained(locks: usize) -> Application {
     }
 }
 
-/// One lock within another, given back in either order, with steps that take no time.
+/// Locks within each other, given back in either order, with steps that take no time.
 fn nested(p: f64) -> Application {
     use Step::{Acquire, Release, Work};
     let path = |share, steps: &[Step]| Path { share, steps: steps.to_vec() };

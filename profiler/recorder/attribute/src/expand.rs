@@ -1,4 +1,4 @@
-//! What becomes of an item with `#[trace]`: a guard at the beginning of each function. Functions of tokens, so that they
+//! Expansion of an item with `#[trace]`: a guard at the beginning of each function. Functions of tokens, so that they
 //! can be tested; nothing of the run-time is known here.
 
 use proc_macro2::TokenStream;

@@ -1,5 +1,4 @@
-//! The attribute `#[trace]`, for the crate `leeward-trace`, which says what it does. What a function becomes is in
-//! `expand`.
+//! The attribute `#[trace]`, for the crate `leeward-trace`, which documents it. `expand` builds the traced function.
 #![forbid(unsafe_code)]
 
 mod expand;

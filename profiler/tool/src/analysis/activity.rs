@@ -1,28 +1,28 @@
-//! What a thread did in an interval, and how intervals that contain each other become a stack over time.
+//! Activities of a thread in an interval, and how intervals that contain each other become a stack over time.
 
 use crate::format::ObjectKind;
 use crate::format::event::OffCpu;
 
-/// What a thread did.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
-    /// It was in a call of a function.
+    /// The thread was in a call of a function.
     Call {
         /// An address in the function.
         function: u64,
         /// Where the call came from.
         caller: u64,
     },
-    /// It waited for a lock or the like.
+    /// The thread waited for a lock or the like.
     Wait {
-        /// What kind.
+        /// Kind of the object.
         object: ObjectKind,
         /// Its address.
         lock: u64,
         /// Where it waited.
         site: u64,
     },
-    /// It was not on a CPU.
+    /// The thread was not on a CPU.
     Off(OffCpu),
 }
 
@@ -42,7 +42,7 @@ pub struct Interval {
     pub end: u64,
     /// When it was written down: not before its end, and never before what was written down earlier.
     pub seen: u64,
-    /// What it did.
+    /// Activity of the thread.
     pub activity: Activity,
 }
 

@@ -8,7 +8,7 @@ use crate::format::event::OffCpu;
 use crate::hash::Map;
 use crate::symbols::Symbols;
 
-/// What time was spent on.
+/// Cause for which time was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// In a function itself, not in recorded calls from it. On a CPU, where the trace has scheduler events.
@@ -20,7 +20,7 @@ pub enum Cause {
     Unrecorded,
     /// Waiting for a lock or the like.
     Wait {
-        /// What kind.
+        /// Kind of the object.
         object: ObjectKind,
         /// Where it waited.
         site: u64,
@@ -82,13 +82,13 @@ impl Cause {
 /// A wait for something that others can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// Who waited.
+    /// Thread that waited.
     pub thread: u32,
     /// From when.
     pub start: u64,
     /// Until when.
     pub end: u64,
-    /// What for.
+    /// Kind of the object waited for.
     pub object: ObjectKind,
     /// Its address.
     pub lock: u64,

@@ -1,5 +1,5 @@
-//! Follows a whole trace in the order of time: remembers what each thread did lately and who held which lock, and hands
-//! out each request a moment after its end, when all that belongs to it has been seen.
+//! Follower of a whole trace in the order of time. It remembers each thread's recent activities and each lock's recent
+//! holders. It hands out each request a moment after its end, when all that belongs to it has been seen.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ const MOST: usize = 1 << 20;
 /// Threads that are remembered.
 const THREADS: usize = 1 << 17;
 
-/// What a thread did lately.
+/// Recent past of a thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     /// In the order of being written down.
@@ -60,7 +60,7 @@ impl Past {
         }
     }
 
-    /// Since when it is off the CPU, and why.
+    /// Time from which the thread is off the CPU, and why.
     pub(crate) fn off(&self) -> Option<(u64, OffCpu)> {
         self.off
     }
@@ -87,7 +87,7 @@ impl Past {
         low
     }
 
-    /// What it did between two times.
+    /// Intervals of the thread between two times.
     fn between(&self, from: u64, to: u64) -> Vec<Interval> {
         let first = self.first_seen_after(from);
         let later = self.intervals.range(first..);
@@ -144,7 +144,7 @@ impl Memory {
         self.threads.retain(|_, past| !past.intervals.is_empty() || past.off.is_some());
     }
 
-    /// What a thread did between two times, in the order of being written down.
+    /// Intervals of a thread between two times, in the order of being written down.
     pub fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
         let Some(past) = self.threads.get(&thread) else { return Vec::new() };
         let mut intervals = past.between(from, to);
@@ -154,7 +154,7 @@ impl Memory {
         intervals
     }
 
-    /// Who held a lock meanwhile, other than the waiter.
+    /// Holds of a lock meanwhile, other than the waiter's.
     pub fn holders(&self, lock: u64, waiter: u32, from: u64, to: u64) -> Vec<Hold> {
         self.holds.between(lock, waiter, from, to)
     }

@@ -1,4 +1,4 @@
-//! Who held which lock lately: a bounded memory of holds, and which of them stood in the way of a wait.
+//! Recent holds of locks: a bounded memory of them, and which of them stood in the way of a wait.
 
 use std::collections::{BTreeMap, VecDeque};
 

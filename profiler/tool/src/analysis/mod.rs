@@ -1,5 +1,5 @@
-//! What events mean together: what threads did when, who held which lock, which requests there were and what made them
-//! slow. Everything works on events in the order of time, with bounded memory.
+//! Meaning of events together: activities of threads, holders of locks, requests and the reasons for slow ones.
+//! Everything works on events in the order of time, with bounded memory.
 
 pub mod activity;
 pub mod breakdown;

@@ -62,7 +62,7 @@ struct Open {
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     open: Map<u64, Open>,
-    /// What each thread works on.
+    /// Requests that each thread works on.
     threads: Map<u32, Vec<u64>>,
     /// Lists of requests that are over, to be used again.
     spare: Vec<Vec<(u32, u64)>>,

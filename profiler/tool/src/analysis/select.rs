@@ -1,4 +1,4 @@
-//! What counts as a request: those that the program marked, or each recorded call of a function.
+//! Selection of requests: those that the program marked, or each recorded call of a function.
 
 use super::requests::{Request, Tracker, Work};
 use crate::format::{Event, What};
@@ -8,10 +8,10 @@ use crate::symbols::Symbols;
 /// Functions of which is remembered whether they bear the name.
 const KNOWN: usize = 1 << 18;
 
-/// What counts as a request.
+/// Selection of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// What the program marked.
+    /// Requests that the program marked.
     Marked,
     /// Each recorded call of the function with this name, as far as it took longer than the threshold of recording.
     CallsOf(String),

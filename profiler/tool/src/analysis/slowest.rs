@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
 
-/// One of the slowest requests. Spans in nanoseconds.
+/// A slow request. Spans in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Slow {
     /// Its id.

@@ -1,5 +1,5 @@
-//! What the slowest requests do that the others don't: per cause, the mean time in both groups, ranked by the difference.
-//! For waits, who held the lock meanwhile and what the holder did.
+//! Differences between the slowest requests and the others: per cause, the mean time in both groups, ranked by the
+//! difference. For waits, the holder of the lock meanwhile and its activity.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,10 +22,10 @@ const CAUSES: usize = 1 << 16;
 /// Holders per cause, locks per cause that are told apart.
 const HOLDERS: usize = 64;
 
-/// One difference between the slowest and the others. Spans in nanoseconds per request.
+/// A difference between the slowest and the others. Spans in nanoseconds per request.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What time was spent on.
+    /// Cause for which time was spent.
     pub cause: String,
     /// Mean over the slowest.
     pub slow: u64,
@@ -39,13 +39,13 @@ pub struct Finding {
     pub in_rest: f64,
     /// Of a wait: how many different objects.
     pub objects: usize,
-    /// Of a wait: who held it, the longest first.
+    /// For a wait: the holders, the longest first.
     pub holders: Vec<Holder>,
     /// All that in a sentence or two.
     pub text: String,
 }
 
-/// Who held what the slowest waited for.
+/// Holder of the lock that the slowest waited for.
 #[derive(Clone, Debug, Serialize)]
 pub struct Holder {
     /// The thread.
@@ -54,7 +54,7 @@ pub struct Holder {
     pub place: String,
     /// Share of the waiting, in per cent.
     pub share: f64,
-    /// What the holder did meanwhile: share of the time in per cent, the largest first.
+    /// Activities of the holder meanwhile: share of the time in per cent, the largest first.
     pub doing: Vec<(String, f64)>,
 }
 
@@ -94,7 +94,7 @@ struct Sum {
     time: u64,
 }
 
-/// What the holders of one kind of wait did.
+/// Activities of the holders of one kind of wait.
 #[derive(Default)]
 struct Blame {
     waited: u64,

@@ -1,5 +1,5 @@
-//! The timeline of one request across threads: what its threads did, what they waited for, who held it and what the
-//! holder did meanwhile, and when anybody was off the CPU.
+//! The timeline of one request across threads: activities of its threads, their waits, the holders and their activities
+//! meanwhile, and the times off the CPU.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -44,7 +44,7 @@ pub struct Bar {
     pub end: u64,
     /// How deep it stands in its row.
     pub depth: usize,
-    /// What kind.
+    /// Kind of the bar.
     pub look: Look,
     /// The function, or what was waited for.
     pub name: String,
@@ -52,7 +52,7 @@ pub struct Bar {
     pub detail: String,
 }
 
-/// What a bar shows.
+/// Meaning of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Look {
@@ -77,11 +77,11 @@ pub struct Row {
     pub thread: String,
     /// Whether it worked on the request; otherwise it held what the request waited for.
     pub own: bool,
-    /// What it did, sorted by start.
+    /// Activities of the thread, sorted by start.
     pub bars: Vec<Bar>,
 }
 
-/// A wait, and who was to blame.
+/// A wait, and its holders.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Story {
     /// From when, since the request began.
@@ -90,15 +90,15 @@ pub struct Story {
     pub end: u64,
     /// The thread that waited.
     pub thread: String,
-    /// What for.
+    /// Object waited for.
     pub object: String,
     /// Where: function, file and line.
     pub place: String,
-    /// Who held it, in order.
+    /// Holders of the lock, in order.
     pub holders: Vec<StoryHolder>,
 }
 
-/// Who held a lock during a wait.
+/// Holder of a lock during a wait.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StoryHolder {
     /// The thread.
@@ -107,7 +107,7 @@ pub struct StoryHolder {
     pub place: String,
     /// How long it stood in the way.
     pub nanos: u64,
-    /// What it did meanwhile, the longest first.
+    /// Activities of the holder meanwhile, the longest first.
     pub doing: Vec<(String, u64)>,
 }
 
@@ -167,7 +167,7 @@ pub fn timeline(
     Ok(Some(scene.drawn(trace, symbols, &request, same_id)))
 }
 
-/// What all threads did around a request.
+/// Activities of all threads around a request.
 struct Scene {
     threads: HashMap<u32, Vec<Interval>>,
     holds: Holds,
@@ -354,7 +354,7 @@ impl Scene {
     }
 }
 
-/// What a thread did between two times, one bar each.
+/// Bars of a thread between two times, one for each interval.
 fn bars(symbols: &mut Symbols, mut intervals: Vec<Interval>, from: u64, to: u64, request: &Request) -> Vec<Bar> {
     nest(&mut intervals);
     // Calls first: how deep each is in the others.
@@ -432,7 +432,7 @@ fn site_words(symbols: &mut Symbols, site: u64, time: u64) -> String {
     if site == 0 { "an unknown place".into() } else { symbols.site(site, time).words() }
 }
 
-/// One row per thread, its bars sorted; queues in a row of their own.
+/// Merges the rows of each thread into one, its bars sorted; queues have a row of their own.
 fn merged(rows: BTreeMap<(bool, u64, u32), Row>, request: &Request) -> Vec<Row> {
     let mut merged: Vec<(u32, Row)> = Vec::new();
     for ((_, _, thread), row) in rows {

@@ -1,4 +1,4 @@
-//! One line per event, in the order of time.
+//! Export as CSV: a line per event, in the order of time.
 
 use std::cell::Cell;
 use std::io::Write;

@@ -20,26 +20,26 @@ use crate::format::{Event, ObjectKind};
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
 
-/// What to write.
+/// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Perfetto's protocol buffers.
     Perfetto,
     /// Chrome's trace events in JSON.
     Chrome,
-    /// One line per event.
+    /// Lines, one per event.
     Csv,
-    /// One row per event, in columns. Only with the cargo feature `parquet`.
+    /// Rows in columns, one per event. Only with the cargo feature `parquet`.
     #[cfg(feature = "parquet")]
     Parquet,
     /// Stacks with nanoseconds, of requests.
     Folded,
 }
 
-/// What to take of the trace.
+/// Part of the trace to take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What counts as a request.
+    /// Selection of requests.
     pub selection: Selection,
     /// Folded stacks only: of requests at least this slow, in nanoseconds.
     pub slower_than: u64,
@@ -114,7 +114,7 @@ fn watching<'a>(
     move |progress| if failed.get() { std::ops::ControlFlow::Break(()) } else { watch(progress) }
 }
 
-/// What an export shows of a thread's time.
+/// Part of a thread's time that an export shows.
 enum Shown<'a> {
     /// Something a thread did; threads' intervals come one batch after another, each batch in nesting order.
     Interval(u32, &'a Interval),

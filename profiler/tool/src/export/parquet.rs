@@ -1,4 +1,4 @@
-//! One row per event in Parquet, in the order of time: the columns of the CSV.
+//! Export as Parquet: a row per event, in the order of time, with the columns of the CSV.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -32,8 +32,8 @@ const SCHEMA: &str = "message event {
 /// Rows that are held back until they are written together: some 30 MB.
 const GROUP: usize = 1 << 17;
 
-/// What the writer has written and nobody has taken yet. The writer wants something that can go to another thread; what an
-/// export writes to can't always.
+/// Bytes that the writer has written and the export has not taken yet. The writer wants something that can go to
+/// another thread, and an export's output can't always.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 

@@ -11,7 +11,7 @@ const READ: usize = 1 << 18;
 /// that imitates blocks would otherwise cost its square.
 const PATIENCE: usize = 256 << 20;
 
-/// What comes next in a segment.
+/// Next item of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A whole block with a correct checksum.
@@ -20,7 +20,7 @@ pub enum Item<'a> {
         offset: u64,
         /// Its kind.
         kind: u8,
-        /// What it holds.
+        /// Content of the block.
         payload: &'a [u8],
     },
     /// Bytes that are no block.
@@ -133,7 +133,7 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// What stands `at` bytes ahead.
+    /// Looks at the bytes `at` bytes ahead.
     fn candidate(&mut self, at: usize, patience: &mut usize) -> io::Result<Candidate> {
         let there = self.fill(at + BLOCK_HEADER)?.saturating_sub(at);
         let bytes = &self.buffer[self.begin + at..];

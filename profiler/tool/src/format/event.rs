@@ -4,18 +4,18 @@ use super::meta::Clock;
 use super::usual::Usual;
 use super::varint::{Cursor, Malformed, difference};
 
-/// One event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
+/// An event. `time` is when it was over, in nanoseconds of `CLOCK_MONOTONIC`; spans reach back from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     /// The writer's number of the thread.
     pub thread: u32,
-    /// What happened.
+    /// Kind and details of the event.
     pub what: What,
 }
 
-/// What a lock or a wait is about.
+/// Kind of object that is locked or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKind {
     /// A mutex.
@@ -71,7 +71,7 @@ impl ObjectKind {
     }
 }
 
-/// What happened. Spans in nanoseconds; addresses as they were in the process, 0 for unknown.
+/// Kind and details of an event. Spans in nanoseconds; addresses as they were in the process, 0 for unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A call of a function ended.
@@ -87,7 +87,7 @@ pub enum What {
     },
     /// A lock was waited for, held and released.
     Held {
-        /// What kind of lock.
+        /// Kind of lock.
         object: ObjectKind,
         /// Its address.
         lock: u64,
@@ -111,7 +111,7 @@ pub enum What {
     },
     /// A lock was taken.
     Acquired {
-        /// What kind of lock.
+        /// Kind of lock.
         object: ObjectKind,
         /// Its address.
         lock: u64,
@@ -122,7 +122,7 @@ pub enum What {
     },
     /// A lock was given back.
     Released {
-        /// What kind of lock.
+        /// Kind of lock.
         object: ObjectKind,
         /// Its address.
         lock: u64,
@@ -154,7 +154,7 @@ pub enum What {
     SwitchedOut {
         /// Which CPU.
         cpu: u32,
-        /// Who got it: the kernel's thread id, 0 unknown.
+        /// Thread that got the CPU: the kernel's thread id, 0 unknown.
         next: u32,
         /// Why.
         why: OffCpu,
@@ -190,9 +190,9 @@ pub enum What {
 pub enum Extent {
     /// All of it.
     Whole,
-    /// It was running when recording stopped.
+    /// The call was running when recording stopped.
     Cut,
-    /// It was running when recording began.
+    /// The call was running when recording began.
     Early,
     /// Both.
     CutAndEarly,
@@ -213,9 +213,9 @@ impl Extent {
 /// Why a thread is not on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OffCpu {
-    /// It waits for something.
+    /// The thread waits for something.
     Blocked,
-    /// It could run, but another does.
+    /// The thread could run, but another does.
     Runnable,
 }
 

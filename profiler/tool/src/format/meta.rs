@@ -1,4 +1,4 @@
-//! What a trace says about itself: header, clock, modules, threads, notes, end.
+//! Metadata of a trace: header, clock, modules, threads, notes, end.
 
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub enum Engine {
     ScanRecords,
     /// A thread scans shadow stacks.
     ScanShadow,
-    /// One that this version does not know.
+    /// An engine that this version does not know.
     Unknown,
 }
 
@@ -105,7 +105,7 @@ pub struct Header {
     pub resolution: u64,
     /// Such as `x86_64`.
     pub architecture: String,
-    /// Who wrote it.
+    /// Writer of the trace.
     pub writer: String,
     /// The program and its arguments.
     pub command: String,
@@ -252,7 +252,7 @@ pub struct Note {
     pub time: u64,
     /// 0 information, 1 warning, 2 error.
     pub level: u8,
-    /// What it is about: 0 other, 1 scheduler events, 2 disk, 3 locks, 4 calls, 5 requests.
+    /// Topic: 0 other, 1 scheduler events, 2 disk, 3 locks, 4 calls, 5 requests.
     pub topic: u8,
     /// The text.
     pub text: String,

@@ -27,7 +27,7 @@ pub const TEXT_MAX: usize = 4096;
 
 /// Kinds of blocks.
 pub mod kind {
-    /// What was recorded, how, and the clock.
+    /// Description of the recording, and the clock.
     pub const HEADER: u8 = 1;
     /// Executable files in memory.
     pub const MODULES: u8 = 2;

@@ -3,7 +3,7 @@
 
 use super::varint::{TOPS, difference, joined_halves};
 
-/// One byte and two numbers of up to 28 bits each, out of eight bytes.
+/// A byte and two numbers of up to 28 bits each, out of eight bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
     word: u64,

@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         self.bytes = self.bytes.get(count..).unwrap_or_default();
     }
 
-    /// One byte.
+    /// Reads a byte.
     ///
     /// # Errors
     /// See [`Cursor::take`].
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
         self.long_varint()
     }
 
-    /// One that is longer than eight bytes, or near the end.
+    /// Reads a varint that is longer than eight bytes, or near the end.
     #[cold]
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;

@@ -1,4 +1,5 @@
-//! A writer of traces, for tests, examples and whoever records by other means. The profiler's run-time has its own in C.
+//! A writer of traces, for tests, examples and programs that record by other means. The profiler's run-time has its own
+//! in C.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +15,7 @@ use super::{MAGIC, VERSION, kind};
 /// A block of events is written when it holds this much.
 const BLOCK: usize = 64 << 10;
 
-/// What a trace begins with.
+/// Begin of a trace.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The header.

@@ -9,7 +9,7 @@ pub use text::timeline;
 use crate::analysis::timeline::Look;
 
 impl Look {
-    /// What a bar of this look means.
+    /// Explains a bar of this look.
     pub fn words(self) -> &'static str {
         match self {
             Look::Call => "in a function",

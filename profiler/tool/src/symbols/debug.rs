@@ -14,17 +14,17 @@ use crate::format::meta::Module;
 /// Frames of one address; a damaged file could name any number.
 const FRAMES: usize = 64;
 
-/// What was found for a module.
+/// Debug files found for a module.
 pub(super) struct Found {
     /// The module's own file.
     pub(super) binary: Option<PathBuf>,
     /// The file with lines: the same, or a separate one.
     pub(super) debug: Option<PathBuf>,
-    /// What is wrong.
+    /// Description of the problem.
     pub(super) problem: Option<String>,
 }
 
-/// What a candidate file is.
+/// Identity of a candidate file.
 struct Candidate {
     build_id: Vec<u8>,
     has_lines: bool,

@@ -20,7 +20,7 @@ use table::Table;
 /// Names that are remembered.
 const REMEMBERED: usize = 1 << 18;
 
-/// One function at a place; several when calls were inlined.
+/// A function at a place; several when calls were inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
     /// Its name, without parameters.
@@ -31,7 +31,7 @@ pub struct Frame {
     pub line: Option<u32>,
 }
 
-/// What is known of an address.
+/// Names of an address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// File name of the module; `None` if the address is in none.
@@ -106,7 +106,7 @@ struct Loaded {
 struct Files {
     lines: Option<Loader>,
     table: Table,
-    /// What is missing, for the user.
+    /// Missing symbols, in words for the user.
     missing: Option<String>,
 }
 
@@ -118,7 +118,7 @@ impl Symbols {
         Symbols { modules, folders: options.folders, exact_callers, places: HashMap::new() }
     }
 
-    /// What is at an address at that time.
+    /// Names of an address at that time.
     pub fn place(&mut self, address: u64, time: u64) -> Rc<Place> {
         let module = self.module(address, time);
         let key = (address, module.unwrap_or(usize::MAX));
@@ -136,17 +136,17 @@ impl Symbols {
         place
     }
 
-    /// What is at a call site: the instruction before the one to return to.
+    /// Names of a call site: the instruction before the one to return to.
     pub fn site(&mut self, returns_to: u64, time: u64) -> Rc<Place> {
         self.place(returns_to.saturating_sub(1), time)
     }
 
-    /// Who made a recorded call: as [`Symbols::site`], unless the engine writes down the caller itself.
+    /// Names of the caller of a recorded call: as [`Symbols::site`], unless the engine writes down the caller itself.
     pub fn caller(&mut self, address: u64, time: u64) -> Rc<Place> {
         if self.exact_callers { self.place(address, time) } else { self.site(address, time) }
     }
 
-    /// What symbols were looked for and not found, so far: module and reason.
+    /// Symbols that were looked for and not found, so far: module and reason.
     pub fn missing(&self) -> Vec<(String, String)> {
         let missing = |loaded: &Loaded| {
             let reason = loaded.files.as_ref()?.missing.clone()?;

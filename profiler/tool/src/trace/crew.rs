@@ -1,5 +1,5 @@
-//! Decoding on several threads: one reads, the others decode. What they find comes back in the order of the file, and so
-//! much at a time is on its way that memory stays bounded. What a block is, and what is done with findings, is not known here.
+//! Decoding on several threads: one reads, the others decode. Findings come back in the order of the file, and only so
+//! many blocks are under way that memory stays bounded. Never here: the format of a block, and the use of findings.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -46,7 +46,7 @@ pub(super) struct Crew<'scope, S> {
     threads: Vec<ScopedJoinHandle<'scope, S>>,
     /// The next one to be handed over.
     filling: Batch,
-    /// Those on their way, the oldest first; those that are done wait for the ones before them.
+    /// Batches on their way, the oldest first. Decoded ones wait for the ones before them.
     on_the_way: VecDeque<Option<Batch>>,
     /// The number of the oldest.
     oldest: u64,
@@ -137,7 +137,7 @@ impl<'scope, S: Sink + Send + 'scope> Decoding for Crew<'scope, S> {
     }
 }
 
-/// What a thread does until there is no more work; its sink.
+/// Decodes until there is no more work; returns the thread's sink.
 fn labour<S: Sink>(
     mut decoder: Decoder,
     mut sink: S,

@@ -1,4 +1,4 @@
-//! What is wrong with a trace, in a bounded list and in words.
+//! Damage of a trace, in a bounded list and in words.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Region {
     pub why: String,
 }
 
-/// What is wrong with a trace.
+/// Damage of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// The first regions that could not be read.
@@ -60,7 +60,7 @@ impl Damage {
 }
 
 impl fmt::Display for Damage {
-    /// One line per finding.
+    /// Writes a line per finding.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for region in &self.regions {
             let name = region.file.file_name().unwrap_or_default().to_string_lossy();

@@ -1,4 +1,4 @@
-//! One block of events, decoded and counted. Who does that, and when, is not known here.
+//! A block of events, decoded and counted. Which thread decodes, and when, is not known here.
 
 use super::places::{Counts, Run, start_of};
 use crate::format::Event;
@@ -15,7 +15,7 @@ pub(super) struct Place {
     pub(super) bytes: u64,
 }
 
-/// What was found in a block of events.
+/// Events decoded from a block, with their counts.
 #[derive(Clone, Debug)]
 pub(super) struct Decoded {
     pub(super) place: Place,
@@ -23,7 +23,7 @@ pub(super) struct Decoded {
     /// The earliest and the latest time of an event.
     first: u64,
     latest: u64,
-    /// What is wrong with it.
+    /// Defect of the block.
     pub(super) error: Option<Malformed>,
 }
 

@@ -1,5 +1,5 @@
-//! Who decodes the blocks of events while a trace is opened: the thread that reads ([`Here`]), or several (`crew`). Never here:
-//! reading blocks, and what is made of them (`open`).
+//! Decoders of the blocks of events while a trace is opened: the thread that reads ([`Here`]), or several (`crew`).
+//! Never here: reading blocks, and the use of findings (`open`).
 
 use super::decoded::{Decoded, Place};
 use crate::format::event::{Decoder, Sink};

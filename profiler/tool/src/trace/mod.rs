@@ -38,7 +38,7 @@ pub struct Progress {
 /// Is told how far reading has come, and says whether to go on.
 pub type Watch<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// Nobody watches.
+/// Ignores the progress, and goes on.
 pub fn ignore(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -68,7 +68,7 @@ pub enum TraceError {
         /// Why.
         source: io::Error,
     },
-    /// It is something else.
+    /// The file is something else.
     #[error("{} is no trace of the profiler", .0.display())]
     NotATrace(PathBuf),
     /// A folder without segments.
@@ -97,7 +97,7 @@ impl TraceError {
     }
 }
 
-/// One file of a trace.
+/// A file of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     path: PathBuf,
@@ -158,7 +158,7 @@ impl Trace {
         &self.path
     }
 
-    /// What was recorded, and how.
+    /// Header: what was recorded, and how.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -173,7 +173,7 @@ impl Trace {
         self.threads.get(&number)
     }
 
-    /// What to call a thread: its name and the kernel's id.
+    /// Name of a thread: its own and the kernel's id.
     pub fn thread_name(&self, number: u32) -> String {
         match self.threads.get(&number) {
             Some(thread) if thread.name.is_empty() => format!("thread {}", thread.tid),
@@ -202,12 +202,12 @@ impl Trace {
         self.drift
     }
 
-    /// What is wrong with it.
+    /// Damage of the trace.
     pub fn damage(&self) -> &Damage {
         &self.damage
     }
 
-    /// What is in it.
+    /// Counts of the trace's content.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }

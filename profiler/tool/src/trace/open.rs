@@ -1,5 +1,5 @@
-//! Opening a trace: finds its segments, reads each block once, and remembers where events are. Who decodes those is decided
-//! here, not how.
+//! Opening a trace: finds its segments, reads each block once, and remembers where events are. Here it is decided which
+//! thread decodes them, not how.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

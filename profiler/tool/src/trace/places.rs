@@ -61,7 +61,7 @@ fn add_up_to(runs: &mut Vec<Run>, run: Run, most: usize) {
     }
 }
 
-/// What is in a trace.
+/// Counts of a trace's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Events in all.

@@ -1,5 +1,6 @@
-//! What clients ask of a key-value service: which key, whether to read or to write, how long keys and values are. Presets
-//! after published workloads; what was not published is our assumption, and says so beside it.
+//! Requests of clients to a key-value service: which key, whether to read or to write, how long keys and values are.
+//! Presets after published workloads. Where nothing was published, the comment beside the value says that it is our
+//! assumption.
 
 use leeward_control::units::UnitError;
 use leeward_workload::alias::Alias;
@@ -119,7 +120,7 @@ impl Display for PairMix {
     }
 }
 
-/// What clients ask for: pairs of a mix, and how many keys one read has.
+/// Demand on a key-value service: pairs of a mix, and how many keys one read has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PairService {
     /// Which pairs, and how often they are written.
@@ -157,7 +158,7 @@ impl PairService {
 }
 
 impl From<PairMix> for PairService {
-    /// One key per read.
+    /// The mix with one key per read.
     fn from(mix: PairMix) -> Self {
         PairService { mix, keys: 1 }
     }
@@ -182,7 +183,7 @@ const ETC_SMALL: [f64; 15] = [
     0.00092, 0.00326, 0.01980,
 ];
 
-/// What one request asks for.
+/// A single request for pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairRequest {
     /// Which pair, 0..[`PAIRS`]; the first of several.
@@ -216,7 +217,7 @@ impl Pairs {
         Pairs { service, popularity: Arc::new(Alias::new(&weights)), keys: Arc::new((bytes, ends)) }
     }
 
-    /// What is asked for.
+    /// The service that is asked.
     pub fn service(&self) -> PairService {
         self.service
     }

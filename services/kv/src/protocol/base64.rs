@@ -1,44 +1,23 @@
-//! Base64 for keys that are not text (the meta commands' `b` flag).
+//! Base64 for keys that are not text (the meta commands' `b` flag), as memcached reads and writes it.
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use ::base64::Engine;
+use ::base64::alphabet::STANDARD;
+use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+/// memcached wants the padding, and does not look at the bits before it that belong to no byte.
+const ENGINE: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// Appends `bytes` as base64, padded.
 pub(super) fn encode(bytes: &[u8], into: &mut Vec<u8>) {
-    for three in bytes.chunks(3) {
-        let mut block = [0; 4];
-        block[1..=three.len()].copy_from_slice(three);
-        let bits = u32::from_be_bytes(block);
-        for place in 0..4 {
-            let digit = (bits >> (18 - 6 * place)) as usize & 63;
-            into.push(if place <= three.len() { ALPHABET[digit] } else { b'=' });
-        }
-    }
+    let start = into.len();
+    into.resize(start + bytes.len().div_ceil(3) * 4, 0);
+    ENGINE.encode_slice(bytes, &mut into[start..]).expect("the room is as long as the text");
 }
 
-/// What base64 with its padding stands for; `None` if it is none.
+/// Decodes base64 with its padding; `None` if it is none.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    if text.is_empty() || !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let padding = text.iter().rev().take(2).take_while(|byte| **byte == b'=').count();
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for four in text[..text.len() - padding].chunks(4) {
-        let mut bits = 0;
-        for place in 0..4 {
-            let digit = match four.get(place) {
-                None => 0,
-                Some(byte @ b'A'..=b'Z') => byte - b'A',
-                Some(byte @ b'a'..=b'z') => byte - b'a' + 26,
-                Some(byte @ b'0'..=b'9') => byte - b'0' + 52,
-                Some(b'+') => 62,
-                Some(b'/') => 63,
-                Some(_) => return None,
-            };
-            bits = bits << 6 | u32::from(digit);
-        }
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
-    }
-    Some(bytes)
+    if text.is_empty() { None } else { ENGINE.decode(text).ok() }
 }
 
 #[cfg(test)]
@@ -60,6 +39,7 @@ mod tests {
         let mut text = Vec::new();
         encode(b"foo", &mut text);
         assert_eq!(text, b"Zm9v");
+        assert_eq!(decode(b"Zg=="), decode(b"Zh=="), "bits that belong to no byte");
         for bad in ["", "%%%%", "Zm9", "Zm9vY", "Z===", "Zm=v", "===="] {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");
         }

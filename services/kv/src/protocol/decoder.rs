@@ -15,7 +15,7 @@ const ROOM: usize = 16 * 1024;
 /// A buffer that was larger is given back when it is empty.
 const KEPT: usize = 64 * 1024;
 
-/// One request, out of its connection's buffer: a line and perhaps a data block.
+/// A request, out of its connection's buffer: a line and perhaps a data block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     bytes: Vec<u8>,
@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// What a decoder has found.
+/// Result of a look at a decoder's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
@@ -77,11 +77,11 @@ enum State {
     /// In a multi-get whose line ends at `end`, of whose keys those behind `at` are not handed out. The first `fixed` words
     /// belong to each part.
     Keys { end: usize, fixed: usize, at: usize },
-    /// In a data block that nobody wants.
+    /// In a data block that is discarded.
     Swallow(usize),
 }
 
-/// One connection's bytes that are not requests yet.
+/// Bytes of a connection that are not requests yet.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -195,15 +195,15 @@ impl Decoder {
         Some((line, end + 1))
     }
 
-    /// Whether a line of so many bytes, or so many yet, is nobody's. Its end does not matter: whether it has come yet depends
-    /// on how the bytes were cut into pieces.
+    /// Whether a line of so many bytes, or so many yet, is longer than any command may be. Its end does not matter:
+    /// whether it has come yet depends on how the bytes were cut into pieces.
     fn is_too_long(&self, length: usize) -> bool {
         let rest = &self.buffer[self.start..self.filled];
         let may_be_long = || [&b"get "[..], b"gets ", b"gat ", b"gats "].iter().any(|verb| rest.starts_with(verb));
         length > LINE_MAX || (length > SHORT_LINE_MAX && !may_be_long())
     }
 
-    /// What a line begins. `None`: go on in the new state.
+    /// Begins a request with a line. `None`: go on in the new state.
     fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<Next> {
         if end == usize::MAX {
             return Some(Next::Close);

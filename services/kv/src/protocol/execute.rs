@@ -11,13 +11,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum After {
-    /// It does.
+    /// The connection goes on.
     GoOn,
     /// The client wants it closed.
     Close,
 }
 
-/// What a request is about. Those that are not about items are never refused: they are few, and whoever looks after an
+/// Concern of a request. Requests that are not about items are never refused: they are few, and an operator of an
 /// overloaded server needs them, as pipelines need their `mn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concern {
@@ -88,12 +88,12 @@ impl Executor {
         Ok(After::GoOn)
     }
 
-    /// What a request is told that is not executed because there is too much to do: nothing if it wants no answer.
+    /// Answer to a request that is not executed because there is too much to do: nothing if it wants no answer.
     pub fn busy(request: &Request) -> &'static [u8] {
         if is_silent(request.line()) { b"" } else { BUSY }
     }
 
-    /// What a request is about.
+    /// Concern of a request.
     pub fn concern(request: &Request) -> Concern {
         match words::words(request.line()).next().unwrap_or_default() {
             b"mn" | b"version" | b"quit" | b"verbosity" => Concern::Nothing,

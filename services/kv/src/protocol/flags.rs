@@ -7,7 +7,7 @@ use crate::store::Mode;
 
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
 
-/// What a meta command's flags say. What only asks for something to be returned is read from the words again, because
+/// Flags of a meta command. Flags that only ask for something to be returned are read from the words again, because
 /// answers keep their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {

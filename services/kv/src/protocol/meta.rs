@@ -215,7 +215,7 @@ impl Executor {
     }
 }
 
-/// One meta command.
+/// A meta command.
 struct Ask<'a> {
     line: &'a [u8],
     written_key: &'a [u8],
@@ -240,7 +240,7 @@ impl Ask<'_> {
         }
     }
 
-    /// What `mg` says of an item, and does with it. `made`: it was made for this request.
+    /// Answers `mg` for an item that was found, and updates it. `made`: it was made for this request.
     fn hit(&self, found: &Found<'_>, made: bool, out: &mut Vec<u8>) {
         if self.flags.value {
             out.extend_from_slice(b"VA ");
@@ -296,7 +296,7 @@ impl Ask<'_> {
         }
     }
 
-    /// What `ma` says of a number. Of one that was just `made` it always says something, as memcached does.
+    /// Answers `ma` with a number. For a number that was just `made` there is always an answer, as with memcached.
     fn number(&self, value: u64, cas: u64, ttl: Option<u32>, made: bool, out: &mut Vec<u8>) {
         let start = out.len();
         let text = value.to_string();

@@ -22,5 +22,5 @@ mod words;
 pub use decoder::{Decoder, LINE_MAX, Next, Request};
 pub use execute::{After, Concern, Executor};
 
-/// What a request gets that is refused because the server has more to do than it can.
+/// Answer to a request that is refused because the server has more to do than it can.
 pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";

@@ -1,4 +1,4 @@
-//! What memcached 1.6 answers where more than one file says it.
+//! Replies of memcached 1.6 that more than one file gives.
 
 pub(super) const ERROR: &[u8] = b"ERROR\r\n";
 pub(super) const BAD_FORMAT: &[u8] = b"CLIENT_ERROR bad command line format\r\n";

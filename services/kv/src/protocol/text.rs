@@ -1,4 +1,4 @@
-//! The text commands. What they answer to mistakes is what memcached 1.6 answers.
+//! The text commands. Mistakes are answered as memcached 1.6 answers them.
 
 use super::execute::{After, Executor};
 use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};

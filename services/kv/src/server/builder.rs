@@ -26,8 +26,8 @@ pub(crate) fn unix_seconds() -> u32 {
 }
 
 impl Server {
-    /// One core that spins, no admission control, the papers' objective, requests without a budget; every part can be set.
-    /// Clients may be silent for ever, as they keep connections.
+    /// A core that spins, no admission control, the papers' objective, requests without a budget; every part can be
+    /// set. Clients may be silent for ever, as they keep connections.
     pub fn builder() -> Builder {
         let mut port = Config::default();
         port.limits.connections = 1024;
@@ -73,7 +73,7 @@ impl Builder {
     }
 }
 
-/// One that shows what the port knows besides the store.
+/// Executor that shows what the port knows besides the store.
 fn executor(store: &Arc<Store>, handle: &Handle<Memcached>) -> Executor {
     let (shown, told) = (handle.clone(), handle.clone());
     let lines = move |line: &mut dyn FnMut(&dyn std::fmt::Display, &dyn std::fmt::Display)| {

@@ -4,41 +4,28 @@
 use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
 use crate::store::{PAGE, Visit as StoreVisit};
-use leeward_control::server::{
-    Arrival, CoreId, Departure, Opened, Outcome, RejectReason, Session, SessionSlot, Ticket, Verdict,
-};
-use leeward_control::units::{CreditId, Nanos, Priority, Time};
+use leeward_control::server::RejectReason;
+use leeward_control::units::{Nanos, Time};
 use leeward_host::Desk;
-use leeward_port::{After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
+use leeward_port::{Account, After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A request's memory that is kept for the connection's next one, in bytes.
 const KEPT_REQUEST: usize = 16 * 1024;
 
-/// One core's protocol.
+/// Protocol of a core.
 pub(super) struct Memcached {
     executor: Executor,
 }
 
-/// One connection.
+/// A connection.
 pub(super) struct Conversation {
     decoder: Decoder,
-    /// `None` once its window was given back.
-    session: Option<Session>,
+    /// Account of the one request under way: the next one waits for its end, for they have an order.
+    account: Account,
     /// Where the next request is put.
     request: Request,
-    /// The request that is with the cores; the next one waits for its end, for they have an order.
-    in_flight: Option<InFlight>,
-}
-
-/// How the controller sees a request that is under way.
-#[derive(Debug)]
-enum InFlight {
-    /// The controller has admitted it, and may refuse it yet.
-    Admitted(Ticket),
-    /// The controller does not know of it: the request is about the server.
-    Unknown,
 }
 
 /// An admitted request on its way to the store.
@@ -78,16 +65,16 @@ impl Memcached {
         if concern == Concern::Nothing {
             let now = StoreVisit::at(unix_seconds());
             let after = self.executor.execute(&conversation.request, &now, visit.out());
-            return if after == Ok(After::Close) { Next::End(quietly()) } else { Next::Handled };
+            return if after == Ok(After::Close) { Next::End(Ending::QUIET) } else { Next::Handled };
         }
         let is_admitted = concern == Concern::Items;
-        let in_flight = if is_admitted {
-            let Some(ticket) = conversation.admit(visit) else { return Next::Handled };
-            InFlight::Admitted(ticket)
-        } else {
-            InFlight::Unknown
-        };
-        conversation.in_flight = Some(in_flight);
+        if !is_admitted {
+            conversation.account.begin_unknown();
+        } else if let Err(reason) = conversation.account.admit(visit) {
+            conversation.account.settle(visit.arrived(), Some(reason), visit);
+            conversation.say_busy(visit);
+            return Next::Handled;
+        }
         let request = std::mem::take(&mut conversation.request);
         let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget };
         Next::Call { call, is_admitted }
@@ -95,56 +82,11 @@ impl Memcached {
 }
 
 impl Conversation {
-    /// Asks the controller about the request that has been decoded. One that is not admitted has its answer.
-    fn admit(&mut self, visit: &mut Visit<'_, Memcached>) -> Option<Ticket> {
-        let session = self.session.as_mut()?;
-        visit.count_received();
-        let (now, delay, random) = (visit.now, visit.delay(), visit.random());
-        let arrival =
-            Arrival::new(now).with_priority(Priority::from_random(random)).with_delay(delay).with_random(random);
-        let (verdict, ticket) = session.request(visit.admission(), &arrival);
-        let reason = match verdict {
-            Verdict::Reject(reason) => DropReason::from(reason),
-            Verdict::Admit if visit.is_stopping() => DropReason::ShuttingDown,
-            Verdict::Admit => return Some(ticket),
-        };
-        self.settle(visit, ticket, visit.arrived(), Some(reason));
-        self.say_busy(visit);
-        None
-    }
-
-    /// Settles a request's account with the controller, and counts it.
-    fn settle(&mut self, visit: &mut Visit<'_, Memcached>, ticket: Ticket, arrived: Time, dropped: Option<DropReason>) {
-        let sojourn = visit.now.since(arrived);
-        let outcome = match dropped {
-            None => Outcome::Completed,
-            Some(_) => Outcome::Dropped,
-        };
-        if let Some(session) = &mut self.session {
-            // A memcached client names no credit, and hears of none.
-            let departure = Departure { now: visit.now, outcome, sojourn, credit: CreditId::NONE };
-            let _ = session.reply(visit.admission(), ticket, &departure);
-        }
-        match dropped {
-            None => visit.count_completed(sojourn),
-            Some(reason) => visit.counters.drop_for(reason),
-        }
-    }
-
     /// Refuses the request, and what belongs to it and has not been decoded.
     fn say_busy(&mut self, visit: &mut Visit<'_, Memcached>) {
         let words = Executor::busy(&self.request);
         visit.out().extend_from_slice(words);
         self.decoder.skip_parts();
-    }
-
-    /// Gives the session's window back. Returns the requests that nobody will hear of.
-    fn abandon(&mut self, visit: &mut Visit<'_, Memcached>) -> usize {
-        if let Some(mut session) = self.session.take() {
-            let now = visit.now;
-            visit.admission().close(&mut session, now);
-        }
-        usize::from(matches!(self.in_flight.take(), Some(InFlight::Admitted(_))))
     }
 }
 
@@ -158,17 +100,13 @@ impl Protocol for Memcached {
     const HAS_TASKS: bool = false;
 
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
-        let mut session = Session::new(SessionSlot(visit.id.slot), CoreId(visit.core as u32));
-        let opened = Opened { now: visit.now, demand: 0 };
-        visit.admission().open(&mut session, &opened);
-        let decoder = Decoder::new(PAGE);
-        Conversation { decoder, session: Some(session), request: Request::default(), in_flight: None }
+        Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
         match conversation.decoder.next(&mut conversation.request) {
             Decoded::Nothing => Next::Nothing,
-            Decoded::Close => Next::End(quietly()),
+            Decoded::Close => Next::End(Ending::QUIET),
             Decoded::Reply(reply) => {
                 visit.out().extend_from_slice(reply);
                 Next::Handled
@@ -179,14 +117,13 @@ impl Protocol for Memcached {
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> Fate {
         let Done { request, arrived, reply, end } = done;
-        let Some(in_flight) = conversation.in_flight.take() else { return Fate::GoOn };
+        let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
+        if !conversation.account.settle(arrived, dropped, visit) {
+            return Fate::GoOn;
+        }
         conversation.request = request;
         visit.out().extend_from_slice(&reply);
         visit.spares.keep(reply);
-        let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
-        if let InFlight::Admitted(ticket) = in_flight {
-            conversation.settle(visit, ticket, arrived, dropped);
-        }
         if dropped.is_some() {
             conversation.say_busy(visit);
         }
@@ -195,18 +132,14 @@ impl Protocol for Memcached {
             conversation.request = Request::default();
         }
         match end {
-            End::Executed(After::Close) => Fate::End(quietly()),
+            End::Executed(After::Close) => Fate::End(Ending::QUIET),
             End::Panicked => Fate::End(Ending::Protocol { code: 0, words: "SERVER_ERROR internal error\r\n".into() }),
             _ => Fate::GoOn,
         }
     }
 
-    /// A memcached client hears nothing of credits. The controller's lists are emptied all the same.
     fn credit(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> bool {
-        let now = visit.now;
-        if let Some(session) = &mut conversation.session {
-            let _ = visit.admission().wake(session, now);
-        }
+        conversation.account.credit(visit);
         false
     }
 
@@ -218,11 +151,11 @@ impl Protocol for Memcached {
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",
         };
         visit.out().extend_from_slice(words.as_bytes());
-        conversation.abandon(visit)
+        conversation.account.abandon(visit)
     }
 
     fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
-        conversation.abandon(visit)
+        conversation.account.abandon(visit)
     }
 
     fn spare(conversation: &mut Conversation) -> &mut [u8] {
@@ -237,21 +170,8 @@ impl Protocol for Memcached {
         conversation.decoder.buffered()
     }
 
-    fn may_read(conversation: &Conversation) -> bool {
-        conversation.in_flight.is_none()
-    }
-
     fn owed(conversation: &Conversation) -> usize {
-        usize::from(conversation.in_flight.is_some())
-    }
-
-    fn is_leaving(_: &Conversation) -> bool {
-        false
-    }
-
-    fn outlives_its_peer(_: &Conversation) -> bool {
-        // What a client has asked for before it closed its half goes out first.
-        true
+        conversation.account.owed()
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
@@ -275,9 +195,4 @@ impl Protocol for Memcached {
     fn late(call: Call, reason: RejectReason) -> Done {
         Done { request: call.request, arrived: call.arrived, reply: Vec::new(), end: End::Dropped(reason.into()) }
     }
-}
-
-/// An end without words.
-fn quietly() -> Ending {
-    Ending::Protocol { code: 0, words: String::new() }
 }

@@ -21,7 +21,7 @@ pub struct StoreConfig {
     pub hash_power: u8,
     /// Threads that use the store: decides how many item locks there are.
     pub threads: usize,
-    /// Mixed into the hash of keys, so that nobody outside can choose keys that collide.
+    /// Mixed into the hash of keys, so that a client can't choose keys that collide.
     pub seed: u64,
 }
 

@@ -17,7 +17,7 @@ pub struct Delta {
     pub expires: Option<u32>,
 }
 
-/// What became of it.
+/// Outcome of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum DeltaOutcome {
@@ -34,7 +34,7 @@ pub enum DeltaOutcome {
     NotFound,
     /// Its value is no decimal number of 64 bits.
     NotANumber,
-    /// It has another CAS id.
+    /// The item has another CAS id.
     Exists,
     /// The number is longer than before, and there is no room for that.
     OutOfMemory,

@@ -92,7 +92,7 @@ impl Store {
         moved
     }
 
-    /// Evicts the item in `chunk`, if there is one that nobody uses.
+    /// Evicts the item in `chunk`, if there is one and it is unused.
     fn take_out(&self, chunk: Chunk) -> bool {
         // Whether it is an item at all shows only in the table: this hash may be one that is just being written.
         let hash = Item::of(&self.memory, chunk).hash();

@@ -1,4 +1,4 @@
-//! The hash of keys: eight bytes at a time, multiplied and folded. Seeded, so that nobody outside can aim at one bucket; it
+//! The hash of keys: eight bytes at a time, multiplied and folded. Seeded, so that a client can't aim at one bucket. It
 //! protects against chance and mischief, not against cryptanalysis.
 
 const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -1,5 +1,5 @@
-//! One item's place in a chunk: six words of header, the key, the value. Which lock covers a word stands beside it: two
-//! locks never share one.
+//! Place of an item in a chunk: six words of header, the key, the value. Beside each word stands which lock covers it:
+//! two locks never share one.
 
 use super::memory::{self, Chunk, Memory};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(super) fn size(key: usize, value: usize) -> usize {
     8 * HEADER + key.next_multiple_of(8) + value.next_multiple_of(8)
 }
 
-/// What is written into a chunk when it becomes an item.
+/// Header that is written into a chunk when it becomes an item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) hash: u32,
@@ -73,7 +73,7 @@ impl<'a> Item<'a> {
         self.0[place].store(word, Ordering::Relaxed);
     }
 
-    /// Makes a chunk that nobody else knows of an item. The value's parts follow each other.
+    /// Makes an item of a chunk that no other thread knows of. The value's parts follow each other.
     pub(super) fn write(self, header: &Header, key: &[u8], value: &[u8]) {
         self.set(CHAIN, word(Chunk::NONE.0, u32::from(header.marks) << 16 | key.len() as u32));
         self.set(CAS, 0);

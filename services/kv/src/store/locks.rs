@@ -1,5 +1,5 @@
-//! The store's locks, in one place: what they are made of is nobody else's business. They are the runtime's latency-aware
-//! ones, with the thread waiting: every critical section here is short and none waits for anything but another lock.
+//! The store's locks, in one place; no other file knows what they are made of. They are the runtime's latency-aware
+//! ones, with the thread waiting: every critical section here is short, and none waits for anything but another lock.
 
 pub(super) use leeward_runtime::locks::MutexGuard;
 use leeward_runtime::locks::{Congested, Mutex};

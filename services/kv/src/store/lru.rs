@@ -1,5 +1,5 @@
-//! One class's items from the last stored to the first: a list through the items' headers. An item that has been read goes
-//! back to the head when its turn to be evicted comes (a second chance), so reading takes no LRU lock.
+//! Items of a class from the last stored to the first: a list through the items' headers. An item that has been read
+//! goes back to the head when its turn to be evicted comes (a second chance), so reading takes no LRU lock.
 
 use super::item::Item;
 use super::memory::{Chunk, Memory};

@@ -101,7 +101,7 @@ pub struct Store {
     stats: Stats,
 }
 
-/// What a store holds at one moment. While others use it the parts are of slightly different moments.
+/// Contents of a store at one moment. While others use it the parts are of slightly different moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Items in the hash table.
@@ -110,7 +110,7 @@ pub struct Usage {
     pub buckets: usize,
     /// Items in each class's LRU list.
     pub listed: Vec<usize>,
-    /// What the allocator knows of each class.
+    /// Use of each class, from the allocator.
     pub classes: Vec<ClassUse>,
     /// Pages in use.
     pub pages: usize,
@@ -151,7 +151,7 @@ impl Store {
         &self.stats
     }
 
-    /// What it holds. Takes every lock once: for statistics and tests.
+    /// Contents of the store. Takes every lock once: for statistics and tests.
     pub fn usage(&self) -> Usage {
         let (mut items, mut buckets) = (0, 0);
         for stripe in &self.stripes {
@@ -241,7 +241,7 @@ impl Store {
         stripe.remove(&self.memory, chunk);
     }
 
-    /// Gives a chunk that nobody else knows of back to the allocator, whatever that takes.
+    /// Gives a chunk that no other thread knows of back to the allocator, however long that takes.
     fn free(&self, chunk: Chunk) {
         self.slabs.lock().give(&self.memory, chunk);
     }

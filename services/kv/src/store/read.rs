@@ -101,14 +101,14 @@ impl Found<'_> {
     }
 }
 
-/// What shall become of an item that was asked to be deleted.
+/// Way of deleting an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// It goes.
+    /// The item goes.
     Delete,
-    /// It stays, but is out of date from now on.
+    /// The item stays, but is out of date from now on.
     Invalidate,
-    /// It stays as it is.
+    /// The item stays as it is.
     Keep,
 }
 

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 /// own, and those that were never used are only counted.
 pub(super) struct Slabs {
     classes: Vec<Class>,
-    /// Those that were ever in use.
+    /// Places that were ever in use.
     places: Vec<Place>,
     /// Pages that no class has: handed out from the last.
     free_pages: Vec<u32>,
@@ -36,11 +36,11 @@ struct Place {
     /// From this one on none was ever used by the page's class.
     fresh: usize,
     free: usize,
-    /// Whether nobody gets one of them, because the page is being emptied.
+    /// Whether its chunks are given to no item, because the page is being emptied.
     closed: bool,
 }
 
-/// What the allocator knows of a class.
+/// Use of a class, from the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassUse {
     /// Bytes per chunk.

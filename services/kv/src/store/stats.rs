@@ -1,4 +1,4 @@
-//! What the store has counted, under memcached's names.
+//! Counters of the store, under memcached's names.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ impl Stats {
         Stats((0..SHARDS).map(|_| Shard([const { AtomicU64::new(0) }; COUNTERS.len()])).collect())
     }
 
-    /// One more.
+    /// Counts an event.
     pub fn count(&self, counter: Counter) {
         self.0[shard()].0[counter as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 use super::item::Item;
 use super::memory::{Chunk, Memory};
 
-/// One lock's buckets.
+/// Buckets of one lock.
 pub(super) struct Stripe {
     buckets: Box<[Chunk]>,
     items: usize,

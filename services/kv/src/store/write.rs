@@ -37,15 +37,15 @@ pub struct Write {
     pub stale_is_fine: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
-    /// Whoever finds it is told that some client is making it anew.
+    /// Clients that find the item are told that another client is making it anew.
     pub being_renewed: bool,
 }
 
-/// What became of it.
+/// Outcome of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum WriteOutcome {
-    /// It is stored, under this CAS id.
+    /// The item is stored, under this CAS id.
     Stored {
         /// Of the new item.
         cas: u64,
@@ -63,7 +63,7 @@ pub enum WriteOutcome {
     OutOfMemory,
 }
 
-/// What the conditions say.
+/// Decision by the conditions.
 enum Decision {
     Store { marks: u16, expires: u32 },
     No(WriteOutcome),
@@ -108,7 +108,7 @@ impl Store {
         value <= super::PAGE && self.class(item::size(key, value)).is_some()
     }
 
-    /// What is there would be out of date if this was to be stored in any case.
+    /// Removes the item that is there, which would be out of date if this was to be stored in any case.
     fn forget_unless_conditional(&self, key: &[u8], write: &Write, visit: &Visit) -> Result<(), Congested> {
         if write.mode == Mode::Set && write.cas.is_none() { self.forget(key, visit) } else { Ok(()) }
     }

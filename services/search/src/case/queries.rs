@@ -1,5 +1,5 @@
-//! What clients search for: words by how often they are in the documents, so that the frequent are asked for most, as the
-//! papers' clients do (thesis §2.5.3, Hoover §6). Where the words come from is the caller's business.
+//! Queries of clients to a search service: words by how often they are in the documents, so that the frequent are asked
+//! for most, as the papers' clients do (thesis §2.5.3, Hoover §6). The caller supplies the words.
 
 use leeward_control::units::{UnitError, parse_number};
 use leeward_workload::rng::Rng;

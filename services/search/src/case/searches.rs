@@ -46,7 +46,7 @@ impl Ask for Searches {
 /// The most pages of a vocabulary that are asked for.
 const PAGES_MAX: usize = 10_000;
 
-/// What a running server's documents can be asked for, by the server's own account.
+/// Searches that a running server's documents allow, by the server's own account.
 ///
 /// # Errors
 /// The server does not answer, or is no search service, or has nothing that `mix` would ask for.

@@ -32,7 +32,7 @@ enum Within {
     /// None: only a field may follow.
     Nothing,
     Description,
-    /// One that is of no interest.
+    /// A field of no interest.
     Other,
 }
 

@@ -30,10 +30,10 @@ pub enum FetchError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It could not get the lists.
+    /// The lists could not be got.
     #[error("apt-get could not get the package descriptions: {0}")]
     Apt(String),
-    /// It got lists without descriptions.
+    /// The lists have no descriptions.
     #[error("the package manager's sources have no English descriptions (Translation-en)")]
     NoDescriptions,
     /// A list is not what it should be.
@@ -41,7 +41,7 @@ pub enum FetchError {
     List {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         source: ParseError,
     },
     /// A file can't be written or read.
@@ -54,7 +54,7 @@ pub enum FetchError {
     },
 }
 
-/// What is being done.
+/// Current step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step<'a> {
@@ -172,7 +172,7 @@ fn get(state: &Path, tell: &mut dyn FnMut(Step<'_>)) -> Result<(), FetchError> {
     if status.success() { Ok(()) } else { Err(FetchError::Apt(format!("{status}; {complaints}"))) }
 }
 
-/// What a program complains of, in one line of limited length.
+/// Complaint of a program, in one line of limited length.
 fn words(mut from: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = (&mut from).take(WORDS_MAX).read_to_end(&mut bytes);

@@ -20,7 +20,7 @@ const SMALL: &str = include_str!("small.deb822");
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CorpusError {
-    /// It can't be opened.
+    /// The file can't be opened.
     #[error("{}: {source}", path.display())]
     Open {
         /// The file.
@@ -28,12 +28,12 @@ pub enum CorpusError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It can't be read, or says something else.
+    /// The file can't be read, or is no such list.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         source: ParseError,
     },
     /// There is no document in it.

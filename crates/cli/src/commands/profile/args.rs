@@ -131,7 +131,7 @@ pub(crate) struct Source {
     pub(crate) json: bool,
 }
 
-/// What counts as a request.
+/// Arguments that select requests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct What {
     /// Take each recorded call of this function for a request, instead of those that the program marks
@@ -139,7 +139,7 @@ pub(crate) struct What {
     pub(crate) request_fn: Option<String>,
 }
 
-/// What a trace holds, how it was recorded and what is wrong with it
+/// Show what a trace holds, how it was recorded and what is wrong with it
 #[derive(Debug, clap::Args)]
 #[command(after_help = INFO)]
 pub(crate) struct InfoArgs {
@@ -209,7 +209,7 @@ Examples:
   leeward profile requests leeward-traces/4711 --request-fn handle -n 3     each recorded call of `handle` is one
   leeward profile requests leeward-traces/4711 --json | jq .p99_ns";
 
-/// One request across threads: its functions, its waits, who held what it waited for, off the CPU
+/// Show a request across threads: its functions, its waits, the holders of the locks it waited for, off the CPU
 #[derive(Debug, clap::Args)]
 #[command(after_help = TIMELINE)]
 pub(crate) struct TimelineArgs {
@@ -231,7 +231,7 @@ Examples:
   leeward profile timeline leeward-traces/4711 123456 --html slow.html
   leeward profile timeline leeward-traces/4711 --request-fn request_handler";
 
-/// What the slowest requests do that the others don't, in words
+/// Tell in words what the slowest requests do that the others don't
 #[derive(Debug, clap::Args)]
 #[command(after_help = TAIL)]
 pub(crate) struct TailArgs {
@@ -265,7 +265,7 @@ pub(crate) struct ExportArgs {
     pub(crate) symbols: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) what: What,
-    /// What to write: Perfetto's own format, Chrome's JSON, a line per event, or stacks of requests for flame graphs
+    /// Format to write: Perfetto's own format, Chrome's JSON, a line per event, or stacks of requests for flame graphs
     #[arg(long, value_name = "FORMAT", value_parser = ["perfetto", "chrome", "csv", "parquet", "folded"])]
     pub(crate) format: String,
     /// File to write; `-` is stdout

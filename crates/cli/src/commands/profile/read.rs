@@ -1,4 +1,4 @@
-//! What all subcommands that read share: opening a trace with a progress bar, its symbols, and saying what is wrong.
+//! Parts shared by all subcommands that read: opening a trace with a progress bar, its symbols, and reporting damage.
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// The policy where cores may come and go and none is named.
 const DEFAULT: &str = "delay";
 
-/// What cores without work do if nothing is said: they spin where they are the server's anyway, and sleep soon where cores
+/// Default behaviour of cores without work: they spin where they are the server's anyway, and sleep soon where cores
 /// are given back.
 const IDLE: &str = "spin";
 const IDLE_ALLOCATED: &str = "50us";
@@ -64,18 +64,18 @@ pub(crate) fn read(text: &str) -> Result<(&'static AllocationPolicy, Params), St
     Ok((policy, policy.params(&pairs).map_err(|error| error.to_string())?))
 }
 
-/// What a core without work does, as `--idle` says, or as is right if it does not.
+/// Behaviour of a core without work, as `--idle` says, or the default.
 pub(crate) fn idle(args: &ServeArgs) -> &str {
     let comes_and_goes = args.allocator.is_some() || args.cores.least.is_some();
     args.idle.as_deref().unwrap_or(if comes_and_goes { IDLE_ALLOCATED } else { IDLE })
 }
 
-/// What the controller is told of the server's surroundings.
+/// Environment for the controller: the server's surroundings.
 pub(crate) fn environment(args: &ServeArgs, environment: Environment) -> Environment {
     if args.allocator.is_some() || args.cores.least.is_some() { environment.allocated() } else { environment }
 }
 
-/// What to say of more cores than CPUs to run them, if there are.
+/// Warning about more cores than CPUs to run them, if there are.
 pub(crate) fn crowded(args: &ServeArgs) -> Option<String> {
     let there = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
     let named: BTreeSet<usize> = args.cpus.iter().copied().collect();

@@ -20,7 +20,8 @@ use crate::service::ServiceArgs;
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
-    /// What a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses anybody
+    /// Time that a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses
+    /// anybody
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     #[command(flatten)]
@@ -31,8 +32,8 @@ pub(crate) struct ServeArgs {
     /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) cores: CoreRange,
-    /// Who grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with parameters such as
-    /// delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
+    /// Policy that grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with
+    /// parameters such as delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
     #[arg(long, value_name = "POLICY")]
     pub(crate) allocator: Option<String>,
     /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them

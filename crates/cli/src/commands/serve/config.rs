@@ -142,7 +142,7 @@ fn merge(args: &mut ServeArgs, pairs: &[Pair]) {
     args.admission.overrides = free.map(written).chain(said.iter().cloned()).collect();
 }
 
-/// What the parameters say of each other and of the controller that results. Their lines are known only here.
+/// Checks the parameters against each other and against the controller that results. Their lines are known only here.
 fn check(args: &ServeArgs, settings: &Settings, pairs: &[Pair]) -> Result<(), Failure> {
     let registry = Registry::builtin();
     let algorithm =
@@ -171,7 +171,7 @@ fn build(args: &ServeArgs) -> Result<Result<(), ParamError>, Failure> {
     Ok(algorithm.server(&params, &environment).map(drop))
 }
 
-/// What would be served, as a file for `--config`.
+/// Effective settings, as a file for `--config`.
 pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     build(args)?.map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     let mut text = format!(

@@ -128,7 +128,7 @@ fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
     Ok(span.map_or(Budget::UNLIMITED, Budget::of))
 }
 
-/// What became of all requests.
+/// Counts of all requests, in words.
 fn words(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
     let Counts { received, completed, dropped, .. } = counts;
     let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");

@@ -5,7 +5,7 @@ use crate::client::{ClientHalf, Gate, Reply};
 use crate::server::Feedback;
 use crate::units::Time;
 
-/// One session's client half.
+/// Client half of one session.
 #[derive(Debug)]
 pub struct Client {
     credits: bool,

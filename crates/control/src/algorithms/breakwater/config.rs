@@ -1,5 +1,5 @@
-//! What Breakwater may be told, read and checked. Each part that the paper takes away in an ablation can be switched off.
-//! Never here: the parameters' names and ranges ([`super::params`]).
+//! Breakwater's configuration, read and checked. Each part that the paper takes away in an ablation can be switched
+//! off. Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
 use crate::client::ClientConfig;
@@ -7,14 +7,14 @@ use crate::params::{ParamError, Params};
 use crate::registry::{Environment, Provision};
 use crate::units::Nanos;
 
-/// What the credit pool is adapted by.
+/// Signal that adapts the credit pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Queueing delay of requests: CPUs are the bottleneck (Breakwater §3.2.1).
     Delay,
-    /// What more load brings in throughput: anything may be the bottleneck (thesis §2.3.2).
+    /// Throughput gained by more load: anything may be the bottleneck (thesis §2.3.2).
     Efficiency,
-    /// Whichever of the two has evidence of overload.
+    /// The one of the two that has evidence of overload.
     Auto,
 }
 
@@ -54,16 +54,16 @@ pub enum Demand {
     Synchronization,
 }
 
-/// What the pool knows of an allocator.
+/// How far the pool follows an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awareness {
     /// Nothing: the cores are always there, or it is to be seen what happens without.
     Off,
-    /// It grows with each granted core (the poster's).
+    /// The pool grows with each granted core (the poster's rule).
     Grants,
-    /// It also leaves what waits to the cores that can still be had (`room`), and grows while clients leave most of it
-    /// unused. Neither is in the poster: credits that lie at clients without demand hold nothing back, and a pool that
-    /// has shrunk below the number of clients would take hundreds of round trips to find that out by α alone.
+    /// The pool grows as with `Grants`. It also leaves a backlog to the cores that can still be had (`room`), and grows
+    /// while clients leave most of it unused. Neither is in the poster. Credits at clients without demand hold nothing
+    /// back; by α alone a pool below the number of clients would take hundreds of round trips to find that out.
     On,
 }
 
@@ -89,8 +89,8 @@ pub struct Config {
     /// Queueing delay from which requests are dropped.
     pub aqm_threshold: Nanos,
     /// Waiting time from which a request is dropped when its turn comes: its response could not be in time any more.
-    /// Not in the paper. On many cores requests rarely get so far; on one, where the age of the oldest says little of how
-    /// long the newest will wait, it spares the executions that nobody has a use for.
+    /// Not in the paper. On many cores requests rarely get so far. On one core the age of the oldest request says
+    /// little of how long the newest will wait, and the threshold spares executions whose responses would be late.
     pub stale: Nanos,
     /// Control period: the network round trip.
     pub period: Nanos,
@@ -202,8 +202,9 @@ fn awareness(params: &Params, environment: &Environment) -> Awareness {
     }
 }
 
-/// The smallest pool: the number of cores, as in the published code; for an aware pool what all cores serve in the time
-/// that a credit takes to come back, so that a server that has parked its cores still asks for enough to need them.
+/// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
+/// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
+/// them.
 fn default_min_pool(awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
     let cores = u64::from(environment.cores);
     if awareness == Awareness::Off {

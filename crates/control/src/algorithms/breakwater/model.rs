@@ -69,7 +69,7 @@ fn a_credit_that_comes_back_meanwhile_is_never_counted_twice() {
     });
 }
 
-/// One session's life on its own core, from its registration to the loss of its connection with a request pending.
+/// Life of one session on its own core, from its registration to the loss of its connection with a request pending.
 fn life(pool: Arc<Pool>, index: u32) {
     let mut core = Core::new(&config(), &environment(), pool, None);
     let mut session = Session::new(SessionSlot(0), CoreId(index));

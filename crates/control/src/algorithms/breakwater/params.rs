@@ -150,7 +150,7 @@ const MAX_POOL: ParamSpec = ParamSpec {
     tune: &[],
 };
 
-/// What admission by queueing delay may be told.
+/// Parameters of admission by queueing delay.
 pub const DELAY: &[ParamSpec] = &[
     CREDITS,
     AQM,
@@ -173,7 +173,7 @@ pub const DELAY: &[ParamSpec] = &[
     MAX_OUTSTANDING,
 ];
 
-/// What admission by efficiency may be told.
+/// Parameters of admission by efficiency.
 pub const EFFICIENCY: &[ParamSpec] = &[
     EFFICIENCY_THRESHOLD,
     DROP_THRESHOLD,
@@ -209,7 +209,7 @@ pub const EFFICIENCY: &[ParamSpec] = &[
     MAX_OUTSTANDING,
 ];
 
-/// What admission by whichever of the two has evidence may be told.
+/// Parameters of admission by whichever of the two signals has evidence of overload.
 pub const AUTO: &[ParamSpec] = &[
     EFFICIENCY_THRESHOLD,
     DROP_THRESHOLD,

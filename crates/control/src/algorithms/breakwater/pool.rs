@@ -3,8 +3,8 @@
 
 use crate::sync::{AtomicI64, Ordering, Padded};
 
-/// `c_total`, `c_issued` and `n_c`. Each is exact; what is read of two of them at once may be a moment apart, which the
-/// algorithm tolerates by design (an issued credit more or less than the pool is its normal state).
+/// `c_total`, `c_issued` and `n_c`. Each is exact. Values of two of them that are read together may be a moment apart,
+/// which the algorithm tolerates by design: an issued credit more or less than the pool is its normal state.
 #[derive(Debug)]
 pub struct Pool {
     size: Padded<Size>,
@@ -12,7 +12,7 @@ pub struct Pool {
     sessions: Padded<AtomicI64>,
 }
 
-/// What the slow half writes and the fast halves read.
+/// Values that the slow half writes and the fast halves read.
 #[derive(Debug)]
 struct Size {
     total: AtomicI64,

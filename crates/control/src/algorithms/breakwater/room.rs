@@ -12,12 +12,12 @@ use crate::registry::{Environment, Provision};
 use crate::server::{CoresGranted, Signals};
 use crate::units::Nanos;
 
-/// What is known of the cores that could still be had.
+/// Record of the cores that could still be had.
 #[derive(Debug)]
 pub(super) struct Room {
     /// All there can be.
     cores: u32,
-    /// Those there are.
+    /// Cores held now.
     held: u32,
     /// Some were missing at some time since the last tick.
     missed: bool,
@@ -135,8 +135,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the allocator does: a tick that finds a backlog that was left to wait and for which nothing was granted
-        /// ends the patience, and so does one before which all cores were there throughout. Otherwise a missing core is room.
+        /// For every allocator: patience ends with a tick that finds a backlog for which nothing was granted, and with
+        /// a tick before which all cores were there throughout. Otherwise a missing core is room.
         #[test]
         fn patience_has_an_end_and_a_reason(steps in prop::collection::vec((any::<bool>(), 0u64..20, 0u32..3, 0..=CORES), 1..200)) {
             let mut world = World::new(Provision::Allocated);

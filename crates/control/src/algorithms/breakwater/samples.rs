@@ -1,6 +1,6 @@
-//! What the cores see of requests and the efficiency signal needs: how long it took from a grant to the response that it
-//! made possible, how many are in the server, how many responses were late. Each core writes only its own line; the slow
-//! half adds them up.
+//! Samples that the cores take of requests for the efficiency signal: the time from a grant to the response that it
+//! made possible, the number of requests in the server, the number of late responses. Each core writes only its own
+//! line; the slow half adds them up.
 
 use crate::server::{Departure, Outcome};
 use crate::sync::{Arc, AtomicU64, Ordering, Padded};
@@ -102,7 +102,7 @@ impl Totals {
     }
 }
 
-/// One core's end: stamps grants and counts responses.
+/// Core's end of the samples: stamps grants and counts responses.
 #[derive(Debug)]
 pub(super) struct Sampler {
     samples: Arc<Samples>,

@@ -60,7 +60,7 @@ pub struct Core {
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
     aqm_threshold: Nanos,
     stale: Nanos,
-    /// What has waited for so long can't be answered in time, however many cores come.
+    /// Delay from which a request can't be answered in time, however many cores come.
     late: Nanos,
     max_window: i64,
     cores: i64,
@@ -82,8 +82,8 @@ impl Core {
         }
     }
 
-    /// What becomes of a request after a delay that has a threshold. Where cores can still be had, only what is late is
-    /// beyond help ([`super::room`]).
+    /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
+    /// rejected ([`super::room`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
         if delay >= threshold && (delay >= self.late || !self.pool.has_room()) {
             Verdict::Reject(RejectReason::Delay)
@@ -155,7 +155,7 @@ impl Core {
     }
 }
 
-/// What a window update rides on.
+/// Message that carries a window update.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Response,

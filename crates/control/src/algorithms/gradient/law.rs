@@ -1,4 +1,4 @@
-//! How the limit moves. Never here: who is in the server ([`super::in_flight`]).
+//! Law of the limit: how it moves. Never here: the number of requests in the server ([`super::in_flight`]).
 //!
 //! With L the limit, T the mean time in the server of this period, T₀ the shortest of all periods since the last probe:
 //!
@@ -72,7 +72,8 @@ impl Law {
         }
     }
 
-    /// One period with `in_flight` requests in the server at its end. Leaves a `sample` that is too small as it is.
+    /// Runs one period with `in_flight` requests in the server at its end. Leaves a `sample` that is too small as it
+    /// is.
     pub(super) fn step(&mut self, now: Time, sample: &mut Sample, in_flight: f64) {
         if let Phase::Draining { until } = self.phase {
             if now >= until {
@@ -129,7 +130,7 @@ mod tests {
         })
     }
 
-    /// One period of 100 µs after another; `time_us` gives the mean time in the server at a limit.
+    /// Runs `periods` of 100 µs; `time_us` gives the mean time in the server at a limit.
     fn run(law: &mut Law, now: &mut Time, periods: u64, time_us: impl Fn(f64) -> f64) {
         for _ in 0..periods {
             *now += Nanos::from_micros(100);

@@ -198,7 +198,7 @@ struct Control {
     law: Law,
     in_flight: Arc<InFlight>,
     times: Vec<Arc<Times>>,
-    /// What has come in since the law's last step.
+    /// Requests counted since the law's last step.
     sample: Sample,
 }
 

@@ -25,7 +25,7 @@ impl Backoff {
         Nanos(half + random.below(half + 1))
     }
 
-    /// It went well.
+    /// Ends the series of failures: an attempt succeeded.
     pub(super) fn reset(&mut self) {
         self.span = self.least;
     }

@@ -29,7 +29,7 @@ impl Standing {
     }
 }
 
-/// One of `candidates`; `None` if there is none.
+/// Chooses one of `candidates`; `None` if there is none.
 pub(super) fn choose(
     candidates: &[usize],
     random: &mut Random,

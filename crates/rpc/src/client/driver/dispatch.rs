@@ -1,4 +1,4 @@
-//! What becomes of a call: to which connection it goes, and what its end there means: its end, or another attempt.
+//! Dispatch of calls: the connection that a call goes to, and what its end there means: its end, or another attempt.
 //!
 //! A call goes to another connection in two cases. It was never sent (its connection was lost while it waited, or its
 //! controller foresaw a rejection): that costs no server anything. Or a server rejected it before it was begun, another

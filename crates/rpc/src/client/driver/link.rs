@@ -1,5 +1,5 @@
-//! One connection's socket, over its lives: connecting, the bytes of a [`Connection`], its loss, the wait for the next
-//! attempt. What becomes of calls is told as [`Note`]s; deciding about them is `dispatch`'s.
+//! Socket of a connection, over its lives: connecting, the bytes of a [`Connection`], its loss, the wait for the next
+//! attempt. The fate of calls is reported as [`Note`]s; deciding about them is `dispatch`'s.
 
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind, Read, Write};
@@ -64,7 +64,7 @@ enum Stage {
     Ready,
 }
 
-/// One life of a connection.
+/// A life of a connection.
 struct Life {
     socket: TcpStream,
     connection: Connection<u64>,
@@ -94,7 +94,7 @@ pub(super) struct Link {
     dirty: bool,
     pub(super) trouble: Trouble,
     pub(super) troubled_at: Time,
-    /// It has become ready, which nobody has asked about.
+    /// The connection has become ready, and its owner has not been told yet.
     is_new: bool,
     /// Another server is preferred until then: this one has asked for that, rejected a call, or is about to stop.
     pub(super) rests_until: Time,
@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Nobody waits for this call any more. Whether it had been sent.
+    /// Cancels a call. Returns whether it had been sent.
     pub(super) fn cancel(&mut self, now: Time, request: RequestId, notes: &mut Vec<Note>) -> Option<Disconnected> {
         let life = self.life.as_mut()?;
         self.dirty = true;
@@ -188,7 +188,8 @@ impl Link {
 
     // ---- time ----
 
-    /// What is due: an attempt to connect, a connection that takes too long, requests that expire, a sign of life.
+    /// Does the work that is due: an attempt to connect, a connection that takes too long, requests that expire, a sign
+    /// of life.
     pub(super) fn on_timer(&mut self, now: Time, registry: &Registry, random: &mut Random, notes: &mut Vec<Note>) {
         let Some(life) = &mut self.life else {
             if now >= self.retry_at {

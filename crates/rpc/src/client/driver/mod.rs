@@ -19,12 +19,14 @@ mod table;
 mod timer;
 
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leeward_control::client::{BoundedQueue, ClientConfig};
 use leeward_control::units::{Nanos, Time};
+use leeward_port::Turn;
 use mio::{Events, Poll, Token};
 
 use super::call_error::{CallError, Effect};
@@ -103,15 +105,15 @@ impl Driver {
         // Whatever ends this thread, a panic of somebody's waker included, nobody shall wait for it.
         let _gone = Gone(Arc::clone(&self.shared));
         // A poll that fails is as good as the client's end.
-        while let Ok(true) = self.turn() {}
+        while let Ok(Turn::Idle | Turn::Busy) = self.turn(Sleep::UntilNeeded) {}
         self.end();
     }
 
-    /// One round. Whether there is to be another.
-    fn turn(&mut self) -> io::Result<bool> {
+    /// Runs a round.
+    pub(super) fn turn(&mut self, sleep: Sleep) -> io::Result<Turn> {
         let (mode, now) = self.take_commands();
         if self.is_over(mode) {
-            return Ok(false);
+            return Ok(Turn::Over);
         }
         for link in &mut self.links {
             link.on_timer(now, self.poll.registry(), &mut self.random, &mut self.notes);
@@ -125,10 +127,9 @@ impl Driver {
         self.refresh(now);
         // Asked again: the last call may just have ended, and then nothing would end the sleep.
         if self.is_over(mode) {
-            return Ok(false);
+            return Ok(Turn::Over);
         }
-        self.wait(now)?;
-        Ok(true)
+        self.wait(now, sleep)
     }
 
     fn is_over(&self, mode: Mode) -> bool {
@@ -203,8 +204,13 @@ impl Driver {
         self.links.iter().max_by_key(|link| link.troubled_at).map_or_else(String::new, told)
     }
 
-    /// Sleeps until a socket is ready, a caller says something or a time has come.
-    fn wait(&mut self, now: Time) -> io::Result<()> {
+    /// The descriptor that becomes readable when a round has something to do.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    /// Sleeps, if it may, until a socket is ready, a caller says something or a time has come.
+    fn wait(&mut self, now: Time, sleep: Sleep) -> io::Result<Turn> {
         let busy = self.links.iter().any(Link::is_busy);
         let timeout = if busy {
             Some(Duration::ZERO)
@@ -212,7 +218,7 @@ impl Driver {
             let waiting = self.lobby.oldest().map_or(Time::NEVER, |since| since + self.settings.patience);
             let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
             self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
-            None
+            (sleep == Sleep::Never).then_some(Duration::ZERO)
         };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -230,11 +236,11 @@ impl Driver {
                 }
             }
         }
-        Ok(())
+        Ok(if busy || !self.events.is_empty() { Turn::Busy } else { Turn::Idle })
     }
 
     /// The client's end: every call ends, the servers are told.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.shared.inbox.close(Mode::Halting);
         self.up.clear();
         let (_, now) = self.take_commands();
@@ -248,8 +254,15 @@ impl Driver {
     }
 }
 
+/// Whether a round may end with a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sleep {
+    UntilNeeded,
+    Never,
+}
+
 /// Closes the inbox for good when it is dropped.
-struct Gone(Arc<Shared>);
+pub(super) struct Gone(pub(super) Arc<Shared>);
 
 impl Drop for Gone {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// One of `0..count`, near enough evenly; 0 if there is none.
+    /// Draws one of `0..count`, near enough evenly; 0 if there is none.
     pub(super) fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(count)) >> 64) as u64
     }

@@ -4,7 +4,7 @@
 //! up to a multiple of it. A budget tells the two apart without knowing: each call pays in a part of a retry, each retry
 //! takes a whole one (Beyer et al., Site Reliability Engineering, ch. 21, limits retries to 10 % of a client's requests).
 
-/// What a retry costs.
+/// Price of a retry.
 const WHOLE: u32 = 100;
 /// Retries that may be saved up, so that a client with few calls has some too.
 const SAVED_MAX: u32 = 10;

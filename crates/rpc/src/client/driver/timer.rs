@@ -25,7 +25,8 @@ impl Timer {
         Ok(Timer { descriptor, armed: Time::NEVER })
     }
 
-    /// It has gone off. Not to be concluded from the time: this clock and the system's may differ by a little.
+    /// Notes that the timer has gone off. The time alone does not tell: this clock and the system's may differ by a
+    /// little.
     pub(super) fn has_fired(&mut self) {
         self.armed = Time::NEVER;
     }

@@ -38,8 +38,8 @@ fn nobody_rests_when_all_end() {
     });
 }
 
-/// What the kernel knows of two polls: whether there is something at the second core's, and whether the first core's
-/// has been told to say so, which it does once for everything that comes.
+/// Model of the kernel's two polls: whether there is something at the second core's, and whether the first core's has
+/// been told to say so, which happens once for everything that comes.
 #[derive(Default)]
 struct Kernel {
     ready: bool,
@@ -117,7 +117,7 @@ impl Cores {
     }
 }
 
-/// What a core that parks has put off is done by the first, or that does not sleep over it.
+/// The first core does what a parking core has put off, or the parking core does not sleep over it.
 #[test]
 fn what_is_put_off_is_not_forgotten() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! What the tests of the roster put in the place of an allocator and of admission.
+//! Stand-ins for an allocator and for admission in the tests of the roster.
 
 use super::*;
 

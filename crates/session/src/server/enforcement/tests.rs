@@ -13,7 +13,8 @@ use leeward_wire::{
 };
 use proptest::prelude::*;
 
-/// One of our own clients and a server that tells it whatever windows it likes, with bytes under way in both directions.
+/// World of an honest client and a server that tells it whatever windows it likes, with bytes under way in both
+/// directions.
 struct World {
     client: Connection<u32>,
     decoder: Decoder,
@@ -173,7 +174,7 @@ fn kind_of_client(kind: u8) -> ClientParts {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Whatever windows a server tells, and however the bytes are cut and delayed: our own client is never refused.
+    /// An honest client is never refused, whatever windows a server tells, and however the bytes are cut and delayed.
     #[test]
     fn an_honest_client_is_never_refused(kind in 0..4_u8, steps in steps()) {
         let mut world = World::new(kind_of_client(kind));
@@ -182,8 +183,8 @@ proptest! {
         }
     }
 
-    /// The edge is what it stands for: a call is lawful exactly if there is a window, told by now and not before the one
-    /// that the client is known to have heard, under which it might have been sent.
+    /// The edge agrees with its definition: a call is lawful exactly if there is a window under which it might have
+    /// been sent, told by now and not before the one that the client is known to have heard.
     #[test]
     fn the_edge_is_the_definition(events in prop::collection::vec((0..3_u8, 0..12_u32), 0..300)) {
         let mut enforcement = Enforcement::binding();

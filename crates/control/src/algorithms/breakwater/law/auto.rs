@@ -40,14 +40,14 @@ pub(crate) struct AutoLaw {
     efficiency: Efficiency,
     /// The queueing delay has reached its target in this iteration.
     cpus: bool,
-    /// What the operator wants instead of what the evidence says.
+    /// Decrease set by the operator, which overrides the one that the evidence suggests.
     decrease: Option<Decrease>,
     /// Ticks of this iteration.
     ticks: u32,
     decides: Decides,
 }
 
-/// Who decides whether the pool grows.
+/// Signal that decides whether the pool grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decides {
     Delay,
@@ -90,7 +90,8 @@ impl AutoLaw {
     }
 }
 
-/// Whether requests have suffered from what is no queue for a CPU, and what that asks for.
+/// Decrease asked for by evidence that requests have suffered from something other than a queue for a CPU; `None`
+/// without such evidence.
 fn evidence(end: &End) -> Option<Decrease> {
     let End::Counted(Iteration { received, lock_drops, late, .. }) = *end else { return None };
     if lock_drops.saturating_add(late) as f64 <= MISSES_ALLOWED * received as f64 {

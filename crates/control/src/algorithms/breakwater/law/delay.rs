@@ -34,13 +34,13 @@ impl DelayLaw {
         measured >= self.target
     }
 
-    /// What a period under the target adds.
+    /// Credits that a period under the target adds.
     pub(super) fn increase(&self, pool: &Pool) -> f64 {
         let increase = self.alpha * pool.sessions() as f64;
         if self.additive == Additive::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
-    /// One control period with measured delay `d_m`.
+    /// Runs one control period with measured delay `d_m`.
     pub(crate) fn step(&mut self, pool: &Pool, measured: Nanos) {
         let total = pool.total();
         let sessions = pool.sessions();

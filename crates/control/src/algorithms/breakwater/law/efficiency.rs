@@ -9,12 +9,12 @@ use crate::algorithms::breakwater::samples::Samples;
 use crate::server::Signals;
 use crate::sync::Arc;
 
-/// What an iteration says about the pool.
+/// Verdict of an iteration on the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gain {
     /// More load brings enough, or less load costs too much.
     Grow,
-    /// It does not.
+    /// The pool should shrink.
     Shrink,
 }
 

@@ -8,7 +8,7 @@ use crate::server::Signals;
 use crate::sync::Arc;
 use crate::units::{Nanos, Time};
 
-/// What one iteration has counted.
+/// Counts of one iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Iteration {
     /// How long was counted; never zero.
@@ -19,7 +19,7 @@ pub(super) struct Iteration {
     pub(super) responses: u64,
     /// Drops, for whatever reason.
     pub(super) drops: u64,
-    /// Those of the drops that were refused a lock.
+    /// Drops that were refused a lock.
     pub(super) lock_drops: u64,
     /// Responses that can't have been in time.
     pub(super) late: u64,
@@ -84,7 +84,7 @@ impl Iterations {
         }
     }
 
-    /// One control tick; `Some` when it ends an iteration. The next begins at once.
+    /// Runs one control tick; `Some` when it ends an iteration. The next iteration begins at once.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<End> {
         let now = signals.now;
         let totals = self.samples.totals();

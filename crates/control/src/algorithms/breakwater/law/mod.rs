@@ -21,7 +21,7 @@ use crate::server::Signals;
 
 /// Adapts the pool once per tick.
 pub(super) trait Law: Send {
-    /// One control tick.
+    /// Runs one control tick.
     fn tick(&mut self, pool: &Pool, signals: &Signals);
 }
 

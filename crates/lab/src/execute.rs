@@ -1,0 +1,93 @@
+//! Planned runs on a plant, one or, where the plant is simulated, many at once. What their rows are is the business of `rows`.
+
+use crate::error::RunError;
+use crate::options::{Options, Progress};
+use crate::plan::PlannedRun;
+use crate::scenario::Scenario;
+use leeward_outcome::RunOutcome;
+use leeward_plant::{BudgetRule, Plant, PlantRun, Simulated, Snapshot};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Refuses what only `run` can do elsewhere than in the simulator.
+pub(crate) fn check_simulated(options: &Options) -> Result<(), RunError> {
+    match options.plant.as_str() {
+        "sim" => Ok(()),
+        "real" => Err(RunError::OnlySimulated),
+        _ => Err(unknown_plant(options)),
+    }
+}
+
+/// Refuses what can't be simulated.
+pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
+    let refuse = |text: &str| Err(RunError::NotSimulated(text.into()));
+    if let Some(service) = scenario.workload.services.iter().find(|service| !service.is_simulated()) {
+        return refuse(&service.text);
+    }
+    if scenario.controllers.iter().any(|variant| variant.derived_budget) {
+        return refuse("acquire = unless-congested, without a budget,");
+    }
+    Ok(())
+}
+
+/// Neither plant has this name.
+pub(crate) fn unknown_plant(options: &Options) -> RunError {
+    RunError::Plant(options.plant.chars().take(40).collect())
+}
+
+/// Makes one planned run on `plant`.
+pub(crate) fn execute(
+    plant: &dyn Plant,
+    run: &PlannedRun<'_>,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Snapshot),
+) -> Result<RunOutcome, RunError> {
+    let budget = if run.variant.derived_budget { BudgetRule::OfObjective } else { BudgetRule::Given };
+    let asked = PlantRun { algorithm: run.algorithm, params: &run.params, config: &run.config, budget };
+    let outcome = plant.run(&asked, stop, watch).map_err(|error| RunError::of_plant(run.name(), error))?;
+    match outcome.violations.first() {
+        None => Ok(outcome),
+        Some(violation) => Err(RunError::Violation { run: run.name(), violation: violation.clone() }),
+    }
+}
+
+/// Simulates one planned run.
+pub(crate) fn simulate(run: &PlannedRun<'_>) -> Result<RunOutcome, RunError> {
+    execute(&Simulated, run, &AtomicBool::new(false), &mut |_| {})
+}
+
+/// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
+/// the first in that order is returned.
+pub(crate) fn in_parallel<'a, T: Send>(
+    runs: &[PlannedRun<'a>],
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+    work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
+) -> Result<Vec<T>, RunError> {
+    let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| RunError::Threads(error.to_string()))?;
+    let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let one = |run| {
+        if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let outcome = work(run);
+        failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
+        progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len() });
+        Some(outcome)
+    };
+    // Runs differ in length by orders of magnitude, so each is a task of its own.
+    let outcomes: Vec<Option<Result<T, RunError>>> =
+        pool.install(|| runs.par_iter().with_max_len(1).map(one).collect());
+    let mut finished = Vec::with_capacity(runs.len());
+    let mut missing = false;
+    for outcome in outcomes {
+        match outcome {
+            Some(outcome) => finished.push(outcome?),
+            None => missing = true,
+        }
+    }
+    if missing { Err(RunError::Cancelled) } else { Ok(finished) }
+}

@@ -1,0 +1,36 @@
+//! Rounding, rates, shares and medians, as the results have them. Which numbers these are is the business of others.
+
+use leeward_control::units::Nanos;
+
+/// Rounds to `decimals`: beyond what means anything, so that no row depends on a last bit.
+pub(crate) fn round(value: f64, decimals: i32) -> f64 {
+    let scale = 10f64.powi(decimals);
+    let rounded = (value * scale).round() / scale;
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+/// A span in µs, rounded.
+pub(crate) fn micros(span: Nanos) -> f64 {
+    round(span.as_micros_f64(), 3)
+}
+
+/// `count` per second of `span`; 0 of no time.
+pub(crate) fn per_second(count: u64, span: Nanos) -> f64 {
+    if span == Nanos::ZERO { 0.0 } else { round(count as f64 / span.as_secs_f64(), 1) }
+}
+
+/// `part` over `whole`; 0 of nothing.
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { round(part as f64 / whole as f64, 6) }
+}
+
+/// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}

@@ -1,0 +1,163 @@
+//! What one run came to, on whichever plant. What a plant cannot know is an `Option`. Raw units; rows of results are
+//! elsewhere.
+
+use crate::counts::{Counts, ServerCounts};
+use crate::distribution::Percentiles;
+use leeward_control::server::Gauges;
+use leeward_control::units::{Nanos, Time};
+use serde::{Serialize, Serializer};
+
+/// One run's outcome. Counts and latencies cover the measured part (after warm-up) unless they say otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOutcome {
+    /// Length of the measured part.
+    pub measured: Nanos,
+    /// How requests ended in the measured part.
+    pub counts: Counts,
+    /// The same over the whole run, warm-up included, and what was still under way at its end.
+    pub totals: Counts,
+    /// What the server did with requests and messages in the measured part.
+    pub server: ServerCounts,
+    /// True if requests take locks. Otherwise `server.refused_at_locks` says nothing.
+    pub takes_locks: bool,
+    /// Latency of completed requests, from issue to response.
+    pub latency: Percentiles,
+    /// Time from a request's departure to its drop's arrival at the client.
+    pub reject_delay: Percentiles,
+    /// Time from a request's arrival at the server to the start of its execution, of those that began to execute. A real
+    /// server does not measure it.
+    pub waiting: Option<Percentiles>,
+    /// CPU time spent over CPU time available, 0..=1.
+    pub cpu_utilization: f64,
+    /// Mean number of requests in the server, queued or executing. A real server does not measure it.
+    pub mean_in_server: Option<f64>,
+    /// Mean time in the server of the requests that left it, ns; of a real one, of those that it answered.
+    pub mean_sojourn_ns: f64,
+    /// Books that did not balance, the first few, in words; empty unless a plant or a controller has a defect.
+    ///
+    /// The simulator checks on every run: each request has exactly one end; no core idles while something is queued;
+    /// Little's law as an identity (the area under the number of requests in the server is the sum of their times there, to
+    /// the nanosecond), for each lock's waiters, too; locks go to those that have waited longest. With its `audit` also, each
+    /// control period: a controller's issued credits are the sum of its sessions' windows; every request is where the books
+    /// say.
+    pub violations: Vec<String>,
+    /// What happened at the locks, in the application's order; on a real machine those first that were waited for longest.
+    pub locks: Vec<LockOutcome>,
+    /// Time series, if asked for; covers the whole run.
+    pub windows: Vec<WindowOutcome>,
+    /// Fine time series, if asked for; covers the whole run.
+    pub fine: Vec<FineWindow>,
+    /// The controller's state at the end.
+    pub gauges: Gauges,
+    /// Events that the simulator processed, whole run.
+    pub events: Option<u64>,
+    /// Who had the cores, where an allocator grants and parks them.
+    pub cores: Option<CoreUsage>,
+    /// From a request's issue to the news that its first server does not serve it, a drop or no credit in time, where there
+    /// are several servers.
+    pub failure_delay: Option<Percentiles>,
+    /// Each server by itself, where there are several: its requests are attempts, its latencies begin with them, and its
+    /// objective is its own. The whole's messages, rejections and CPU time are the sum of theirs, and its locks are only here.
+    pub replicas: Vec<RunOutcome>,
+}
+
+/// One lock, in the measured part; on a real machine all locks of one name and kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LockOutcome {
+    /// Its name.
+    pub name: String,
+    /// What it is, such as `mutex`, where the application says so.
+    pub kind: Option<&'static str>,
+    /// The time over which this was counted.
+    pub span: Nanos,
+    /// How often a request got it.
+    pub acquired: u64,
+    /// Of these, how often it had to wait.
+    pub waited: u64,
+    /// How often a request did without it and ended as a drop.
+    pub refused: u64,
+    /// Mean wait of those that got it, ns; those that got it at once waited 0.
+    pub wait_mean_ns: f64,
+    /// Median of the same; on a real machine up to twice too much.
+    pub wait_p50: Nanos,
+    /// 99th percentile of the same; on a real machine up to twice too much.
+    pub wait_p99: Nanos,
+    /// Longest of the same. A real lock does not tell.
+    pub wait_max: Option<Nanos>,
+    /// Requests that wait for it at the run's end. A real lock does not tell.
+    pub waiting: Option<u64>,
+    /// The share of time in which somebody held it, 0..=1. Whoever gets a mutex holds it while waiting for a core, too. A real
+    /// lock does not tell.
+    pub utilization: Option<f64>,
+}
+
+/// One window of the time series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowOutcome {
+    /// Its length.
+    pub length: Nanos,
+    /// What clients saw in it.
+    pub clients: ClientWindow,
+    /// What the server did in it; a real one is not asked.
+    pub server: Option<ServerCounts>,
+    /// The server at its end.
+    pub state: ServerState,
+    /// Mean number of cores that the server held, where an allocator grants and parks them.
+    pub cores: Option<f64>,
+}
+
+/// One window of the time series as clients see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ClientWindow {
+    /// Its start, from the start of the run.
+    #[serde(rename = "start_ns", serialize_with = "time")]
+    pub start: Time,
+    /// What happened in it: `offered` and `late` by intended time, the ends by the time at which the client learns of them.
+    pub counts: Counts,
+    /// Latency, from the intended time, of the responses that came in it.
+    pub latency: Percentiles,
+    /// Mean time from their requests' departures to the drops that came in it.
+    pub reject_delay_mean_ns: f64,
+}
+
+/// A server at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServerState {
+    /// The controller's state.
+    pub gauges: Gauges,
+    /// The queueing delay.
+    pub delay: Nanos,
+}
+
+/// One window of the fine time series: enough to see how fast goodput comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FineWindow {
+    /// Its start, from the start of the run.
+    #[serde(rename = "start_ns", serialize_with = "time")]
+    pub start: Time,
+    /// Responses that came in it.
+    pub completed: u64,
+    /// Of those, within the objective.
+    pub good: u64,
+}
+
+/// Who had the cores in the measured part of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoreUsage {
+    /// Mean number of cores that the server held, those on their way included.
+    pub mean_cores: f64,
+    /// Mean number of cores that looked for work.
+    pub mean_searching: f64,
+    /// Share of all cores' time that was left for a best-effort application: cores that were parked. The time a core
+    /// takes to change hands is nobody's.
+    pub best_effort_share: f64,
+    /// Cores granted.
+    pub grants: u64,
+    /// Cores given back.
+    pub parks: u64,
+}
+
+/// A time as its number of nanoseconds.
+fn time<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.0)
+}

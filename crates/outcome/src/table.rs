@@ -1,0 +1,203 @@
+//! The tables of the results by name, and their rows by field name, for claims and plots.
+
+pub use crate::columns::{Cell, Column, Kind, Quantity};
+
+use crate::columns::Fields;
+use crate::results::{Lock, Point, Replica, Results, RunKey, Shift, Window};
+use serde::Serialize;
+
+/// Declares the tables that claims and plots may name: the variant, its name, its rows in the results and their type.
+macro_rules! tables {
+    ($($(#[$meta:meta])* $variant:ident $rows:ident $row:ident;)*) => {
+        /// A table of the results.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Table {
+            $($(#[$meta])* $variant,)*
+        }
+
+        /// One row of a table.
+        #[derive(Clone, Copy, Debug, Serialize)]
+        #[serde(untagged)]
+        pub enum Row<'a> {
+            $(#[doc = concat!("Of the ", stringify!($rows), ".")] $row(&'a $row),)*
+        }
+
+        impl Table {
+            /// Every table.
+            pub const ALL: &'static [Table] = &[$(Table::$variant,)*];
+
+            /// Its name in scenarios and messages.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Table::$variant => stringify!($rows),)*
+                }
+            }
+
+            /// The names of its fields, in the order in which files have them.
+            pub fn fields(self) -> &'static [&'static str] {
+                match self {
+                    $(Table::$variant => $row::NAMES,)*
+                }
+            }
+
+            /// The field called `name`; `None` if there is no such field.
+            pub fn column(self, name: &str) -> Option<&'static Column> {
+                match self {
+                    $(Table::$variant => $row::column(name),)*
+                }
+            }
+
+            /// Its rows.
+            pub fn rows(self, results: &Results) -> Box<dyn Iterator<Item = Row<'_>> + '_> {
+                match self {
+                    $(Table::$variant => Box::new(results.$rows.iter().map(Row::$row)),)*
+                }
+            }
+        }
+
+        impl<'a> Row<'a> {
+            /// The field called `name`; [`Cell::Absent`] if there is none.
+            pub fn cell(self, name: &str) -> Cell<'a> {
+                match self {
+                    $(Row::$row(row) => row.cell(name),)*
+                }
+            }
+
+            /// The run that it is of.
+            pub fn run(self) -> &'a RunKey {
+                match self {
+                    $(Row::$row(row) => &row.run,)*
+                }
+            }
+        }
+
+        $(
+            impl TableRow for $row {
+                fn run(&self) -> &RunKey {
+                    &self.run
+                }
+            }
+        )*
+    };
+}
+
+/// A row that is of a run.
+pub trait TableRow: Fields {
+    /// The run that it is of.
+    fn run(&self) -> &RunKey;
+}
+
+tables! {
+    /// [`Results::points`].
+    Points points Point;
+    /// [`Results::windows`].
+    Windows windows Window;
+    /// [`Results::shifts`].
+    Shifts shifts Shift;
+    /// [`Results::locks`].
+    Locks locks Lock;
+    /// [`Results::replicas`].
+    Replicas replicas Replica;
+}
+
+impl Table {
+    /// The table of this name.
+    pub fn find(name: &str) -> Option<Table> {
+        Table::ALL.iter().copied().find(|table| table.name() == name)
+    }
+
+    /// What the field called `name` holds; `None` if there is no such field.
+    pub fn kind(self, name: &str) -> Option<Kind> {
+        self.column(name).map(|column| column.kind)
+    }
+
+    /// The names of its fields of one kind or of any, for messages.
+    pub fn names(self, kind: Option<Kind>) -> String {
+        let fits = |name: &&&str| kind.is_none_or(|wanted| self.kind(name) == Some(wanted));
+        self.fields().iter().filter(fits).copied().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The field called `name` in whichever table has it first: a name means the same in all.
+pub fn column(name: &str) -> Option<&'static Column> {
+    Table::ALL.iter().find_map(|table| table.column(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+
+    /// A row with a value in every field, made from the declaration: what is written is what can be read, and named.
+    fn check<T: TableRow + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(table: Table) {
+        let value = |name: &&str| match (table.kind(name), *name) {
+            (Some(Kind::Text), _) => serde_json::Value::from("text"),
+            (_, "recovered") => serde_json::Value::from(true),
+            _ => serde_json::Value::from(1),
+        };
+        let all = T::NAMES.iter().map(|name| (name.to_string(), value(name)));
+        let full: T = serde_json::from_value(serde_json::Value::Object(all.collect())).unwrap();
+        let text = serde_json::to_string(&full).unwrap();
+        let places: Vec<usize> = T::NAMES.iter().map(|name| text.find(&format!("\"{name}\":")).unwrap()).collect();
+        assert!(places.is_sorted(), "written in the order of the declaration: {text}");
+        assert_eq!(serde_json::from_str::<T>(&text).unwrap(), full);
+        for name in T::NAMES {
+            let kind = table.kind(name).expect("every field is a column");
+            match full.cell(name) {
+                Cell::Number(_) => assert_eq!(kind, Kind::Number, "{name}"),
+                Cell::Text(_) => assert_eq!(kind, Kind::Text, "{name}"),
+                Cell::Absent => panic!("{name} is not read"),
+            }
+        }
+        // No field of an embedded part is forgotten.
+        let debug = format!("{full:?}");
+        assert!(!debug.contains("None") && !debug.contains(": 0") && !debug.contains("\"\""), "{debug}");
+        assert_eq!(full.cell("no such field"), Cell::Absent);
+    }
+
+    #[test]
+    fn every_field_is_written_read_and_named() {
+        check::<Point>(Table::Points);
+        check::<Window>(Table::Windows);
+        check::<Shift>(Table::Shifts);
+        check::<Lock>(Table::Locks);
+        check::<Replica>(Table::Replicas);
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out_and_what_is_missing_is_an_error() {
+        let text = serde_json::to_string(&Lock::default()).unwrap();
+        for absent in ["kind", "\"p\"", "waiting", "utilization"] {
+            assert!(!text.contains(absent), "{absent} in {text}");
+        }
+        assert_eq!(serde_json::from_str::<Lock>(&text).unwrap(), Lock::default());
+        let error = serde_json::from_str::<Lock>("{\"lock\": \"a\"}").unwrap_err().to_string();
+        assert!(error.contains("missing field"), "{error}");
+    }
+
+    #[test]
+    fn a_name_means_the_same_in_all_tables() {
+        for table in Table::ALL {
+            assert_eq!(Table::find(table.name()), Some(*table));
+            for name in table.fields() {
+                assert_eq!(table.column(name), column(name), "{name} of {}", table.name());
+            }
+        }
+        assert_eq!(column("no such field"), None);
+        assert_eq!(Table::Shifts.names(Some(Kind::Text)), "controller, label");
+    }
+
+    #[test]
+    fn every_field_is_documented() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
+        let text = std::fs::read_to_string(docs).unwrap();
+        for table in Table::ALL {
+            let heading = format!("\n## {}{}\n", table.name()[..1].to_uppercase(), &table.name()[1..]);
+            let section = text.split_once(&heading).unwrap_or_else(|| panic!("no section `{heading}`")).1;
+            let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+            for name in table.fields() {
+                assert!(section.contains(&format!("`{name}`")), "{name} is missing in docs/results.md, {heading}");
+            }
+        }
+    }
+}
