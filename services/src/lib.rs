@@ -1,6 +1,15 @@
-//! Services on Leeward's server: to measure it, and to show how one is written. Never here: admission, sockets.
+//! What a service is to the rest of Leeward, and two small ones: to measure the server, and to show how one is written.
+//!
+//! - [`case`]: the trait that each service implements to be in the catalogue.
+//! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.
+//! - [`synthetic`], [`echo`]: services.
+//!
+//! Never here: admission, sockets, the list of all services (`leeward-catalogue`).
 
 #![forbid(unsafe_code)]
 
+pub mod arguments;
+pub mod case;
 pub mod echo;
+pub mod served;
 pub mod synthetic;

@@ -5,8 +5,24 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, parse_duration};
 
-use crate::args::AdmissionArgs;
 use crate::failure::Failure;
+
+/// The controller, for both ends of a connection.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AdmissionArgs {
+    /// The controller (see `leeward list`); server and clients must run the same
+    #[arg(long = "admission", value_name = "NAME", default_value = "breakwater")]
+    pub(crate) name: String,
+    /// A parameter of the controller, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// The latency objective
+    #[arg(long, value_name = "SPAN", default_value = "200us")]
+    pub(crate) slo: String,
+    /// The network's round trip without queueing
+    #[arg(long, value_name = "SPAN", default_value = "10us")]
+    pub(crate) rtt: String,
+}
 
 /// The controller and the parameters that `--set` gives it.
 pub(crate) fn controller(args: &AdmissionArgs) -> Result<(Algorithm, Params), Failure> {

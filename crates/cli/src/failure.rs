@@ -7,7 +7,7 @@ use leeward_lab::ScenarioError;
 use leeward_lab::run::RunError;
 use leeward_lab::store::StoreError;
 
-use crate::stdout::plain;
+use crate::plain::plain;
 
 /// A command's failure.
 #[derive(Debug)]

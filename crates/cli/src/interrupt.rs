@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 
-use crate::demo::screen;
 use crate::failure::Failure;
+use crate::terminal;
 
 /// Whether somebody pressed Ctrl-C.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl Interrupt {
     pub(crate) fn ask(&self) {
         let again = self.asked.swap(true, Ordering::SeqCst);
         if again && !self.finishing.load(Ordering::SeqCst) {
-            screen::restore();
+            terminal::restore();
             std::process::exit(130);
         }
     }

@@ -3,25 +3,25 @@
 #![forbid(unsafe_code)]
 
 mod admission;
-mod allocator;
 mod args;
 mod commands;
-mod compiler;
 mod demo;
 mod failure;
 mod interrupt;
+mod plain;
 mod progress;
 mod scenario;
-mod serve_config;
+mod service;
 mod stdout;
 mod table;
+mod terminal;
 mod top;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = match args::Args::read() {
-        Ok(args) => commands::run(args.command),
+        Ok(args) => args.command.run(),
         Err(error) => args::explain(&error),
     };
     match outcome {

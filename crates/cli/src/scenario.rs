@@ -1,14 +1,38 @@
 //! From what was written on the command line to a checked scenario.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use leeward_lab::run::Options;
 use leeward_lab::scenario::machine;
 use leeward_lab::{Scenario, builtin_scenarios};
 
-use crate::args::What;
 use crate::failure::Failure;
+
+/// Every JSON reader keeps integers up to here.
+pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
+
+/// Arguments that say what to run, for all commands that run something.
+#[derive(Debug, clap::Args)]
+pub(crate) struct What {
+    /// A scenario's id (see `leeward list`) or the path of a .toml file
+    pub(crate) scenario: String,
+    /// Base seed: the n-th run of each point adds n
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    pub(crate) seed: u64,
+    /// Fewer and shorter points, as the scenario's `quick` section says
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Change one value of the scenario, such as run.seeds=5; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Simulate the machine of this file, as `leeward calibrate` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) machine: Option<PathBuf>,
+    /// Threads to run on; by default one per CPU
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
 
 /// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
 pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {

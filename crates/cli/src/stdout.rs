@@ -6,6 +6,8 @@ use anyhow::Context;
 
 use crate::failure::Failure;
 
+pub(crate) use crate::plain::plain;
+
 /// Prints `text` and a line's end. A reader that has gone has seen enough: no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -18,9 +20,4 @@ pub(crate) fn forgive(error: std::io::Error) -> Result<(), Failure> {
         return Ok(());
     }
     Err(error).context("stdout").map_err(Failure::Runtime)
-}
-
-/// Text from elsewhere, a file or a server, without what would move a terminal's cursor.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

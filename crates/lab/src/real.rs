@@ -17,9 +17,9 @@ use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
 pub use leeward_plant::measured::WINDOW;
-use leeward_plant::search::Corpus;
-use leeward_plant::served::{Layout, UnservedError};
 use leeward_plant::{Measured, Placement, RealError, Served, Snapshot};
+use leeward_services::case::Notice;
+use leeward_services::synthetic;
 use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
 use leeward_sim::service::Service;
 use std::cell::Cell;
@@ -104,7 +104,7 @@ pub fn run_all(
                     served
                 }
             };
-            if let Some(words) = served.words() {
+            if let Some(words) = &served.words {
                 results.description = format!("{}\n{words}", results.description).trim().into();
             }
             let cores = scenario.server.cores;
@@ -149,13 +149,11 @@ pub fn run_all(
 
 /// Makes a service ready, which may mean indexing a corpus.
 fn serve(service: &ServiceSpec, step: &dyn Fn(&str)) -> Result<Served, RunError> {
-    if let Some(mix) = service.pairs {
-        return Ok(Served::pairs(mix));
-    }
-    let Some(queries) = service.queries else { return Ok(Served::Synthetic) };
-    step("reading and indexing documents");
-    let corpus = Corpus::load(None).map_err(|error| while_measuring(UnservedError::from(error).into()))?;
-    Served::search(corpus, Layout::default(), queries).map_err(|error| while_measuring(error.into()))
+    let Some(requests) = &service.measured else { return Ok(synthetic::both_ends()) };
+    let tell = |notice: Notice<'_>| match notice {
+        Notice::Step(words) | Notice::Note(words) => step(words),
+    };
+    requests.both_ends(&tell).map_err(|error| while_measuring(error.into()))
 }
 
 /// Subjects of the machine's measurement: each service with each number of clients.
@@ -265,7 +263,7 @@ fn one(
     watch(&Stage::Begins(run));
     let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&Stage::Runs(run, snapshot)))?;
     let mut rows = Rows::of(run, &outcome);
-    if !outcome.takes_locks {
+    if !plant.served.is_measured() {
         let predicted = point(run, &simulate(run)?);
         rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);
         rows.point.predicted_p99_us = Some(predicted.p99_us);

@@ -8,6 +8,13 @@ pub trait Ask: Debug + Send + Sync {
     /// Writes a request's payload to `payload`, which is empty, and returns the procedure to call. Called while
     /// requests are due: must be quick. `random` is the request's own; nothing else draws from it.
     fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method;
+
+    /// Whether `answer` answers the request that `random` stands for, which called `method`. A wrong answer counts as failed.
+    /// Told of every answer, on the clients' CPU: must be quick.
+    fn is_answer(&self, random: u64, method: Method, answer: &[u8]) -> bool {
+        let _ = (random, method, answer);
+        true
+    }
 }
 
 /// Bits for [`Ask`] out of those that were drawn for a request's client, independent of these (SplitMix64's last steps).

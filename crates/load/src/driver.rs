@@ -17,7 +17,7 @@ use crate::ask::bits_of;
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
 use crate::poller::{Poller, Wait};
-use crate::recorder::{Course, Due, Recorder, Recording, WINDOWS_MAX};
+use crate::recorder::{Course, Issued, Recorder, Recording, WINDOWS_MAX};
 use crate::report::{ClientWindow, Counts, Ending, LoadReport};
 use crate::schedule::{Planned, Schedule, ScheduleError};
 use crate::system::{Pinned, allow_sockets};
@@ -148,7 +148,7 @@ enum Source<'a> {
 
 /// Something to do with one connection.
 enum Action<'a> {
-    Submit(Time, Due, Request<'a>, Budget),
+    Submit(Time, Issued, Request<'a>, Budget),
     Ready,
     Flush,
     Timer(Time, Time),
@@ -199,12 +199,12 @@ impl<'a> Driver<'a> {
     fn act(&mut self, number: u32, action: Action<'_>) {
         let Driver { clock, poller, recorder, freed, start, .. } = self;
         let link = &mut self.links[number as usize];
-        let mut events = |now: Time, event: Event<'_, Due>| {
+        let mut events = |now: Time, event: Event<'_, Issued>| {
             recorder.ended(Time(now.since(*start).0), &event);
             freed.push(number);
         };
         match action {
-            Action::Submit(now, due, request, budget) => link.submit(now, due, &request, budget, &mut events),
+            Action::Submit(now, issued, request, budget) => link.submit(now, issued, &request, budget, &mut events),
             Action::Ready => link.ready(*clock, poller, &mut events),
             Action::Flush => link.flush(*clock, poller, &mut events),
             Action::Timer(at, now) => {
@@ -419,10 +419,11 @@ impl<'a> Driver<'a> {
     fn submit(&mut self, now: Time, number: u32, at: Time, service: Nanos, priority: Priority, random: u64) {
         self.recorder.issued(Time(now.since(self.start).0), at);
         let mut payload = mem::take(&mut self.payload);
+        let bits = bits_of(random);
         let method = match &self.config.ask {
             Some(ask) => {
                 payload.clear();
-                ask.ask(bits_of(random), &mut payload)
+                ask.ask(bits, &mut payload)
             }
             None => {
                 payload[..8].copy_from_slice(&service.0.to_le_bytes());
@@ -432,7 +433,7 @@ impl<'a> Driver<'a> {
         let request = Request { method, payload: &payload, priority, random };
         let mut budget = self.config.budget;
         budget.charge(Time(now.since(self.start).0).since(at));
-        self.act(number, Action::Submit(now, Due(at), request, budget));
+        self.act(number, Action::Submit(now, Issued { due: at, method, random: bits }, request, budget));
         self.payload = payload;
         self.touched.push(number);
     }

@@ -11,7 +11,7 @@ use leeward_rpc::client::{Connection, ConnectionConfig, Event, Phase, Request};
 use leeward_rpc::wire;
 
 use crate::poller::Poller;
-use crate::recorder::Due;
+use crate::recorder::Issued;
 
 /// The generator's clock: nanoseconds since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum Change {
 pub(crate) struct Link {
     number: u32,
     socket: Option<TcpStream>,
-    connection: Connection<Due>,
+    connection: Connection<Issued>,
     watches_room: bool,
     /// The last [`Change`] that was reported.
     reported: Option<Change>,
@@ -95,20 +95,20 @@ impl Link {
     pub(crate) fn submit(
         &mut self,
         now: Time,
-        due: Due,
+        issued: Issued,
         request: &Request<'_>,
         budget: Budget,
-        events: &mut impl FnMut(Time, Event<'_, Due>),
+        events: &mut impl FnMut(Time, Event<'_, Issued>),
     ) {
-        let mut events = |event: Event<'_, Due>| events(now, event);
+        let mut events = |event: Event<'_, Issued>| events(now, event);
         match budget.remaining() {
-            Some(left) => self.connection.submit_within(now, due, request, wire::Budget::of(left), &mut events),
-            None => self.connection.submit(now, due, request, &mut events),
+            Some(left) => self.connection.submit_within(now, issued, request, wire::Budget::of(left), &mut events),
+            None => self.connection.submit(now, issued, request, &mut events),
         };
     }
 
     /// Reads what there is, up to a bound, and writes the answers that follow from it.
-    pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         for _ in 0..READS_MAX {
             let Some(socket) = &mut self.socket else { return };
             let spare = self.connection.spare();
@@ -134,7 +134,7 @@ impl Link {
     }
 
     /// Writes as much as the socket takes.
-    pub(crate) fn flush(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    pub(crate) fn flush(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         loop {
             let now = clock.now();
             let Some(socket) = &mut self.socket else { return };
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    fn watch_room(&mut self, now: Time, room: bool, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    fn watch_room(&mut self, now: Time, room: bool, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         let Some(socket) = &self.socket else { return };
         if self.watches_room == room {
             return;
@@ -166,14 +166,14 @@ impl Link {
     }
 
     /// The socket is of no use any more. Dropping it closes it and takes it from the poller.
-    fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         // Why is kept by the connection.
         let _ = self.connection.ended(now, &mut |event| events(now, event));
         self.socket = None;
     }
 
     /// The timer that is set for `at` goes off; does nothing if it is another one.
-    pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         if self.timer == at {
             self.timer = Time::NEVER;
             self.connection.on_timer(now, &mut |event| events(now, event));
@@ -191,7 +191,7 @@ impl Link {
     }
 
     /// The run is over: says good-bye if the server listens, and ends all requests. Not reported as a [`Change`].
-    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Due>)) {
+    pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         self.reported = Some(Change::Lost);
         self.connection.deregister(now, &mut |event| events(now, event));
         if let Some(mut socket) = self.socket.take() {

@@ -2,18 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use leeward_control::client::LocalReason;
 use leeward_control::units::{Nanos, Time};
 pub use leeward_outcome::Distribution;
 use leeward_rpc::client::{Disconnected, Event};
+use leeward_rpc::wire::Method;
 
+use crate::ask::Ask;
 use crate::config::{LoadConfig, Plan};
 use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
 
-/// Identity of a request: the time at which it was due.
+/// Identity of a request: the time at which it was due, and what it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due(pub Time);
+pub struct Issued {
+    /// When it was due.
+    pub due: Time,
+    /// Which procedure it called.
+    pub method: Method,
+    /// The bits that it was made of.
+    pub random: u64,
+}
+
+/// The name of failures that are answers, but wrong ones.
+#[derive(Debug)]
+struct WrongAnswer;
 
 /// How a run went.
 pub(crate) struct Course {
@@ -109,6 +123,8 @@ const REASONS_MAX: usize = 8;
 
 /// Counters of a run.
 pub(crate) struct Recorder {
+    /// Knows which answers are right.
+    ask: Option<Arc<dyn Ask>>,
     slo: Nanos,
     timeout: Nanos,
     late_after: Nanos,
@@ -134,6 +150,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(crate) fn new(config: &LoadConfig, plan: &Plan) -> Self {
         Recorder {
+            ask: config.ask.clone(),
             slo: config.slo,
             timeout: config.timeout.unwrap_or(Nanos::MAX),
             late_after: config.late_after,
@@ -184,11 +201,17 @@ impl Recorder {
     }
 
     /// A request has ended.
-    pub(crate) fn ended(&mut self, now: Time, event: &Event<'_, Due>) {
-        let Due(due) = *event.token();
+    pub(crate) fn ended(&mut self, now: Time, event: &Event<'_, Issued>) {
+        let Issued { due, method, random } = *event.token();
         let is_measured = due >= self.from;
         let age = now.since(due);
         match event {
+            Event::Completed { payload, .. }
+                if self.ask.as_ref().is_some_and(|ask| !ask.is_answer(random, method, payload)) =>
+            {
+                add(&mut self.failures, &WrongAnswer);
+                self.count(now, |counts| counts.failed += 1);
+            }
             Event::Completed { round_trip, sojourn, .. } => {
                 // Latency is recorded even when nobody waits any more: leaving out the worst would flatter.
                 if is_measured {

@@ -61,9 +61,9 @@ pub enum RealError {
     /// The server was not looked at twice in the measured part: what it did in it is not known.
     #[error("the measured part is too short to see what the server did in it; make the run longer")]
     Unobserved,
-    /// The service can't be made ready.
+    /// The service can't be prepared.
     #[error(transparent)]
-    Unserved(#[from] crate::served::UnservedError),
+    Unserved(#[from] leeward_services::case::CaseError),
     /// Nothing was answered while the machine was being measured, time and again.
     #[error("the server answered nothing while the machine was measured: is other work keeping its CPUs busy?")]
     Silent,

@@ -5,7 +5,6 @@
 //! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback TCP. The rest is its parts:
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
-//! - [`served`]: which services there are; [`search`], [`pairs`]: two of them and their clients.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
@@ -16,20 +15,17 @@ pub mod error;
 mod locks;
 pub mod machine;
 pub mod measured;
-pub mod pairs;
 pub mod placement;
 pub mod plant;
 pub mod run;
-pub mod search;
-pub mod served;
 pub mod simulated;
 mod stalls;
 
 pub use error::RealError;
+pub use leeward_services::served::Served;
 pub use machine::Machine;
 pub use measured::Measured;
 pub use placement::Placement;
 pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
 pub use run::{RunReport, RunSpec, Snapshot};
-pub use served::Served;
 pub use simulated::Simulated;

@@ -4,7 +4,6 @@
 use crate::error::RealError;
 use crate::placement::Placement;
 use crate::run::{allow_clients, start};
-use crate::served::Served;
 use crate::stalls::{self, Missed};
 use leeward_control::algorithms::none;
 use leeward_control::budget::Budget;
@@ -13,6 +12,8 @@ use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
 use leeward_load::{LoadConfig, Plan, Recording};
 use leeward_rpc::server::Counts;
+use leeward_services::served::Served;
+use leeward_services::synthetic;
 use leeward_workload::Service;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,7 +79,7 @@ const ATTEMPTS: usize = 5;
 pub const STEPS: usize = ROUNDS + 2;
 
 impl Machine {
-    /// Measures with `clients` connections and this service, whose times are those of `service` if it is synthetic. `step`
+    /// Measures with `clients` connections and this service, whose times are those of `service` if they are drawn. `step`
     /// is told before each of [`STEPS`] steps.
     ///
     /// # Errors
@@ -95,11 +96,11 @@ impl Machine {
         step("round trip");
         let nothing = Service::Constant(Nanos(1));
         let alone = Plan::Closed { connections: 1, outstanding: 1, service: nothing, seed: 1, duration: IDLE };
-        let trip = closed(placement, &Served::Synthetic, &alone, stop)?.recording.report.latency_from_send;
+        let trip = closed(placement, &synthetic::both_ends(), &alone, stop)?.recording.report.latency_from_send;
         let (rtt, rtt_p99) = (trip.p50, trip.p99);
-        let alone = match served {
-            Served::Synthetic => None,
-            _ => {
+        let alone = match served.is_measured() {
+            false => None,
+            true => {
                 step("service alone");
                 let sojourn = |connections| {
                     let service = service.clone();
@@ -197,7 +198,7 @@ fn closed_once(placement: &Placement, served: &Served, plan: &Plan, stop: &Atomi
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
     let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED)?;
     let config = LoadConfig {
-        ask: served.ask(),
+        ask: served.ask.clone(),
         warmup: Nanos(plan.duration().0 / 4),
         polling: placement.polling(),
         cpu: Some(placement.load),

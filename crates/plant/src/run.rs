@@ -3,7 +3,6 @@
 use crate::error::RealError;
 use crate::locks::LockWatch;
 use crate::placement::Placement;
-use crate::served::Served;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment};
@@ -13,6 +12,7 @@ use leeward_load::report::{ClientWindow, Ending, LoadReport};
 use leeward_load::{LoadConfig, Plan, Recording, Schedule};
 use leeward_outcome::LockOutcome;
 use leeward_rpc::server::{Counts, Server};
+use leeward_services::served::Served;
 use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     // Short runs are looked at more often than once per window: what the server did in a run is the difference of two looks.
     let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / LOOKS).max(Nanos(1));
     let config = LoadConfig {
-        ask: spec.served.ask(),
+        ask: spec.served.ask.clone(),
         budget: spec.budget,
         warmup: spec.warmup,
         window: Some(spec.window),

@@ -27,7 +27,10 @@ pub enum Turn {
 
 /// Guests on their way to the cores of a server that is to be. Clones are the same ones: the first server that starts has them.
 #[derive(Clone, Default)]
-pub struct Guests(Arc<Mutex<Vec<(usize, Box<dyn Guest>)>>>);
+pub struct Guests(Arc<Mutex<Vec<ForCore>>>);
+
+/// A core's number, and a guest for it.
+type ForCore = (usize, Box<dyn Guest>);
 
 impl std::fmt::Debug for Guests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,7 +50,7 @@ impl Guests {
         let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (here, elsewhere) = guests.drain(..).partition(|(at, _)| at % cores == core);
         *guests = elsewhere;
-        let here: Vec<(usize, Box<dyn Guest>)> = here;
+        let here: Vec<ForCore> = here;
         here.into_iter().map(|(_, guest)| guest).collect()
     }
 }

@@ -6,6 +6,8 @@
 
 #[path = "it/peer.rs"]
 mod peer;
+#[path = "it/serving.rs"]
+mod serving;
 
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Priority};

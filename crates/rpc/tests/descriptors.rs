@@ -3,6 +3,8 @@
 
 #[path = "it/peer.rs"]
 mod peer;
+#[path = "it/serving.rs"]
+mod serving;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};

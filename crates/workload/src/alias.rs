@@ -4,14 +4,14 @@ use crate::rng::Rng;
 
 /// Places `0..n`, each as likely as its weight.
 #[derive(Clone, Debug)]
-pub(crate) struct Alias {
+pub struct Alias {
     /// For each place: how likely a draw that has come to it stays, and where it goes otherwise.
     places: Vec<(f64, u32)>,
 }
 
 impl Alias {
     /// Of weights that are not negative and not all zero; without any, only place 0 is drawn.
-    pub(crate) fn new(weights: &[f64]) -> Self {
+    pub fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut left: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
         let mut places: Vec<(f64, u32)> = (0..left.len() as u32).map(|place| (1.0, place)).collect();
@@ -29,7 +29,7 @@ impl Alias {
     }
 
     /// A place.
-    pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
+    pub fn draw(&self, rng: &mut Rng) -> u32 {
         let drawn = rng.unit() * self.places.len() as f64;
         let place = (drawn as usize).min(self.places.len().saturating_sub(1));
         match self.places.get(place) {

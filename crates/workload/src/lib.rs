@@ -5,27 +5,21 @@
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
-//! - [`pairs`]: which keys are read and written, for a service that keeps pairs.
-//! - [`queries`]: what is searched for, for a service that searches.
-//! - `alias`: drawing by weight.
+//! - [`alias`]: drawing by weight.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
 //! Never here: what becomes of a request.
 
 #![forbid(unsafe_code)]
 
-mod alias;
+pub mod alias;
 pub mod application;
 pub mod arrivals;
 pub mod demand;
-pub mod pairs;
-pub mod queries;
 pub mod rng;
 pub mod service;
 
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
-pub use pairs::{PairMix, PairService, Pairs};
-pub use queries::{Queries, QueryMix};
 pub use service::Service;

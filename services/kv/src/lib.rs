@@ -4,11 +4,13 @@
 //! - [`protocol`]: memcached's text and meta protocol: bytes to requests, requests to replies, without sockets.
 //! - [`server`]: the memcached port: connections on the runtime's cores, with an admission controller.
 //! - [`service`]: the same store behind Leeward's own protocol, with credits.
+//! - [`case`]: the service in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: whether a request is admitted (`leeward-control`), and how cores run (`leeward-runtime`).
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod protocol;
 pub mod server;
 pub mod service;

@@ -6,11 +6,13 @@
 //!   `terms`, `merge` are its parts; [`score`] and `ranking` say what fits best.
 //! - [`corpus`]: documents to search: some that come along, many from the package manager.
 //! - [`wire`]: requests and answers as bytes. [`Search`]: the RPC handler.
+//! - [`case`]: the service in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: admission, sockets.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod corpus;
 mod decoded;
 mod index;

@@ -1,19 +1,42 @@
 //! `leeward calibrate`: measures this machine and writes it down for the simulator.
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
 use leeward_control::units::Nanos;
 use leeward_lab::real;
 use leeward_lab::run::RunError;
 use leeward_lab::scenario::machine;
-use leeward_plant::{Machine, Placement, Served};
+use leeward_plant::{Machine, Placement};
+use leeward_services::synthetic;
 use leeward_workload::Service;
 
 use super::target;
-use crate::args::CalibrateArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Steps;
 use crate::stdout;
+
+/// Measure this machine and write it down for the simulator
+///
+/// Starts a server and its clients on CPUs of their own and measures what a core serves without control, what a message
+/// costs, how long an empty round trip takes and how often a busy CPU is taken away. What it writes makes the simulator
+/// predict this machine: `leeward run SCENARIO --machine FILE`. Takes some seconds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CalibrateArgs {
+    /// The file to write, such as machine.toml; otherwise it is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Cores of the server, as far as there are CPUs besides the clients'
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub(crate) cores: u16,
+    /// Connections
+    #[arg(long, default_value_t = 1000, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// The service to measure with, as scenarios write it
+    #[arg(long, default_value = "exp:10us", value_name = "SERVICE")]
+    pub(crate) service: String,
+}
 
 /// The command.
 pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
@@ -31,7 +54,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let measured = {
         let steps = Steps::new("calibrate");
         let step = |step: &str| steps.show(step);
-        Machine::measure(&placement, &Served::Synthetic, &service, args.clients, interrupt.flag(), step)
+        Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
             .map_err(failed)?
     };
     let (server, network) = real::models(&measured, &placement);

@@ -1,6 +1,6 @@
 //! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use leeward_control::registry::Registry;
 use leeward_lab::results::Plot;
@@ -9,14 +9,46 @@ use leeward_lab::{Results, Scenario, real, store};
 
 use super::target;
 use crate::admission;
-use crate::args::DemoArgs;
 use crate::demo::news::{News, Row};
 use crate::demo::plain;
-use crate::demo::screen::{self, Screen};
+use crate::demo::screen::Screen;
 use crate::demo::state::{self, State};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::scenario::SEED_MAX;
 use crate::stdout;
+use crate::terminal;
+
+/// Overload a server on this machine, with and without control, and watch
+///
+/// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured, then demand is half of
+/// its capacity, all of it, twice as much, and a spike, each without control and under Breakwater. Takes about a minute.
+/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DEMO)]
+pub(crate) struct DemoArgs {
+    /// Folder for result.json, results.jsonl and report.html
+    #[arg(long, value_name = "DIR", default_value = "results/demo")]
+    pub(crate) out: PathBuf,
+    /// No live view: plain lines, as where there is no terminal
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Length of a run of steady demand; one with a spike takes half as long again
+    #[arg(long, value_name = "SPAN", default_value = "4s")]
+    pub(crate) duration: String,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
+    pub(crate) seed: u64,
+}
+
+const DEMO: &str = "\
+Examples:
+  leeward demo
+  leeward demo --plain --out /tmp/demo
+  leeward demo --duration 10s                     longer runs, steadier numbers";
 
 /// The command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
@@ -26,7 +58,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let options = Options { seed: args.seed, plant: "real".into(), ..Options::default() };
     let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
     let parts = {
-        let live = !args.plain && screen::wanted();
+        let live = !args.plain && terminal::wanted();
         let screen = live.then(|| Screen::start(State::new(runs, seconds), interrupt.clone()).ok()).flatten();
         if screen.is_none() {
             plain::intro(seconds);

@@ -4,10 +4,23 @@ use leeward_control::params::{Kind, ParamSpec};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_lab::{Scenario, builtin_scenarios};
 
-use crate::args::ListArgs;
 use crate::failure::Failure;
 use crate::stdout;
 use crate::table::{WIDTH, folded};
+
+/// List the scenarios and controllers that come with leeward
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIST)]
+pub(crate) struct ListArgs {
+    /// Show the parameters of each controller: name, default, what is accepted, what it does
+    #[arg(long)]
+    pub(crate) controllers: bool,
+}
+
+const LIST: &str = "\
+Examples:
+  leeward list
+  leeward list --controllers | less";
 
 /// The command.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {

@@ -1,25 +1,90 @@
 //! `leeward load`: requests for a server, and what came of each.
 
 use anyhow::{Context, anyhow};
+use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
-use leeward_control::params::Params;
-use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
-use leeward_load::ask::Ask;
 use leeward_load::report::{Ending, LoadReport, Percentiles};
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
-use leeward_plant::pairs::{Asks, PairService, fill_server};
-use leeward_plant::search::searches_of;
-use leeward_workload::{Arrivals, QueryMix, Segment, Service, Shares, Workload};
+use leeward_services::case::Target;
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use crate::args::LoadArgs;
+use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{admission, stdout};
+use crate::{admission, service, stdout};
 
 use super::target;
+
+/// Load a server and report what came of each request
+///
+/// Open loop: when each request is due is drawn from the seed before the run, whatever the server does. Latency counts
+/// from then. With `--closed` each client keeps so many requests under way instead, which measures capacity.
+#[derive(Debug, clap::Args)]
+#[command(after_help = LOAD)]
+pub(crate) struct LoadArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
+    /// Clients: one connection each
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) clients: u32,
+    /// Requests per second of all clients, such as 50k; or a multiple of what the server can do, such as 1.4x, which is
+    /// measured first: a second of closed loop, one request under way on each of the same connections
+    #[arg(long, value_name = "RATE", default_value = "10k", conflicts_with = "closed")]
+    pub(crate) demand: String,
+    /// Closed loop: requests that each client keeps under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) closed: Option<u32>,
+    /// How long each request keeps a core busy: exp:, const:, bimodal: or lognormal: and a mean; or what is searched for, such
+    /// as search or search:words=1-2,match=all, in the server's own words
+    #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
+    pub(crate) service: String,
+    /// Bytes of each request's argument, of which the first 8 are its service time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
+    pub(crate) payload: u32,
+    /// Time that a request may spend on queues from when it was due, at the client too: sent along with what is left of
+    /// it, for servers whose locks refuse a request that would wait too long; by default the server's own budget
+    /// applies
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
+    /// How long requests are issued, warm-up included
+    #[arg(long, value_name = "SPAN", default_value = "5s")]
+    pub(crate) duration: String,
+    /// The part at the beginning that is not measured
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) warmup: String,
+    /// Draws arrivals and service times
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// CPU to run on
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpu: Option<usize>,
+    /// Never sleep: for microseconds, on a CPU of its own
+    #[arg(long)]
+    pub(crate) busy: bool,
+    /// Write the latencies as an HdrHistogram percentile file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LOAD: &str = "\
+Examples:
+  leeward load 127.0.0.1:7117 --demand 50k
+  leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
+  leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
+
+The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
+answers are; start the server with --admission none to measure it without control (--closed 1).";
 
 /// The command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
@@ -31,16 +96,21 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         Some(budget) => Budget::of(admission::span("--budget", budget)?),
         None => Budget::UNLIMITED,
     };
+    let requests =
+        Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
+    let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo };
     let config = LoadConfig {
         budget,
-        ask: asked(args, address, (&algorithm, &params), (rtt, slo))?,
+        ask: requests.prepare(&server).map_err(service::failure)?,
         warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
         ..LoadConfig::new(address, slo)
     };
-    let wish = wish(args)?;
+    // A service that is not synthetic takes as long as it takes.
+    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
+    let wish = wish(args, times)?;
     if let Some(path) = &args.hgrm {
         target::check_file("--hgrm", path)?;
     }
@@ -72,28 +142,6 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 /// How long the capacity is measured, a quarter of it without counting.
 const MEASURING: Nanos = Nanos::from_millis(1_000);
 
-/// Arguments of requests, if they are not service times. A service that is searched says itself what there is to search
-/// for; a service that keeps pairs is filled first.
-fn asked(
-    args: &LoadArgs,
-    address: SocketAddr,
-    admission: (&Algorithm, &Params),
-    objective: (Nanos, Nanos),
-) -> Result<Option<Arc<dyn Ask>>, Failure> {
-    if args.service.starts_with("kv") {
-        let mix = PairService::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-        let asks = Asks::new(mix);
-        fill_server(address, asks.pairs(), admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
-        return Ok(Some(Arc::new(asks)));
-    }
-    if !args.service.starts_with("search") {
-        return Ok(None);
-    }
-    let mix = QueryMix::parse(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-    let searches = searches_of(address, mix, admission, objective).map_err(|error| Failure::Runtime(anyhow!(error)))?;
-    Ok(Some(Arc::new(searches)))
-}
-
 /// Wish for a service.
 enum Wish<W> {
     /// This.
@@ -102,12 +150,8 @@ enum Wish<W> {
     Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
 }
 
-fn wish(args: &LoadArgs) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
+fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
     let duration = admission::span("--duration", &args.duration)?;
-    // What is no synthetic service takes as long as it takes.
-    let text =
-        if ["search", "kv"].iter().any(|other| args.service.starts_with(other)) { "const:1us" } else { &args.service };
-    let service = Service::parse(text).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     if let Some(outstanding) = args.closed {
         let (connections, seed) = (args.clients, args.seed);
         return Ok(Wish::Plan(Plan::Closed { connections, outstanding, service, seed, duration }));

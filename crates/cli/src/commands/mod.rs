@@ -1,47 +1,20 @@
 //! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
 
-mod calibrate;
-mod cargo;
-mod compile;
-mod demo;
-pub(crate) mod kv;
-mod list;
-mod load;
+pub(crate) mod calibrate;
+pub(crate) mod cargo;
+pub(crate) mod compile;
+pub(crate) mod corpus;
+pub(crate) mod demo;
+pub(crate) mod list;
+pub(crate) mod load;
 pub(crate) mod profile;
-mod record;
-mod replay;
-mod report;
-mod run;
-mod search;
+pub(crate) mod record;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod run;
 pub(crate) mod serve;
 mod source;
 mod summary;
 mod target;
-mod top;
-mod tune;
-
-use crate::args::Command;
-use crate::compiler::Language;
-use crate::failure::Failure;
-
-/// Runs a command.
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
-    match command {
-        Command::Demo(args) => demo::demo(&args),
-        Command::Run(args) => run::run(&args),
-        Command::List(args) => list::list(&args),
-        Command::Report(args) => report::report(&args),
-        Command::Tune(args) => tune::tune(&args),
-        Command::Serve(args) => serve::serve(args),
-        Command::Load(args) => load::load(&args),
-        Command::Corpus(args) => search::make(&args),
-        Command::Calibrate(args) => calibrate::calibrate(&args),
-        Command::Record(args) => record::record(args),
-        Command::Replay(args) => replay::replay(&args),
-        Command::Cc(args) => compile::compile(Language::C, args.arguments),
-        Command::Cxx(args) => compile::compile(Language::Cxx, args.arguments),
-        Command::Cargo(args) => cargo::cargo(args.arguments),
-        Command::Profile(args) => profile::profile(&args),
-        Command::Top(args) => top::top(&args),
-    }
-}
+pub(crate) mod top;
+pub(crate) mod tune;

@@ -1,16 +1,30 @@
-//! `leeward record`: `leeward serve` with a recording of its controller; and what both say about a recording.
+//! `leeward record`: `leeward serve` with a recording of its controller.
 
-use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
-use leeward_control::recording::EndReason;
-use leeward_rpc::server::Recording;
+use anyhow::anyhow;
 
-use super::serve::serve;
-use crate::args::RecordArgs;
+use super::serve::{ServeArgs, serve};
 use crate::failure::Failure;
-use crate::stdout;
+
+/// Serve like `leeward serve`, and record what the controller is asked and decides
+///
+/// The same as `leeward serve --record FILE`. While recording, all cores decide one after another: see
+/// docs/recording-format.md. When the disk can't keep up, the recording ends, marked as incomplete, and the server goes on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RECORD)]
+pub(crate) struct RecordArgs {
+    /// File to write; what is in it is replaced
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+const RECORD: &str = "\
+Examples:
+  leeward record run.rec --cores 2 --slo 1ms --rtt 50us
+  leeward replay run.rec";
 
 /// The command.
 pub(crate) fn record(args: RecordArgs) -> Result<(), Failure> {
@@ -22,30 +36,4 @@ pub(crate) fn record(args: RecordArgs) -> Result<(), Failure> {
     serve.record = Some(file);
     serve.written.push("record".into());
     self::serve(serve)
-}
-
-/// A recording to be.
-pub(super) fn begin(path: &Path) -> Result<Recording, Failure> {
-    Recording::create(path).with_context(|| format!("recording to {}", path.display())).map_err(Failure::Input)
-}
-
-/// Whether it still records; says so when it has ended before the server.
-pub(super) fn goes_on(recording: &Recording) -> bool {
-    let goes_on = recording.is_recording();
-    if !goes_on {
-        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on");
-    }
-    goes_on
-}
-
-/// Ends it and says what there is.
-pub(super) fn end(recording: &Recording, path: &Path) -> Result<(), Failure> {
-    let written = || format!("recording to {}", path.display());
-    let Some(recorded) = recording.finish().with_context(written).map_err(Failure::Runtime)? else { return Ok(()) };
-    let calls = recorded.end.entries;
-    if recorded.end.reason != EndReason::Complete {
-        let words = recorded.end.reason.words();
-        return Err(Failure::Runtime(anyhow!("{}: {words}; the first {calls} calls are there", written())));
-    }
-    stdout::print(&format!("recorded {calls} calls in {} ({:.1} MB)", path.display(), recorded.bytes as f64 / 1e6))
 }

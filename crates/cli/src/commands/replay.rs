@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use leeward_control::params::{Params, Raw};
@@ -14,13 +14,42 @@ use leeward_control::units::{Nanos, Time};
 use serde_json::{Value, json};
 
 use crate::admission::pair;
-use crate::args::ReplayArgs;
 use crate::failure::Failure;
 use crate::stdout;
 use crate::table::{Align, Table};
 
 /// Rows of the timeline.
 const ROWS: usize = 20;
+
+/// Make the calls of a recording again to its controller, which must decide the same, or to another one
+///
+/// Without further flags every decision is compared. With --admission or --set another controller is asked, and it is
+/// counted how often it would have decided otherwise. That is open loop: it sees the delays and demands that the recorded
+/// controller brought about. Which of two serves better is for `leeward run` to say.
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPLAY)]
+pub(crate) struct ReplayArgs {
+    /// Recording that `leeward record` has written
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Ask this controller instead
+    #[arg(long, value_name = "NAME")]
+    pub(crate) admission: Option<String>,
+    /// Another value for a parameter, such as target=80us; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]
+    pub(crate) overrides: Vec<String>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const REPLAY: &str = "\
+Examples:
+  leeward replay run.rec                          the same decisions?
+  leeward replay run.rec --set target=60us        how often would that have decided otherwise?
+  leeward replay run.rec --admission codel --json
+
+Exit codes: 0 the same (or another was asked), 1 a decision differs, 2 no recording, or a damaged one.";
 
 /// The command.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Failure> {

@@ -6,9 +6,25 @@ use anyhow::anyhow;
 use leeward_lab::store;
 
 use super::target;
-use crate::args::ReportArgs;
 use crate::failure::Failure;
 use crate::stdout;
+
+/// Draw the report of an earlier run again
+#[derive(Debug, clap::Args)]
+#[command(after_help = REPORT)]
+pub(crate) struct ReportArgs {
+    /// Folder of an earlier `leeward run`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// File to write; by default `report.html` in that folder
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const REPORT: &str = "\
+Examples:
+  leeward report results/bw-overall
+  leeward report results/bw-overall --out overall.html";
 
 /// The command.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {

@@ -1,25 +1,66 @@
 //! `leeward run`: a scenario's results, in tables or JSON, and in a folder with a report.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use leeward_control::registry::Registry;
 use leeward_lab::{Results, run, store};
 
 use super::{summary, target};
-use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
+use crate::scenario::What;
 use crate::{scenario, stdout};
+
+/// Run an experiment; print its results and write them, with a report, to a folder
+///
+/// A scenario says which controllers meet which demand, what to draw and what the paper claims. The results are the same
+/// bytes for the same scenario, seed and version, on any number of threads. Nothing is written unless all of it succeeds.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RUN)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Where to run: `sim`, the simulated testbed, or `real`, this machine: a server and its clients over loopback, each
+    /// on a CPU of its own; capacity and round trip are measured first, and the simulator predicts each run
+    #[arg(long, default_value = "sim", value_parser = plant)]
+    pub(crate) plant: String,
+    /// Folder for result.json, results.jsonl and report.html; by default `results/` and the scenario's id
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the results as one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn plant(word: &str) -> Result<String, String> {
+    match word {
+        "sim" | "real" => Ok(word.into()),
+        _ => Err("accepted: sim, real".into()),
+    }
+}
+
+const RUN: &str = "\
+Examples:
+  leeward run bw-overall                              the whole figure
+  leeward run bw-overall --quick                      fewer and shorter runs
+  leeward run mine.toml --seed 7 --out /tmp/mine      a scenario of your own
+  leeward run bw-overall --set workload.clients=200   one value changed, by its key in the file
+  leeward run real-overall --plant real               on this machine's CPUs and sockets
+  leeward run bw-overall --quick --json | jq '.claims[] | {id, verdict}'";
 
 /// The command.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
     target::check_folder(&folder)?;
-    if args.plant == "real" && scenario.workload.services.iter().any(|service| service.queries.is_some()) {
-        super::search::warn_of_small_corpus();
+    if args.plant == "real" {
+        let measured = scenario.workload.services.iter().filter_map(|service| service.measured.as_ref());
+        let warnings: BTreeSet<String> = measured.filter_map(|requests| requests.warning()).collect();
+        warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     }
     let interrupt = Interrupt::listen()?;
     let results = {

@@ -9,16 +9,44 @@ use ratatui::widgets::Paragraph;
 
 use super::source::Source;
 use crate::admission;
-use crate::args::TopArgs;
 use crate::demo::screen;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
+use crate::terminal;
 use crate::{stdout, top};
 
 /// An overloaded server drops this question, too; then it is asked again, for so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a rejection.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
+///
+/// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile; `waiting` is how many waited
+/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, elsewhere one
+/// look; see docs/top.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TOP)]
+pub(crate) struct TopArgs {
+    /// The server's address and port
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) address: String,
+    /// From one look to the next
+    #[arg(long, value_name = "SPAN", default_value = "1s")]
+    pub(crate) interval: String,
+    /// No live view: one text, after one interval
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) plain: bool,
+    /// Print the server's statistics as one JSON object, at once
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TOP: &str = "\
+Examples:
+  leeward top 127.0.0.1:7117
+  leeward top 127.0.0.1:7117 --plain --interval 10s
+  leeward top 127.0.0.1:7117 --json | jq '.locks[] | {name, waited_ns, refused}'";
 
 /// The command.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
@@ -29,7 +57,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     if args.json {
         return stdout::print(&first.to_json());
     }
-    if args.plain || !screen::wanted() {
+    if args.plain || !terminal::wanted() {
         rest(interval, &interrupt)?;
         let second = ask(&source, args, &interrupt)?;
         return stdout::print(&top::text(&args.address, &first, &second));
@@ -45,7 +73,7 @@ fn live(
     first: Statistics,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    let mut terminal = screen::take().context("the terminal").map_err(Failure::Runtime)?;
+    let mut terminal = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
     let (mut before, mut now) = (first.clone(), first);
     let mut trouble = String::new();
     let outcome = loop {
@@ -68,7 +96,7 @@ fn live(
             Err(error) => trouble = format!("\nno news: {error}"),
         }
     };
-    screen::restore();
+    terminal::restore();
     outcome
 }
 

@@ -5,15 +5,37 @@ use leeward_control::registry::Registry;
 use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
 use serde_json::{Map, Value, json};
 
-use crate::args::TuneArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
+use crate::scenario::What;
 use crate::table::{Align, Table};
 use crate::{scenario, stdout};
 
 /// Candidates to show per workload.
 const SHOWN: usize = 10;
+
+/// Search the parameters under which a controller serves a scenario best
+///
+/// Tries the values that the controller names as worth trying (see `leeward list --controllers`) and prints what to paste
+/// into the scenario. The best is the highest goodput over the scenario's demands.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TUNE)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Label of the controller in the scenario
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) controller: String,
+    /// Print everything tried as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TUNE: &str = "\
+Examples:
+  leeward tune bw-overall --controller seda --quick
+  leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
 
 /// The command.
 pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {

@@ -1,11 +1,9 @@
 //! The terminal during a demo, and the thread that draws on it: never the clients' thread, which would be measured
 //! drawing. Whatever ends the demo, the terminal is as it was before.
 
-use std::io::{IsTerminal, stdout};
-use std::panic;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +14,7 @@ use super::news::News;
 use super::state::State;
 use super::view;
 use crate::interrupt::Interrupt;
+use crate::terminal::{is_ours, restore, take};
 
 /// From one picture to the next, at least: each takes CPU time from what is measured.
 const FRAME: Duration = Duration::from_millis(200);
@@ -25,31 +24,6 @@ const SPARING: u32 = 200;
 const SLOWEST: Duration = Duration::from_secs(1);
 /// News that wait for the next picture; a run has some ten a second, so more than a minute's.
 const WAITING: usize = 1_024;
-/// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
-static OURS: AtomicBool = AtomicBool::new(false);
-
-/// Whether there is a terminal that a live view can be drawn on, and its owner wants to see one.
-pub(crate) fn wanted() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    stdout().is_terminal() && !set("NO_COLOR") && !dumb
-}
-
-/// Takes the terminal.
-pub(crate) fn take() -> std::io::Result<DefaultTerminal> {
-    restore_on_panic();
-    OURS.store(true, Ordering::SeqCst);
-    ratatui::try_init().inspect_err(|_| restore())
-}
-
-/// Gives the terminal back, if it is ours.
-pub(crate) fn restore() {
-    if OURS.swap(false, Ordering::SeqCst) {
-        // A terminal that has gone needs nothing back.
-        let _ = ratatui::try_restore();
-    }
-}
-
 /// The live view. Ends when dropped.
 pub(crate) struct Screen {
     news: SyncSender<News>,
@@ -90,18 +64,6 @@ impl Drop for Screen {
     }
 }
 
-/// The message of a panic is to be read, not to vanish with the live view.
-fn restore_on_panic() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            restore();
-            before(info);
-        }));
-    });
-}
-
 fn draw(
     mut terminal: DefaultTerminal,
     mut state: State,
@@ -109,7 +71,7 @@ fn draw(
     interrupt: &Interrupt,
     over: &AtomicBool,
 ) {
-    while OURS.load(Ordering::SeqCst) && !over.load(Ordering::SeqCst) {
+    while is_ours() && !over.load(Ordering::SeqCst) {
         let began = Instant::now();
         told.try_iter().for_each(|news| state.note(news));
         state.stopping = interrupt.asked();
@@ -163,11 +125,5 @@ mod tests {
         assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
         assert!(key(KeyCode::Esc, KeyModifiers::NONE));
         assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
-    }
-
-    #[test]
-    fn what_is_not_ours_is_not_restored() {
-        restore(); // would write to the test's terminal
-        assert!(!OURS.load(Ordering::SeqCst));
     }
 }

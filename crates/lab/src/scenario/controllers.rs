@@ -4,11 +4,9 @@ use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
+use leeward_catalogue::Catalogue;
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
-use leeward_plant::pairs::PairService;
-use leeward_plant::search::QueryMix;
-use leeward_sim::service::Service;
 
 /// The most variants of a scenario.
 const MOST_VARIANTS: usize = 1_000;
@@ -156,8 +154,8 @@ fn tuned(item: &Item<'_>, algorithm: &Algorithm) -> Result<Vec<Tuned>, ScenarioE
 
 fn service(item: &Item<'_>) -> Result<String, ScenarioError> {
     let text = item.text()?;
-    if !text.starts_with("file:") && QueryMix::parse(text).is_err() && PairService::parse(text).is_err() {
-        Service::parse(text).map_err(|error| item.error(error.to_string()))?;
+    if !text.starts_with("file:") {
+        Catalogue::builtin().requests(text).map_err(|error| item.error(error.to_string()))?;
     }
     Ok(text.into())
 }

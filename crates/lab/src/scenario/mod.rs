@@ -30,13 +30,13 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_outcome::results::Plot;
-use leeward_plant::pairs::PairService;
-use leeward_plant::search::QueryMix;
+use leeward_services::case::Requests;
 use leeward_sim::config::{
     Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
 };
 use leeward_sim::service::Service;
 use std::path::Path;
+use std::sync::Arc;
 
 /// An experiment: what is run, what is drawn, what is claimed.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,23 +101,28 @@ impl Workload {
     }
 }
 
-/// A distribution of service times and how it was written.
-#[derive(Clone, Debug, PartialEq)]
+/// What requests ask, and how it was written.
+#[derive(Clone, Debug)]
 pub struct ServiceSpec {
     /// As written, such as `exp:10us`.
     pub text: String,
-    /// Distribution of service times; for a service that is not synthetic, a stand-in until it is measured.
+    /// Distribution of service times; for a service whose times are not drawn, a stand-in until it is measured.
     pub service: Service,
-    /// Queries, for the search service: on the real plant only.
-    pub queries: Option<QueryMix>,
-    /// Which pairs are asked for, if it is the key-value service: on the real plant only.
-    pub pairs: Option<PairService>,
+    /// Requests to such a service: on the real plant only. `None` if requests carry service times.
+    pub measured: Option<Arc<dyn Requests>>,
+}
+
+impl PartialEq for ServiceSpec {
+    /// Two that were written alike are the same.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, &self.service) == (&other.text, &other.service)
+    }
 }
 
 impl ServiceSpec {
     /// Whether the simulator knows how long it takes.
     pub fn is_simulated(&self) -> bool {
-        self.queries.is_none() && self.pairs.is_none()
+        self.measured.is_none()
     }
 }
 

@@ -4,12 +4,13 @@ use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
 use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
+use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
-use leeward_plant::pairs::PairService;
-use leeward_plant::search::QueryMix;
+use leeward_services::case::Requests;
 use leeward_sim::config::{Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
 use std::path::Path;
+use std::sync::Arc;
 
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The longest run: an hour of simulated time.
@@ -104,16 +105,8 @@ const UNKNOWN: Service = Service::Constant(Nanos::from_millis(1));
 
 fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError> {
     let text = item.text()?;
-    if text.starts_with("search") {
-        let queries = QueryMix::parse(text).map_err(|error| item.error(error.to_string()))?;
-        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: Some(queries), pairs: None });
-    }
-    if text.starts_with("kv") {
-        let pairs = PairService::parse(text).map_err(|error| item.error(error.to_string()))?;
-        return Ok(ServiceSpec { text: text.into(), service: UNKNOWN, queries: None, pairs: Some(pairs) });
-    }
-    let service = match text.strip_prefix("file:") {
-        None => Service::parse(text).map_err(|error| item.error(format!("{error}, or `file:times.txt`")))?,
+    let (service, measured) = match text.strip_prefix("file:") {
+        None => asked(item, text)?,
         Some(path) => {
             let path = folder.join(path);
             let error = |problem: String| item.error(format!("{}: {problem}", path.display()));
@@ -123,10 +116,23 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
             if service.mean() == Nanos::ZERO {
                 return Err(error("its mean is zero".into()));
             }
-            service
+            (service, None)
         }
     };
-    Ok(ServiceSpec { text: text.into(), service, queries: None, pairs: None })
+    Ok(ServiceSpec { text: text.into(), service, measured })
+}
+
+/// Service times, or what requests ask of a service that is measured.
+fn asked(item: &Item<'_>, text: &str) -> Result<(Service, Option<Arc<dyn Requests>>), ScenarioError> {
+    let catalogue = Catalogue::builtin();
+    let requests = catalogue.requests(text).map_err(|error| match catalogue.named(text) {
+        Some(_) => item.error(error.to_string()),
+        None => item.error(format!("{error}, or `file:times.txt`")),
+    })?;
+    match requests.times().cloned() {
+        Some(times) => Ok((times, None)),
+        None => Ok((UNKNOWN, Some(requests))),
+    }
 }
 
 fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 #[test]
 fn the_scenario_says_what_is_searched_for_and_who_may_be_refused() {
     let scenario = Scenario::builtin("lk-search", &[], false).unwrap();
-    let queries = scenario.workload.services[0].queries.unwrap();
-    assert_eq!((queries.least_words, queries.most_words, queries.all), (1, 4, false));
+    let queries = scenario.workload.services[0].measured.as_ref().unwrap().to_string();
+    assert_eq!(queries, "search:words=1-4,common=1,match=any,results=10");
     let refused: Vec<&str> = scenario
         .controllers
         .iter()

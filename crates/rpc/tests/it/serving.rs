@@ -25,6 +25,7 @@ impl AsyncHandler for Task {
 }
 
 /// Starts a server on a port that is free.
+#[allow(dead_code, reason = "some programs have no tasks")]
 pub(crate) trait Serve {
     fn serve(self, handler: impl Handler) -> Result<Server, ServerError>;
     fn serve_async(self, handler: impl AsyncHandler) -> Result<Server, ServerError>;

@@ -1,23 +1,17 @@
-//! The key-value service and its clients: what is asked of it, and how it is filled before.
+//! Requests for pairs as the load generator sends them, and the pairs that a store is filled with before.
 
-use leeward_control::params::Params;
-use leeward_control::registry::Algorithm;
-use leeward_control::units::Nanos;
-use leeward_kv::service::{GET, GET_MANY, SET};
-use leeward_kv::store::{Store, Visit, Write, WriteOutcome};
+use super::mix::{PAIRS, PairService, Pairs};
+use crate::service::{GET, GET_MANY, SET};
+use crate::store::{Store, Visit, Write, WriteOutcome};
 use leeward_load::ask::Ask;
-use leeward_rpc::client::Client;
 use leeward_rpc::wire::Method;
-use leeward_workload::pairs::PAIRS;
-use std::net::SocketAddr;
+use leeward_services::case::{CaseError, Target};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-pub use leeward_workload::{PairMix, PairService, Pairs};
-
 /// Asks for pairs: one or several, or stores one, as the request's bits say.
 #[derive(Clone, Debug)]
-pub struct Asks {
+pub(super) struct Asks {
     pairs: Pairs,
     /// Reads of several keys, ready to be sent: looking up dozens of keys all over the memory for each request would make the
     /// clients the bottleneck.
@@ -29,7 +23,7 @@ const READY: u64 = 2_048;
 
 impl Asks {
     /// For such pairs.
-    pub fn new(service: impl Into<PairService>) -> Self {
+    pub(super) fn new(service: impl Into<PairService>) -> Self {
         let pairs = Pairs::new(service);
         let read = |bits| {
             let mut payload = Vec::new();
@@ -41,7 +35,7 @@ impl Asks {
     }
 
     /// The pairs.
-    pub fn pairs(&self) -> &Pairs {
+    pub(super) fn pairs(&self) -> &Pairs {
         &self.pairs
     }
 }
@@ -64,6 +58,27 @@ impl Ask for Asks {
             }
         }
     }
+
+    /// Looks at the form: whether a pair is there is the store's affair, which may have had to evict it.
+    fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
+        match method {
+            SET => answer == [1],
+            GET_MANY => (0..self.pairs.service().keys).try_fold(answer, |rest, _| behind_value(rest)) == Some(&[]),
+            _ => matches!(answer, [0] | [1, ..]),
+        }
+    }
+}
+
+/// The rest of an answer to [`GET_MANY`] behind its first value, if it has one.
+fn behind_value(answer: &[u8]) -> Option<&[u8]> {
+    match answer.split_first()? {
+        (0, rest) => Some(rest),
+        (1, rest) => {
+            let (length, rest) = rest.split_first_chunk::<4>()?;
+            rest.get(u32::from_le_bytes(*length) as usize..)
+        }
+        _ => None,
+    }
 }
 
 /// Appends a key with its length before it.
@@ -84,7 +99,7 @@ fn set(pairs: &Pairs, number: u32, length: usize, fill: u8, payload: &mut Vec<u8
 ///
 /// # Errors
 /// The store has no room for them.
-pub fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
+pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
     let (visit, mut value) = (Visit::at(0), Vec::new());
     for number in 0..PAIRS {
         value.clear();
@@ -97,14 +112,6 @@ pub fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A server could not be filled.
-#[derive(Debug, thiserror::Error)]
-#[error("filling {address}: {reason}; is it `leeward serve --service kv`?")]
-pub struct NotFilled {
-    address: SocketAddr,
-    reason: String,
-}
-
 /// Threads that fill a server: as many pairs are under way at once.
 const FILLING: usize = 12;
 /// Times that a pair is tried which the server is too busy for, a hundred microseconds apart: a controller at its start may be.
@@ -114,19 +121,10 @@ const ATTEMPTS: usize = 10_000;
 ///
 /// # Errors
 /// The server does not answer, or is no key-value service, or rejects again and again.
-pub fn fill_server(
-    address: SocketAddr,
-    pairs: &Pairs,
-    admission: (&Algorithm, &Params),
-    objective: (Nanos, Nanos),
-) -> Result<(), NotFilled> {
-    let fail = |reason: String| NotFilled { address, reason };
-    let client = Client::builder()
-        .replica(address.to_string())
-        .admission(admission.0, admission.1.clone())
-        .objective(objective.0, objective.1)
-        .build()
-        .map_err(|error| fail(error.to_string()))?;
+pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), CaseError> {
+    let address = server.address;
+    let fail = |reason| CaseError::Server { doing: "filling", address, reason, service: "kv" };
+    let client = server.client().map_err(fail)?;
     let next = AtomicU32::new(0);
     let filling = || -> Result<(), String> {
         loop {
@@ -160,8 +158,9 @@ pub fn fill_server(
 
 #[cfg(test)]
 mod tests {
+    use super::super::mix::PairMix;
     use super::*;
-    use leeward_kv::store::StoreConfig;
+    use crate::store::StoreConfig;
 
     #[test]
     fn the_same_bits_ask_the_same_and_keys_are_those_that_are_stored() {
@@ -205,5 +204,23 @@ mod tests {
             fill(&store, &Pairs::new(mix)).unwrap();
             assert_eq!(store.usage().items, PAIRS as usize);
         }
+    }
+
+    #[test]
+    fn answers_are_known_by_their_form() {
+        let asks = Asks::new(PairService { mix: PairMix::Usr, keys: 2 });
+        let right: [(Method, &[u8]); 5] =
+            [(SET, &[1]), (GET, &[0]), (GET, &[1, 7]), (GET_MANY, &[0, 1, 2, 0, 0, 0, 7, 7]), (GET_MANY, &[0, 0])];
+        assert!(right.iter().all(|(method, answer)| asks.is_answer(0, *method, answer)));
+        let wrong: [(Method, &[u8]); 7] = [
+            (SET, &[0]),
+            (GET, &[]),
+            (GET, &[2]),
+            (GET_MANY, &[0]),
+            (GET_MANY, &[0, 0, 0]),
+            (GET_MANY, &[0, 1, 2, 0, 0, 0, 7]),
+            (GET_MANY, &[1, 0, 0]),
+        ];
+        assert!(wrong.iter().all(|(method, answer)| !asks.is_answer(0, *method, answer)));
     }
 }

@@ -1,8 +1,8 @@
 //! Queries of clients to a search service: words by how often they are in the documents, so that the frequent are asked
 //! for most, as the papers' clients do (thesis §2.5.3, Hoover §6). The caller supplies the words.
 
-use crate::rng::Rng;
 use leeward_control::units::{UnitError, parse_number};
+use leeward_workload::rng::Rng;
 use std::fmt::{self, Display, Formatter};
 
 /// The kind of queries.
@@ -37,7 +37,7 @@ impl QueryMix {
     /// Anything else.
     ///
     /// ```
-    /// use leeward_workload::QueryMix;
+    /// use leeward_search::case::QueryMix;
     ///
     /// let mix = QueryMix::parse("search:words=2-3,match=all")?;
     /// assert_eq!((mix.least_words, mix.most_words, mix.all, mix.results), (2, 3, true, 10));
@@ -141,7 +141,7 @@ impl Queries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
+    use leeward_workload::rng::Purpose;
 
     fn word(text: &str, documents: u32, occurrences: u64) -> Word {
         Word { text: text.into(), documents, occurrences }

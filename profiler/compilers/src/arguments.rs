@@ -1,12 +1,12 @@
 //! Command line that `leeward cc` makes of a compiler's: clang's, with the profiler's plugin and run-time. A function
-//! of its arguments; finding the files and running clang is `commands::compile`'s.
+//! of its arguments; finding the files and running clang is [`crate::clang`]'s.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Source language of the wrapped compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
+pub enum Language {
     /// `leeward cc`.
     C,
     /// `leeward c++`.

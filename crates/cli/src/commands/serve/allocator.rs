@@ -8,11 +8,9 @@ use leeward_control::registry::Environment;
 use leeward_rpc::server::{Builder, allocation};
 use leeward_runtime::CoreUsage;
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
+use super::args::ServeArgs;
 use crate::admission::pair;
-use crate::args::ServeArgs;
 use crate::failure::Failure;
 
 /// The policy where cores may come and go and none is named.
@@ -22,46 +20,6 @@ const DEFAULT: &str = "delay";
 /// are given back.
 const IDLE: &str = "spin";
 const IDLE_ALLOCATED: &str = "50us";
-
-/// How few and how many cores there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CoreRange {
-    /// `None`: as many as `most`, or one where there is an allocator.
-    least: Option<u16>,
-    pub(crate) most: u16,
-}
-
-impl CoreRange {
-    /// So many, or up to so many.
-    pub(crate) fn up_to(most: u16) -> Self {
-        CoreRange { least: None, most }
-    }
-}
-
-impl FromStr for CoreRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let read = |text: &str| text.parse().ok().filter(|number| (1..=128).contains(number));
-        let range = match text.split_once("..") {
-            None => read(text).map(CoreRange::up_to),
-            Some((least, most)) => {
-                let range = read(least).zip(read(most)).filter(|(least, most)| least <= most);
-                range.map(|(least, most)| CoreRange { least: Some(least), most })
-            }
-        };
-        range.ok_or_else(|| "accepted: 1 to 128, or a range such as 1..4".into())
-    }
-}
-
-impl fmt::Display for CoreRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.least {
-            Some(least) => write!(f, "{least}..{}", self.most),
-            None => write!(f, "{}", self.most),
-        }
-    }
-}
 
 /// A policy with its parameters, as `--allocator` has it.
 pub(crate) struct Allocator {
@@ -163,18 +121,6 @@ pub(crate) fn json(usage: &CoreUsage, policy: &str) -> serde_json::Value {
 mod tests {
     use super::*;
     use leeward_control::units::Nanos;
-
-    #[test]
-    fn ranges_are_read_and_written() {
-        for (text, least, most) in [("4", None, 4), ("1..4", Some(1), 4), ("128..128", Some(128), 128)] {
-            let range: CoreRange = text.parse().unwrap();
-            assert_eq!((range.least, range.most), (least, most));
-            assert_eq!(range.to_string(), text);
-        }
-        for wrong in ["", "0", "129", "4..1", "0..4", "1..", "..4", "1...4", "1..129", "-1", "1,4"] {
-            assert!(wrong.parse::<CoreRange>().is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn policies_are_read_with_their_parameters() {

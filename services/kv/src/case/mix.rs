@@ -2,9 +2,9 @@
 //! Presets after published workloads. Where nothing was published, the comment beside the value says that it is our
 //! assumption.
 
-use crate::alias::Alias;
-use crate::rng::{Purpose, Rng};
 use leeward_control::units::UnitError;
+use leeward_workload::alias::Alias;
+use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -139,7 +139,7 @@ impl PairService {
     /// Anything else.
     ///
     /// ```
-    /// use leeward_workload::{PairMix, PairService};
+    /// use leeward_kv::case::{PairMix, PairService};
     ///
     /// assert_eq!(PairService::parse("kv:usr")?, PairService { mix: PairMix::Usr, keys: 1 });
     /// assert_eq!(PairService::parse("kv:usr:keys=24")?.keys, 24);

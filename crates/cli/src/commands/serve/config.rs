@@ -1,22 +1,24 @@
 //! `leeward serve --config FILE`: the flags of `serve` in a TOML file, read strictly, and printed as one.
 
 use anyhow::anyhow;
+use leeward_catalogue::Catalogue;
 use leeward_control::params::{ParamError, Raw};
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::Nanos;
 use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::{Pair, Settings};
+use leeward_services::arguments::{Argument, Kind, Value};
 
+use super::allocator::{self, Allocator};
+use super::args::{ServeArgs, WhenPossible, idle};
+use super::cores::CoreRange;
 use crate::admission::{self, raw};
-use crate::allocator::{self, Allocator, CoreRange};
-use crate::args::{ServeArgs, Service, WhenPossible};
-use crate::commands::kv::memory;
-use crate::commands::serve::idle;
 use crate::failure::Failure;
+use crate::service::SERVICE;
 
-/// Every flag of `serve` that a file may set, by its name.
+/// Flags of `serve` that a file may set, by their names, besides those of the services.
 const KEYS: &[&str] = &[
-    "service",
+    SERVICE,
     "admission",
     "slo",
     "rtt",
@@ -27,27 +29,29 @@ const KEYS: &[&str] = &[
     "idle",
     "io-uring",
     "connections",
-    "corpus",
-    "segments",
     "budget",
-    "memory",
-    "memcached",
     "record",
     "set",
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-const SERVICES: [Service; 4] = [Service::Synthetic, Service::Echo, Service::Kv, Service::Search];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
 pub(crate) fn apply(args: &mut ServeArgs) -> Result<(), Failure> {
     let Some(path) = args.config.clone() else { return Ok(()) };
-    let settings = Settings::load(&path, KEYS)?;
+    let settings = Settings::load(&path, &keys())?;
     fill(args, &settings)?;
     let pairs = settings.pairs("set")?;
     merge(args, &pairs);
     check(args, &settings, &pairs)
+}
+
+/// All keys that a file may have.
+fn keys() -> Vec<&'static str> {
+    let services = Catalogue::builtin().arguments().into_iter().map(|argument| argument.name);
+    let (last, first) = KEYS.split_last().unwrap_or((&SERVICE, &[]));
+    first.iter().copied().chain(services).chain([*last]).collect()
 }
 
 /// Every value is checked, also where the command line wins.
@@ -59,11 +63,15 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
             *place = value;
         }
     }
-    let names = SERVICES.map(|service| service.to_string());
-    let service = settings.choice("service", &names.each_ref().map(String::as_str))?;
-    put(&mut args.service, free("service"), service.map(|index| SERVICES[index]));
-    put(&mut args.corpus, free("corpus"), settings.line("corpus")?.map(|path| Some(path.into())));
-    put(&mut args.segments, free("segments"), settings.count("segments", 1..=1_000)?);
+    let catalogue = Catalogue::builtin();
+    let service = settings.choice(SERVICE, &catalogue.names())?;
+    put(&mut args.service.case, free(SERVICE), service.and_then(|index| catalogue.cases().nth(index)));
+    for argument in catalogue.arguments() {
+        let value = service_value(argument, settings)?;
+        if let (true, Some(value)) = (free(argument.name), value) {
+            args.service.values.set(argument.name, value);
+        }
+    }
     put(&mut args.budget, free("budget"), settings.duration("budget", SPANS)?.map(Some));
     let name = settings.line("admission")?;
     if let Some(name) = &name {
@@ -89,15 +97,23 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
     put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
-    let size = settings.line("memory")?;
-    if let Some(size) = &size {
-        memory(size).map_err(|error| settings.error("memory", error.to_string().trim_start_matches("--memory ")))?;
-    }
-    put(&mut args.memory, free("memory"), size);
-    put(&mut args.memcached, free("memcached"), settings.line("memcached")?.map(Some));
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
+}
+
+/// The value of a service's argument, checked.
+fn service_value(argument: &Argument, settings: &Settings) -> Result<Option<Value>, ScenarioError> {
+    let name = argument.name;
+    let value = match argument.kind {
+        Kind::Text | Kind::Checked(_) => settings.line(name)?.map(Value::Text),
+        Kind::Count { least, most } => settings.count(name, least..=most)?.map(Value::Count),
+        Kind::File => settings.line(name)?.map(|path| Value::File(path.into())),
+    };
+    if let Some(value) = &value {
+        argument.check(value).map_err(|problem| settings.error(name, &problem))?;
+    }
+    Ok(value)
 }
 
 /// A number, or a range as a text.
@@ -160,7 +176,7 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     build(args)?.map_err(|error| Failure::Input(anyhow!("--set: {error}")))?;
     let mut text = format!(
         "service = {}\nadmission = {}\nslo = {}\nrtt = {}\nlisten = {}\ncores = {}\n",
-        quoted(&args.service.to_string()),
+        quoted(args.service.name()),
         quoted(&args.admission.name),
         quoted(&args.admission.slo),
         quoted(&args.admission.rtt),
@@ -175,17 +191,13 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
     text += &format!("connections = {}\n", args.connections);
-    if let Service::Kv = args.service {
-        text += &format!("memory = {}\n", quoted(&args.memory));
-    }
-    if let Some(address) = &args.memcached {
-        text += &format!("memcached = {}\n", quoted(address));
-    }
-    if let Some(path) = &args.corpus {
-        text += &format!("corpus = {}\n", quoted(&path.display().to_string()));
-    }
-    if args.segments != 1 {
-        text += &format!("segments = {}\n", args.segments);
+    for argument in args.service.case.arguments() {
+        text += &match args.service.values.get(argument.name) {
+            Some(Value::Text(value)) => format!("{} = {}\n", argument.name, quoted(value)),
+            Some(Value::File(path)) => format!("{} = {}\n", argument.name, quoted(&path.display().to_string())),
+            Some(Value::Count(count)) => format!("{} = {count}\n", argument.name),
+            None => String::new(),
+        };
     }
     if let Some(budget) = &args.budget {
         text += &format!("budget = {}\n", quoted(budget));
@@ -219,7 +231,7 @@ mod tests {
     fn texts_survive_toml() {
         for text in ["127.0.0.1:7117", "a \"b\" \\ c", "tab\tnew\nline\u{7f}", "größer"] {
             let written = format!("listen = {}\n", quoted(text));
-            let parsed = Settings::parse("x", &written, KEYS);
+            let parsed = Settings::parse("x", &written, &keys());
             assert!(parsed.is_ok(), "{written}");
             if !text.contains(char::is_control) {
                 assert_eq!(parsed.unwrap().line("listen").unwrap().as_deref(), Some(text));

@@ -1,56 +1,66 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
+//!
+//! - `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
+//! - `allocator`: who grants and parks cores. `recording`: what the controller is asked and decides.
+
+mod allocator;
+mod args;
+mod config;
+mod cores;
+mod recording;
 
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
-use leeward_control::units::parse_duration;
-use leeward_kv::service::Kv;
-use leeward_kv::store::Store;
 use leeward_rpc::server::{Builder, Counts, IoUring, Server, ServerError};
-use leeward_runtime::{CoreUsage, Idle};
-use leeward_search::Search;
-use leeward_services::{echo::Echo, synthetic::Synthetic};
+use leeward_runtime::CoreUsage;
+use leeward_services::served::{Port, PortCounts, PortSetting};
 use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{kv, record, search};
-use crate::allocator::{self, Allocator};
-use crate::args::{ServeArgs, Service, WhenPossible};
+use allocator::Allocator;
+use args::{WhenPossible, idle};
+
+pub(crate) use args::ServeArgs;
+
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::{admission, serve_config, stdout};
+use crate::{admission, stdout};
 
 /// The command.
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
-    serve_config::apply(&mut args)?;
+    config::apply(&mut args)?;
     let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    if args.service != Service::Search && (args.corpus.is_some() || args.segments != 1) {
-        return Err(Failure::Input(anyhow!(
-            "--corpus and --segments are of --service search, and this is {}",
-            args.service
-        )));
-    }
+    args.service.check()?;
+    let setting = PortSetting {
+        algorithm: &algorithm,
+        params: &params,
+        rtt,
+        slo,
+        budget: budget(args)?,
+        cores: args.cores.most.into(),
+        cpus: &args.cpus,
+        idle: idle(allocator::idle(args))?,
+        connections: args.connections as usize,
+    };
     let mut builder = Server::builder()
-        .admission(&algorithm, params)
+        .admission(&algorithm, params.clone())
         .objective(rtt, slo)
-        .cores(args.cores.most.into())
+        .budget(setting.budget)
+        .cores(setting.cores)
         .cpus(args.cpus.clone())
-        .idle(idle(allocator::idle(args))?)
+        .idle(setting.idle)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
-        .connection_limit(args.connections as usize);
+        .connection_limit(setting.connections);
     let allocator = Allocator::of(args)?;
     if let Some(allocator) = &allocator {
         builder = allocator.apply(builder);
     }
-    if let Some(budget) = &args.budget {
-        builder = builder.budget(Budget::of(admission::span("--budget", budget)?));
-    }
     if args.print_config {
-        return stdout::print(&serve_config::text(args)?);
+        return stdout::print(&config::text(args)?);
     }
     // The runtime takes a CPU as a wish; whoever names one here means it.
     if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
@@ -59,14 +69,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     // Where the system says no, connections beyond its limit have to wait.
     leeward_load::allow_sockets(args.connections.into());
     let is_new = args.record.as_deref().is_some_and(|path| !path.exists());
-    let recording = args.record.as_deref().map(record::begin).transpose()?;
+    let recording = args.record.as_deref().map(recording::begin).transpose()?;
     if let Some(recording) = &recording {
         builder = builder.record(recording);
     }
     let interrupt = Interrupt::listen()?;
-    let store = kv::store(args)?;
-    let port = store.as_ref().map_or(Ok(None), |store| kv::memcached(store, args))?;
-    let server = start(builder, args, store.as_ref()).inspect_err(|_| {
+    let (server, port) = start(builder, args, &setting).inspect_err(|_| {
         // Nothing has been recorded: what is there now is an empty file.
         if let (true, Some(path)) = (is_new, &args.record) {
             let _ = std::fs::remove_file(path);
@@ -74,7 +82,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     })?;
     stdout::print(&format!(
         "serving {} on {} with {} ({} core{}, objective {slo}); Ctrl-C stops",
-        args.service,
+        args.service.name(),
         server.address(),
         algorithm.name,
         args.cores,
@@ -84,30 +92,44 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         let _ = writeln!(std::io::stderr(), "warning: {words}");
     }
     if let Some(port) = &port {
-        stdout::print(&format!("memcached's clients: {}", port.address()))?;
+        stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
     let mut watch = recording.as_ref();
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
-        watch = watch.filter(|recording| record::goes_on(recording));
+        watch = watch.filter(|recording| recording::goes_on(recording));
     }
     let usage = server.core_usage();
-    let port = port.map(leeward_kv::server::Server::stop).transpose();
+    let port = port.map(|port| (port.name(), port.stop()));
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
-    let port = port.context("stopping the memcached port").map_err(Failure::Runtime)?;
+    let port = match port {
+        Some((name, counts)) => {
+            let counts = counts.with_context(|| format!("stopping the {name} port")).map_err(Failure::Runtime)?;
+            Some((name, counts))
+        }
+        None => None,
+    };
     let cores = usage.as_ref().zip(allocator.as_ref());
-    stdout::print(&if args.json { json(&counts, cores, port.as_ref()) } else { words(&counts, cores, port.as_ref()) })?;
+    stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
     match (&recording, &args.record) {
-        (Some(recording), Some(path)) => record::end(recording, path),
+        (Some(recording), Some(path)) => recording::end(recording, path),
         _ => Ok(()),
     }
 }
 
 type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
+/// The second port's name and requests, if there was one.
+type PortUse = Option<(&'static str, PortCounts)>;
+
+/// What a request may spend on queues.
+fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
+    let span = args.budget.as_deref().map(|budget| admission::span("--budget", budget)).transpose()?;
+    Ok(span.map_or(Budget::UNLIMITED, Budget::of))
+}
 
 /// Counts of all requests, in words.
-fn words(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Counts>) -> String {
+fn words(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
     let Counts { received, completed, dropped, .. } = counts;
     let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
     if counts.without_credit > 0 {
@@ -116,16 +138,14 @@ fn words(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Co
     if let Some((usage, allocator)) = cores {
         words += &format!("\n{}", allocator::words(usage, allocator.name()));
     }
-    if let Some(counts) = port {
-        let busy = counts.dropped;
-        let (received, completed) = (counts.received, counts.completed);
-        words += &format!("\nmemcached: {received} requests received, {completed} answered, {busy} told to be busy");
+    if let Some((name, PortCounts { received, completed, busy })) = port {
+        words += &format!("\n{name}: {received} requests received, {completed} answered, {busy} told to be busy");
     }
     words
 }
 
 /// The same for programs.
-fn json(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Counts>) -> String {
+fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
     let mut report = serde_json::json!({
         "received": counts.received,
         "completed": counts.completed,
@@ -139,55 +159,30 @@ fn json(counts: &Counts, cores: Cores<'_>, port: Option<&leeward_kv::server::Cou
     if let Some((usage, allocator)) = cores {
         report["cores"] = allocator::json(usage, allocator.name());
     }
-    if let Some(counts) = port {
-        let busy = counts.dropped;
-        report["memcached"] =
-            serde_json::json!({ "received": counts.received, "completed": counts.completed, "busy": busy });
+    if let Some((name, PortCounts { received, completed, busy })) = port {
+        report[name] = serde_json::json!({ "received": received, "completed": completed, "busy": busy });
     }
     report.to_string()
 }
 
-fn start(builder: Builder, args: &ServeArgs, store: Option<&Arc<Store>>) -> Result<Server, Failure> {
-    let started = match (args.service, store) {
-        (Service::Kv, Some(store)) => builder.start(&args.listen, Kv::new(Arc::clone(store))),
-        (Service::Search, _) => builder.start_async(&args.listen, Search::new(search::index(args)?)),
-        (Service::Echo, _) => builder.start(&args.listen, Echo),
-        _ => builder.start(&args.listen, Synthetic::new()),
-    };
-    started.map_err(failure)
+/// Starts the server, and the second port if the service has one.
+fn start(
+    builder: Builder,
+    args: &ServeArgs,
+    setting: &PortSetting<'_>,
+) -> Result<(Server, Option<Box<dyn Port>>), Failure> {
+    let backend = args.service.open(setting.cores)?;
+    let port = backend.open_port(setting).map_err(failure)?;
+    let server = backend.start(builder, &args.listen).map_err(failure)?;
+    Ok((server, port))
 }
 
 /// Why a server does not start.
-pub(super) fn failure(error: ServerError) -> Failure {
+fn failure(error: ServerError) -> Failure {
     match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
         // Whether the address is wrong or taken, another one helps.
         ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
         _ => Failure::Runtime(anyhow!(error)),
-    }
-}
-
-/// `spin`, `block`, or how long to spin before sleeping.
-pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
-    match text {
-        "spin" => Ok(Idle::Spin),
-        "block" => Ok(Idle::Block),
-        _ => parse_duration(text).map(Idle::Adaptive).map_err(|_| {
-            Failure::Input(anyhow!("--idle `{text}`; accepted: `spin`, `block`, or how long to spin, such as `50us`"))
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use leeward_control::units::Nanos;
-
-    #[test]
-    fn idle_policies_are_read() {
-        assert_eq!(idle("spin").unwrap(), Idle::Spin);
-        assert_eq!(idle("block").unwrap(), Idle::Block);
-        assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
-        assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
     }
 }

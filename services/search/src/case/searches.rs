@@ -1,29 +1,24 @@
-//! The search service and its clients: which documents, and what is asked of them.
+//! Requests for documents as the load generator sends them, and the vocabulary that they are drawn from.
 
-use leeward_control::params::Params;
-use leeward_control::registry::Algorithm;
-use leeward_control::units::Nanos;
+use super::queries::{Queries, QueryMix, Word};
+use crate::wire::{self, SEARCH, VOCABULARY};
+use crate::{Entry, Matching};
 use leeward_load::ask::Ask;
-use leeward_rpc::client::Client;
 use leeward_rpc::wire::Method;
-use leeward_search::corpus::{self, CorpusError};
-use leeward_search::wire::{self, SEARCH, VOCABULARY};
-use leeward_search::{Document, Entry, Matching};
-use leeward_workload::Queries;
-use leeward_workload::queries::Word;
+use leeward_services::case::{CaseError, Target};
 use leeward_workload::rng::{Purpose, Rng};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
-pub use leeward_workload::QueryMix;
 
 /// Asks for documents: a query per request, drawn from the request's bits.
 #[derive(Clone, Debug)]
-pub struct Searches(Queries);
+pub(super) struct Searches(Queries);
 
 impl Searches {
     /// For documents with this vocabulary; `None` if the kind of queries leaves no word to ask for.
-    pub fn new<'a>(mix: QueryMix, vocabulary: impl IntoIterator<Item = &'a Entry>, documents: u32) -> Option<Self> {
+    pub(super) fn new<'a>(
+        mix: QueryMix,
+        vocabulary: impl IntoIterator<Item = &'a Entry>,
+        documents: u32,
+    ) -> Option<Self> {
         let word = |entry: &Entry| Word {
             text: entry.term.clone(),
             documents: entry.documents,
@@ -42,37 +37,10 @@ impl Ask for Searches {
         wire::write_query(&text, matching, mix.results, payload);
         SEARCH
     }
-}
 
-/// Documents, and where they are from.
-#[derive(Clone, Debug)]
-pub struct Corpus {
-    /// The documents.
-    pub documents: Vec<Document>,
-    /// The file; `None` for the small corpus that comes along.
-    pub file: Option<PathBuf>,
-}
-
-impl Corpus {
-    /// The documents of `file`; if none is named, those that `leeward corpus` has made, and if it has not, the small corpus.
-    ///
-    /// # Errors
-    /// A file that is there, or was named, and is no corpus.
-    pub fn load(file: Option<&Path>) -> Result<Self, CorpusError> {
-        let made = corpus::default_path().filter(|path| path.exists());
-        match file.map(Path::to_path_buf).or(made) {
-            Some(path) => Ok(Corpus { documents: corpus::read(&path)?, file: Some(path) }),
-            None => Ok(Corpus { documents: corpus::small(), file: None }),
-        }
+    fn is_answer(&self, _: u64, _: Method, answer: &[u8]) -> bool {
+        wire::read_found(answer).is_ok_and(|found| found.hits.len() <= usize::from(self.0.mix().results))
     }
-}
-
-/// No vocabulary could be had from a server.
-#[derive(Debug, thiserror::Error)]
-#[error("the vocabulary of {address}: {reason}; is it `leeward serve --service search`?")]
-pub struct NoVocabulary {
-    address: SocketAddr,
-    reason: String,
 }
 
 /// The most pages of a vocabulary that are asked for.
@@ -82,19 +50,10 @@ const PAGES_MAX: usize = 10_000;
 ///
 /// # Errors
 /// The server does not answer, or is no search service, or has nothing that `mix` would ask for.
-pub fn searches_of(
-    address: SocketAddr,
-    mix: QueryMix,
-    admission: (&Algorithm, &Params),
-    objective: (Nanos, Nanos),
-) -> Result<Searches, NoVocabulary> {
-    let fail = |reason: String| NoVocabulary { address, reason };
-    let client = Client::builder()
-        .replica(address.to_string())
-        .admission(admission.0, admission.1.clone())
-        .objective(objective.0, objective.1)
-        .build()
-        .map_err(|error| fail(error.to_string()))?;
+pub(super) fn searches_of(server: &Target<'_>, mix: QueryMix) -> Result<Searches, CaseError> {
+    let address = server.address;
+    let fail = |reason| CaseError::Server { doing: "the vocabulary of", address, reason, service: "search" };
+    let client = server.client().map_err(fail)?;
     let (mut vocabulary, mut documents) = (Vec::new(), 0);
     for _ in 0..PAGES_MAX {
         let mut rank = Vec::new();
@@ -114,7 +73,7 @@ pub fn searches_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_search::{Index, Layout};
+    use crate::{Index, Layout, corpus};
 
     #[test]
     fn the_same_bits_ask_the_same() {

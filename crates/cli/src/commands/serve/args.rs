@@ -1,0 +1,119 @@
+//! The command line of `leeward serve` and `leeward record`.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use leeward_control::units::parse_duration;
+use leeward_runtime::Idle;
+
+use super::cores::CoreRange;
+use crate::admission::AdmissionArgs;
+use crate::failure::Failure;
+use crate::service::ServiceArgs;
+
+/// Serve requests on real sockets under an admission controller
+///
+/// Runs until Ctrl-C or SIGTERM: then it takes no more calls, sends the answers that it owes, and ends. The protocol is
+/// docs/protocol.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SERVE)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+    /// Time that a request may spend on queues, those of locks included, such as 2ms; by default no lock refuses
+    /// anybody
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) budget: Option<String>,
+    #[command(flatten)]
+    pub(crate) admission: AdmissionArgs,
+    /// Address and port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
+    pub(crate) listen: String,
+    /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) cores: CoreRange,
+    /// Policy that grants and parks cores: delay, delay-range, buffer, utilization, per-request or static, with
+    /// parameters such as delay:threshold=20us,search=1ms (docs/cores.md); by default, where --cores is a range, delay
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) allocator: Option<String>,
+    /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    pub(crate) cpus: Vec<usize>,
+    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us; by
+    /// default it spins, and for 50us where there is an allocator
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) idle: Option<String>,
+    /// Read and write several sockets in one system call where the kernel has io_uring, or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub(crate) io_uring: WhenPossible,
+    /// Connections that may be open at once
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+    /// Record what the controller is asked and decides, for `leeward replay`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Take what is not said here from a TOML file: its keys are the names of these flags
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// At the end, print what became of all requests, and of the cores, as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print what would be served, as such a file, and end
+    #[arg(long)]
+    pub(crate) print_config: bool,
+    /// Ids of what was written on the command line.
+    #[arg(skip)]
+    pub(crate) written: Vec<String>,
+}
+
+const SERVE: &str = "\
+Examples:
+  leeward serve                                                 Breakwater on one core
+  leeward serve --admission none --cores 4 --cpus 0,1,2,3
+  leeward serve --slo 1ms --set target=300us --idle 50us
+  leeward serve --cores 1..4 --allocator delay                  cores that come with the load and go without it
+  leeward serve --service kv --memcached 127.0.0.1:11211        pairs, for memcached's clients too
+  leeward serve --cores 2 --print-config > server.toml          a file to begin with
+  leeward serve --config server.toml --cores 4";
+
+/// Something that not every kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhenPossible {
+    Auto,
+    Off,
+}
+
+impl WhenPossible {
+    /// As flags and files say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            WhenPossible::Auto => "auto",
+            WhenPossible::Off => "off",
+        }
+    }
+}
+
+/// `spin`, `block`, or how long to spin before sleeping.
+pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
+    match text {
+        "spin" => Ok(Idle::Spin),
+        "block" => Ok(Idle::Block),
+        _ => parse_duration(text).map(Idle::Adaptive).map_err(|_| {
+            Failure::Input(anyhow!("--idle `{text}`; accepted: `spin`, `block`, or how long to spin, such as `50us`"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_control::units::Nanos;
+
+    #[test]
+    fn idle_policies_are_read() {
+        assert_eq!(idle("spin").unwrap(), Idle::Spin);
+        assert_eq!(idle("block").unwrap(), Idle::Block);
+        assert_eq!(idle("50us").unwrap(), Idle::Adaptive(Nanos::from_micros(50)));
+        assert!(idle("sometimes").unwrap_err().to_string().contains("accepted"));
+    }
+}

@@ -1,0 +1,61 @@
+//! How many cores a server has: a number, or a range of which an allocator has as many there as the load needs.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How few and how many cores there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CoreRange {
+    /// `None`: as many as `most`, or one where there is an allocator.
+    pub(super) least: Option<u16>,
+    pub(crate) most: u16,
+}
+
+impl CoreRange {
+    /// So many, or up to so many.
+    pub(crate) fn up_to(most: u16) -> Self {
+        CoreRange { least: None, most }
+    }
+}
+
+impl FromStr for CoreRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |text: &str| text.parse().ok().filter(|number| (1..=128).contains(number));
+        let range = match text.split_once("..") {
+            None => read(text).map(CoreRange::up_to),
+            Some((least, most)) => {
+                let range = read(least).zip(read(most)).filter(|(least, most)| least <= most);
+                range.map(|(least, most)| CoreRange { least: Some(least), most })
+            }
+        };
+        range.ok_or_else(|| "accepted: 1 to 128, or a range such as 1..4".into())
+    }
+}
+
+impl fmt::Display for CoreRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least {
+            Some(least) => write!(f, "{least}..{}", self.most),
+            None => write!(f, "{}", self.most),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_and_written() {
+        for (text, least, most) in [("4", None, 4), ("1..4", Some(1), 4), ("128..128", Some(128), 128)] {
+            let range: CoreRange = text.parse().unwrap();
+            assert_eq!((range.least, range.most), (least, most));
+            assert_eq!(range.to_string(), text);
+        }
+        for wrong in ["", "0", "129", "4..1", "0..4", "1..", "..4", "1...4", "1..129", "-1", "1,4"] {
+            assert!(wrong.parse::<CoreRange>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `--service` and the arguments of the catalogue's services, as flags of `leeward serve`.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, ArgMatches};
+use leeward_catalogue::Catalogue;
+use leeward_services::arguments::{Argument, Elsewhere, Kind, Value, Values};
+use leeward_services::case::{Case, CaseError, Notice};
+use leeward_services::served::Backend;
+
+use crate::failure::Failure;
+use crate::progress::Steps;
+
+/// The name of the flag, and of the key in a file.
+pub(crate) const SERVICE: &str = "service";
+
+/// A service of the catalogue, and the values of all services' arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceArgs {
+    pub(crate) case: &'static dyn Case,
+    pub(crate) values: Values,
+}
+
+impl ServiceArgs {
+    /// The service's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.case.name()
+    }
+
+    /// Whether the service takes an argument of this name.
+    pub(crate) fn takes(&self, argument: &str) -> bool {
+        self.case.arguments().iter().any(|own| own.name == argument)
+    }
+
+    /// Refuses arguments of other services.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let is_foreign = |argument: &&Argument| {
+            let value = self.values.get(argument.name);
+            argument.elsewhere == Elsewhere::Refused && !self.takes(argument.name) && value.is_some()
+        };
+        for other in Catalogue::builtin().cases() {
+            let foreign: Vec<&Argument> = other.arguments().iter().filter(is_foreign).collect();
+            if foreign.iter().any(|argument| self.values.get(argument.name) != argument.default_value().as_ref()) {
+                let refused = other.arguments().iter().filter(|argument| argument.elsewhere == Elsewhere::Refused);
+                let flags: Vec<String> = refused.map(|argument| format!("--{}", argument.name)).collect();
+                let are = if flags.len() == 1 { "is" } else { "are" };
+                let (flags, other, name) = (flags.join(" and "), other.name(), self.name());
+                return Err(Failure::Input(anyhow!("{flags} {are} of --service {other}, and this is {name}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares the service's data for a server on `cores` cores, with notes on stderr for whoever waits.
+    pub(crate) fn open(&self, cores: usize) -> Result<Box<dyn Backend>, Failure> {
+        let steps = RefCell::new(None);
+        let progress = |notice: Notice<'_>| match notice {
+            Notice::Step(words) => steps.borrow_mut().get_or_insert_with(|| Steps::new(self.name())).show(words),
+            Notice::Note(words) => _ = writeln!(std::io::stderr(), "{words}"),
+        };
+        self.case.open(&self.values, cores, &progress).map_err(failure)
+    }
+}
+
+/// Why a service could not be prepared.
+pub(crate) fn failure(error: CaseError) -> Failure {
+    match error {
+        CaseError::Input(_) => Failure::Input(anyhow!(error)),
+        _ => Failure::Runtime(anyhow!(error)),
+    }
+}
+
+impl clap::Args for ServiceArgs {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let catalogue = Catalogue::builtin();
+        let names = catalogue.cases().map(|case| PossibleValue::new(case.name()).help(case.summary()));
+        let service = Arg::new(SERVICE)
+            .long(SERVICE)
+            .value_name("SERVICE")
+            .help("What requests do")
+            .value_parser(PossibleValuesParser::new(names))
+            .default_value(catalogue.names()[0]);
+        catalogue.arguments().into_iter().fold(command.arg(service), |command, argument| command.arg(flag(argument)))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// An argument as clap has it.
+fn flag(argument: &Argument) -> Arg {
+    let arg = Arg::new(argument.name).long(argument.name).value_name(argument.value_name).help(argument.help);
+    let arg = match argument.kind {
+        Kind::Text | Kind::Checked(_) => arg.value_parser(clap::value_parser!(String)),
+        Kind::Count { least, most } => {
+            arg.value_parser(clap::value_parser!(u32).range(i64::from(least)..=i64::from(most)))
+        }
+        Kind::File => arg.value_parser(clap::value_parser!(PathBuf)),
+    };
+    match argument.default {
+        Some(default) => arg.default_value(OsStr::new(default)),
+        None => arg,
+    }
+}
+
+impl clap::FromArgMatches for ServiceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let catalogue = Catalogue::builtin();
+        let named = matches.get_one::<String>(SERVICE).and_then(|name| catalogue.find(name));
+        let case = named.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingRequiredArgument))?;
+        let mut values = Values::default();
+        for argument in catalogue.arguments() {
+            let name = argument.name;
+            let value = match argument.kind {
+                Kind::Text | Kind::Checked(_) => matches.get_one(name).cloned().map(Value::Text),
+                Kind::Count { .. } => matches.get_one(name).copied().map(Value::Count),
+                Kind::File => matches.get_one(name).cloned().map(Value::File),
+            };
+            if let Some(value) = value {
+                values.set(name, value);
+            }
+        }
+        Ok(ServiceArgs { case, values })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_other_services_are_refused() {
+        let catalogue = Catalogue::builtin();
+        let refused = |service: &str, name: &'static str, value: Value| {
+            let mut values = Values::defaults(catalogue.arguments());
+            values.set(name, value);
+            let args = ServiceArgs { case: catalogue.find(service).unwrap(), values };
+            args.check().err().map(|failure| failure.to_string())
+        };
+        assert_eq!(
+            refused("echo", "segments", Value::Count(2)).unwrap(),
+            "--corpus and --segments are of --service search, and this is echo"
+        );
+        let port = || Value::Text("127.0.0.1:0".into());
+        assert_eq!(
+            refused("synthetic", "memcached", port()).unwrap(),
+            "--memcached is of --service kv, and this is synthetic"
+        );
+        assert_eq!(refused("kv", "memcached", port()), None);
+        assert_eq!(refused("echo", "segments", Value::Count(1)), None, "the default");
+        assert_eq!(refused("echo", "memory", Value::Text("1GB".into())), None, "has always been ignored");
+    }
+}

@@ -1,0 +1,61 @@
+//! The terminal that a live view is drawn on: taken, and given back whatever ends the program.
+
+use std::io::{IsTerminal, stdout};
+use std::panic;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ratatui::DefaultTerminal;
+
+/// Whether the terminal is ours: the way out may be a panic or a second Ctrl-C, from any thread.
+static OURS: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a terminal that a live view can be drawn on, and its owner wants to see one.
+pub(crate) fn wanted() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    stdout().is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// Takes the terminal.
+pub(crate) fn take() -> std::io::Result<DefaultTerminal> {
+    restore_on_panic();
+    OURS.store(true, Ordering::SeqCst);
+    ratatui::try_init().inspect_err(|_| restore())
+}
+
+/// Gives the terminal back, if it is ours.
+pub(crate) fn restore() {
+    if OURS.swap(false, Ordering::SeqCst) {
+        // A terminal that has gone needs nothing back.
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// Whether the terminal is taken.
+pub(crate) fn is_ours() -> bool {
+    OURS.load(Ordering::SeqCst)
+}
+
+/// The message of a panic is to be read, not to vanish with the live view.
+fn restore_on_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            restore();
+            before(info);
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_not_restored() {
+        restore(); // would write to the test's terminal
+        assert!(!is_ours());
+    }
+}

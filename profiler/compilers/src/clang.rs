@@ -1,0 +1,88 @@
+//! `leeward cc` and `leeward c++`: finds the profiler's files and clang, and becomes clang.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::WrapError;
+use crate::arguments::{Files, Language, Options, clang_arguments, take_options};
+
+/// Names the folder of the profiler's files.
+const FOLDER: &str = "LEEWARD_PROFILER_DIR";
+/// More of our options, for build systems whose compiler can't have any.
+const OPTIONS: &str = "LEEWARD_CC_OPTIONS";
+
+/// Becomes clang with these arguments: only comes back if it can't be run, and says why.
+pub fn compile(language: Language, arguments: Vec<OsString>) -> WrapError {
+    run(language, arguments).err().unwrap_or_else(|| WrapError("clang could not be run".into()))
+}
+
+fn run(language: Language, arguments: Vec<OsString>) -> Result<(), WrapError> {
+    let (options, arguments) = with_environment(arguments)?;
+    let folder = folder()?;
+    let files = Files(&folder);
+    let clang = match options.clang {
+        Some(clang) => clang,
+        None => clang_of(&folder, language)?,
+    };
+    let error = Command::new(&clang).args(clang_arguments(&files, &options.plugin, &arguments)).exec();
+    let clang = Path::new(&clang).display();
+    Err(match error.kind() {
+        ErrorKind::NotFound => WrapError(format!(
+            "{clang} is not installed: the profiler's plugin needs it (Debian: `apt-get install {clang}`, or `scripts/setup profiler`)"
+        )),
+        _ => WrapError::because(format!("{clang} could not be run"), error),
+    })
+}
+
+/// Our options, from the environment and among the arguments, and the other arguments.
+pub(crate) fn with_environment(arguments: Vec<OsString>) -> Result<(Options, Vec<OsString>), WrapError> {
+    let more = env::var(OPTIONS).unwrap_or_default();
+    let words = more.split_whitespace().map(OsString::from).chain(arguments);
+    take_options(words).map_err(WrapError)
+}
+
+/// Where the profiler's files are: as the environment says, beside the program as installed, or in the build folder.
+pub(crate) fn folder() -> Result<PathBuf, WrapError> {
+    let is_it = |folder: &Path| Files(folder).plugin().is_file();
+    if let Some(folder) = env::var_os(FOLDER) {
+        let folder = PathBuf::from(folder);
+        let is_there = is_it(&folder);
+        let shown = folder.display();
+        let missing = format!("{FOLDER} is {shown}, where there is no libleeward_pass.so; `make profiler` builds it");
+        return if is_there { Ok(folder) } else { Err(WrapError(missing)) };
+    }
+    let program = env::current_exe().map_err(|error| WrapError::because("the program's own path is unknown", error))?;
+    let beside = program.parent().unwrap_or(Path::new("."));
+    ["../lib/leeward", "../profiler", "profiler"]
+        .iter()
+        .map(|place| beside.join(place))
+        .find(|folder| is_it(folder))
+        .map(|folder| folder.canonicalize().unwrap_or(folder))
+        .ok_or_else(|| {
+            let missing = "the profiler's plugin is not built: `make profiler` builds it";
+            WrapError(format!("{missing} (or {FOLDER} says where it is)"))
+        })
+}
+
+/// The clang that the plugin was built for: its Makefile wrote the version down.
+fn clang_of(folder: &Path, language: Language) -> Result<OsString, WrapError> {
+    let path = folder.join("llvm-version");
+    let version = std::fs::read_to_string(&path)
+        .map_err(|error| WrapError::because(format!("{} can't be read", path.display()), error))?;
+    let version = version.trim();
+    let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(WrapError(format!("{} holds `{version}`, no version of LLVM", path.display())));
+    }
+    let name = match language {
+        Language::C => OsStr::new("clang-"),
+        Language::Cxx => OsStr::new("clang++-"),
+    };
+    let mut clang = name.to_os_string();
+    clang.push(version);
+    Ok(clang)
+}

@@ -1,0 +1,121 @@
+//! The list of all services. A service is added here, once, as a [`Case`] that lives in the service's own folder; the
+//! programs take their names, arguments and help from this list. Never here: what a service does.
+
+#![forbid(unsafe_code)]
+
+use leeward_control::units::UnitError;
+use leeward_kv::case::KvCase;
+use leeward_search::case::SearchCase;
+use leeward_services::arguments::Argument;
+use leeward_services::case::{Case, Requests};
+use leeward_services::echo::EchoCase;
+use leeward_services::synthetic::SyntheticCase;
+use std::sync::Arc;
+
+/// All services, in the order in which they are listed. The first is served and asked if none is named.
+const BUILTIN: [&dyn Case; 4] = [&SyntheticCase, &EchoCase, &KvCase, &SearchCase];
+
+/// Services by name.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    cases: Vec<&'static dyn Case>,
+}
+
+impl Catalogue {
+    /// All services that come with Leeward.
+    pub fn builtin() -> Self {
+        Catalogue { cases: BUILTIN.to_vec() }
+    }
+
+    /// The same with one more, for programs and tests that bring a service of their own.
+    #[must_use]
+    pub fn with(mut self, case: &'static dyn Case) -> Self {
+        self.cases.push(case);
+        self
+    }
+
+    /// The services in their order.
+    pub fn cases(&self) -> impl Iterator<Item = &'static dyn Case> {
+        self.cases.iter().copied()
+    }
+
+    /// Names of the services in their order.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.cases().map(Case::name).collect()
+    }
+
+    /// The service of this name.
+    pub fn find(&self, name: &str) -> Option<&'static dyn Case> {
+        self.cases().find(|case| case.name() == name)
+    }
+
+    /// The arguments of all services, those that several share once.
+    pub fn arguments(&self) -> Vec<&'static Argument> {
+        let mut arguments: Vec<&Argument> = Vec::new();
+        for argument in self.cases().flat_map(Case::arguments) {
+            if arguments.iter().all(|known| known.name != argument.name) {
+                arguments.push(argument);
+            }
+        }
+        arguments
+    }
+
+    /// Reads what clients ask. The text begins with a service's name; any other is a service time, of the synthetic one.
+    ///
+    /// # Errors
+    /// The service refuses the text; says what is accepted.
+    ///
+    /// ```
+    /// use leeward_catalogue::Catalogue;
+    ///
+    /// let catalogue = Catalogue::builtin();
+    /// assert_eq!(catalogue.requests("kv:usr:keys=24")?.to_string(), "kv:usr:keys=24");
+    /// assert!(catalogue.requests("exp:10us")?.times().is_some());
+    /// # Ok::<(), leeward_control::units::UnitError>(())
+    /// ```
+    pub fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        self.named(text).unwrap_or(&SyntheticCase).requests(text)
+    }
+
+    /// The service that a text of [`Catalogue::requests`] names; `None` for a service time.
+    pub fn named(&self, text: &str) -> Option<&'static dyn Case> {
+        self.cases().filter(|case| text.starts_with(case.name())).max_by_key(|case| case.name().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_arguments_are_of_their_own() {
+        let catalogue = Catalogue::builtin();
+        let names = catalogue.names();
+        assert_eq!(names, ["synthetic", "echo", "kv", "search"]);
+        let times = ["exp:10us", "const:10us", "bimodal:10us", "lognormal:10us:1.5", "file:times.txt"];
+        for name in &names {
+            let same = |text: &&str| text.starts_with(name);
+            assert_eq!(names.iter().filter(|other| same(other)).count(), 1, "{name}");
+            assert!(!times.iter().any(same), "{name} is how a service time begins");
+        }
+        for argument in catalogue.cases().flat_map(Case::arguments) {
+            let shared = catalogue.arguments().into_iter().find(|known| known.name == argument.name).unwrap();
+            assert_eq!(format!("{argument:?}"), format!("{shared:?}"), "one name, two arguments");
+            assert!(argument.default.is_none() || argument.default_value().is_some(), "{}", argument.name);
+        }
+    }
+
+    #[test]
+    fn a_text_is_read_by_the_service_that_it_names() {
+        let catalogue = Catalogue::builtin();
+        for text in ["echo", "kv:ycsb-a", "search:words=2-3,common=1,match=all,results=5", "lognormal:10us:2"] {
+            assert_eq!(catalogue.requests(text).unwrap().to_string(), text);
+        }
+        for (wrong, accepted) in
+            [("kv:tao", "kv:usr"), ("searching", "search:words=1-4"), ("echoes", "`echo`"), ("exp", "exp:10us")]
+        {
+            let error = catalogue.requests(wrong).unwrap_err().to_string();
+            assert!(error.contains(accepted), "{error}");
+        }
+    }
+}

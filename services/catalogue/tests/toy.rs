@@ -1,0 +1,162 @@
+//! A service that is not Leeward's goes through the catalogue like the others: the whole of what one has to say of itself,
+//! served and loaded, with its answers checked. It touches nothing outside this file.
+
+use leeward_catalogue::Catalogue;
+use leeward_control::algorithms::none;
+use leeward_control::params::Params;
+use leeward_control::registry::Environment;
+use leeward_control::units::{Nanos, UnitError};
+use leeward_load::ask::Ask;
+use leeward_load::{LoadConfig, LoadReport, Plan};
+use leeward_rpc::server::{Builder, Failed, Handler, Request, Server, ServerError};
+use leeward_rpc::wire::Method;
+use leeward_runtime::Idle;
+use leeward_services::arguments::{Argument, Elsewhere, Kind, Value, Values};
+use leeward_services::case::{Case, CaseError, Progress, Requests, Target};
+use leeward_services::served::{Backend, Bottleneck, Served};
+use leeward_workload::Service;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Adds a number to each byte.
+#[derive(Clone, Copy)]
+struct Shift(u8);
+
+impl Handler for Shift {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        reply.extend(request.payload.iter().map(|byte| byte.wrapping_add(self.0)));
+        Ok(())
+    }
+}
+
+impl Backend for Shift {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        builder.start(address, *self)
+    }
+}
+
+#[derive(Debug)]
+struct ShiftCase;
+
+const BY: Argument = Argument {
+    name: "by",
+    value_name: "N",
+    help: "Number to add to each byte",
+    kind: Kind::Count { least: 1, most: 255 },
+    default: Some("1"),
+    elsewhere: Elsewhere::Refused,
+};
+
+impl Case for ShiftCase {
+    fn name(&self) -> &'static str {
+        "shift"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Adds a number to each byte"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        &[BY]
+    }
+
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let by = values.count(BY.name).and_then(|by| u8::try_from(by).ok());
+        by.map(|by| Box::new(Shift(by)) as Box<dyn Backend>).ok_or_else(|| CaseError::input("--by is missing"))
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "bytes to add 1 to: shift"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        match text {
+            "shift" => Ok(Arc::new(Bytes)),
+            _ => Err(UnitError { written: text.into(), expected: "`shift`" }),
+        }
+    }
+}
+
+/// Expects each byte plus one.
+#[derive(Clone, Copy, Debug)]
+struct Bytes;
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("shift")
+    }
+}
+
+impl Ask for Bytes {
+    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+        payload.extend_from_slice(&random.to_le_bytes());
+        Method(0)
+    }
+
+    fn is_answer(&self, random: u64, _: Method, answer: &[u8]) -> bool {
+        answer == random.to_le_bytes().map(|byte| byte.wrapping_add(1))
+    }
+}
+
+impl Requests for Bytes {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+        Ok(Some(Arc::new(*self)))
+    }
+
+    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
+        let ask = Some(Arc::new(*self) as Arc<dyn Ask>);
+        Ok(Served { backend: Arc::new(Shift(1)), ask, words: None, bottleneck: Bottleneck::Cores })
+    }
+}
+
+/// Loads `server` for a moment, as `leeward load --service shift --closed 1` does.
+fn load(server: &Server, requests: &dyn Requests) -> LoadReport {
+    let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_millis(10));
+    let (address, params) = (server.address(), Params::default());
+    let target = Target { address, algorithm: &none::ALGORITHM, params: &params, rtt, slo };
+    let config = LoadConfig { ask: requests.prepare(&target).unwrap(), ..LoadConfig::new(address, slo) };
+    let (service, duration) = (Service::Constant(Nanos(1_000)), Nanos::from_millis(100));
+    let plan = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration };
+    let client = || (none::ALGORITHM.build_client)(&params, &Environment::new(1, rtt, slo));
+    leeward_load::run(&config, &plan, client, &AtomicBool::new(false), |_| {}).unwrap().report
+}
+
+fn builder() -> Builder {
+    Server::builder().idle(Idle::Block)
+}
+
+#[test]
+fn a_service_of_ones_own_is_served_and_loaded() {
+    let catalogue = Catalogue::builtin().with(&ShiftCase);
+    assert!(catalogue.names().ends_with(&["search", "shift"]));
+    let case = catalogue.find("shift").unwrap();
+    let requests = catalogue.requests("shift").unwrap();
+    assert!(catalogue.requests("shifts").is_err() && requests.times().is_none());
+    let mut values = Values::defaults(catalogue.arguments());
+    let server = case.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
+    let report = load(&server, &*requests);
+    server.stop().unwrap();
+    assert!(report.totals.completed > 0 && report.totals.failed == 0, "{:?}", report.totals);
+    // With another number to add, the answers are wrong, and the clients notice.
+    values.set(BY.name, Value::Count(2));
+    let server = case.open(&values, 1, &|_| {}).unwrap().start(builder(), "127.0.0.1:0").unwrap();
+    let report = load(&server, &*requests);
+    server.stop().unwrap();
+    assert!(report.totals.completed == 0 && report.totals.failed > 0, "{:?}", report.totals);
+    assert_eq!(report.failures.get("WrongAnswer"), Some(&report.totals.failed));
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+}
+
+#[test]
+fn both_ends_of_it_run_in_one_process() {
+    let served = Catalogue::builtin().with(&ShiftCase).requests("shift").unwrap().both_ends(&|_| {}).unwrap();
+    assert!(served.is_measured() && !served.takes_locks());
+    // Again and again, as runs of an experiment do.
+    for _ in 0..2 {
+        let server = served.start(builder(), "127.0.0.1:0").unwrap();
+        let report = load(&server, &Bytes);
+        server.stop().unwrap();
+        assert!(report.totals.completed > 0 && report.totals.failed == 0, "{:?}", report.totals);
+    }
+}

@@ -1,0 +1,174 @@
+//! Arguments that one service takes and others don't: flags of `leeward serve`, and keys of its configuration file. Plain
+//! data: reading a command line is the program's business.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// An argument of a service.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// The flag without its dashes, and the key in a file. Services may share one: then they list the same constant.
+    pub name: &'static str,
+    /// Placeholder of the value in the help, such as `FILE`.
+    pub value_name: &'static str,
+    /// Help, without a full stop.
+    pub help: &'static str,
+    /// Accepted values.
+    pub kind: Kind,
+    /// Value if none is given.
+    pub default: Option<&'static str>,
+    /// Fate of a value that is given with another service.
+    pub elsewhere: Elsewhere,
+}
+
+/// Kinds of values.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A line of text.
+    Text,
+    /// A line of text that passes this check; an error says what is accepted.
+    Checked(fn(&str) -> Result<(), String>),
+    /// A whole number.
+    Count {
+        /// The least.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+    /// A file's path.
+    File,
+}
+
+/// Fate of an argument that is given with a service that does not take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Refused, unless it is the default.
+    Refused,
+    /// Accepted and not used.
+    Ignored,
+}
+
+/// A value as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Text`] and [`Kind::Checked`].
+    Text(String),
+    /// Of [`Kind::Count`].
+    Count(u32),
+    /// Of [`Kind::File`].
+    File(PathBuf),
+}
+
+impl Argument {
+    /// Reads a value. [`Kind::Checked`] is checked by [`Argument::check`] alone.
+    ///
+    /// # Errors
+    /// Says what is accepted.
+    pub fn read(&self, written: &OsStr) -> Result<Value, String> {
+        let text = || written.to_str().ok_or_else(|| String::from("accepted: UTF-8"));
+        match self.kind {
+            Kind::Text | Kind::Checked(_) => Ok(Value::Text(text()?.into())),
+            Kind::File => Ok(Value::File(written.into())),
+            Kind::Count { least, most } => {
+                let count = text()?.parse().ok().filter(|count| (least..=most).contains(count));
+                count.map(Value::Count).ok_or_else(|| format!("accepted: a whole number from {least} to {most}"))
+            }
+        }
+    }
+
+    /// Checks a value of [`Kind::Checked`].
+    ///
+    /// # Errors
+    /// Says what is accepted.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        match (self.kind, value) {
+            (Kind::Checked(check), Value::Text(text)) => check(text),
+            _ => Ok(()),
+        }
+    }
+
+    /// The default as a value.
+    pub fn default_value(&self) -> Option<Value> {
+        self.default.and_then(|text| self.read(text.as_ref()).ok())
+    }
+}
+
+/// Values of arguments, by the arguments' names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values(BTreeMap<&'static str, Value>);
+
+impl Values {
+    /// The defaults of these arguments.
+    pub fn defaults<'a>(arguments: impl IntoIterator<Item = &'a Argument>) -> Self {
+        let pairs = arguments.into_iter().filter_map(|argument| Some((argument.name, argument.default_value()?)));
+        Values(pairs.collect())
+    }
+
+    /// Sets the value of `name`.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        self.0.insert(name, value);
+    }
+
+    /// The value of `name`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// The text of `name`; `None` if it is not given or no text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number of `name`; `None` if it is not given or no number.
+    pub fn count(&self, name: &str) -> Option<u32> {
+        match self.get(name) {
+            Some(Value::Count(count)) => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// The path of `name`; `None` if it is not given or no path.
+    pub fn file(&self, name: &str) -> Option<&Path> {
+        match self.get(name) {
+            Some(Value::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARGUMENT: Argument = Argument {
+        name: "parts",
+        value_name: "N",
+        help: "Parts",
+        kind: Kind::Count { least: 1, most: 9 },
+        default: Some("2"),
+        elsewhere: Elsewhere::Refused,
+    };
+
+    #[test]
+    fn values_are_read_by_their_kind() {
+        assert_eq!(ARGUMENT.read("9".as_ref()), Ok(Value::Count(9)));
+        assert!(ARGUMENT.read("10".as_ref()).unwrap_err().contains("from 1 to 9"));
+        let file = Argument { kind: Kind::File, ..ARGUMENT };
+        assert_eq!(file.read("a/b".as_ref()), Ok(Value::File("a/b".into())));
+        let even = |text: &str| if text.len() % 2 == 0 { Ok(()) } else { Err("accepted: even".into()) };
+        let checked = Argument { kind: Kind::Checked(even), ..ARGUMENT };
+        assert!(checked.check(&Value::Text("abc".into())).is_err() && checked.check(&Value::Text("ab".into())).is_ok());
+    }
+
+    #[test]
+    fn defaults_are_values() {
+        let mut values = Values::defaults(&[ARGUMENT]);
+        assert_eq!((values.count("parts"), values.text("parts"), values.file("none")), (Some(2), None, None));
+        values.set("parts", Value::Count(3));
+        assert_eq!(values.count("parts"), Some(3));
+    }
+}

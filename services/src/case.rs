@@ -1,0 +1,137 @@
+//! A service as the catalogue knows it: its name, its arguments, how it is served and what clients ask of it. Each service
+//! implements [`Case`] in its own folder; `leeward-catalogue` lists them all.
+
+use crate::arguments::{Argument, Values};
+use crate::served::{Backend, Served};
+use leeward_control::params::Params;
+use leeward_control::registry::Algorithm;
+use leeward_control::units::{Nanos, UnitError};
+use leeward_load::ask::Ask;
+use leeward_rpc::client::Client;
+use leeward_workload::Service;
+use std::fmt::{Debug, Display};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A service of the catalogue.
+pub trait Case: Debug + Send + Sync {
+    /// Name on the command line, and the beginning of a text that [`Case::requests`] reads.
+    fn name(&self) -> &'static str;
+
+    /// One line on what it does, without a full stop.
+    fn summary(&self) -> &'static str;
+
+    /// Arguments of `leeward serve` that are this service's.
+    fn arguments(&self) -> &'static [Argument] {
+        &[]
+    }
+
+    /// Prepares the data for a server on `cores` cores.
+    ///
+    /// # Errors
+    /// An argument, or a file that it names, can't be used.
+    fn open(&self, values: &Values, cores: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError>;
+
+    /// One line on the texts that [`Case::requests`] reads, for the help of `leeward load --service`.
+    fn requests_help(&self) -> &'static str;
+
+    /// Reads what clients ask, as `leeward load --service` and a scenario's `workload.service` write it.
+    ///
+    /// # Errors
+    /// Another text; says what is accepted.
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError>;
+}
+
+/// What clients ask of a service. `Display` writes the text that [`Case::requests`] reads.
+pub trait Requests: Debug + Display + Send + Sync {
+    /// The service times that requests carry; `None` if the service takes as long as it takes, which is measured.
+    fn times(&self) -> Option<&Service> {
+        None
+    }
+
+    /// A reason to doubt what is going to be measured, such as too small a data set.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
+    /// Prepares a running server for the load, and says what to ask of it; `None`: service times.
+    ///
+    /// # Errors
+    /// The server does not answer, or serves something else.
+    fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError>;
+
+    /// Prepares both ends in this process.
+    ///
+    /// # Errors
+    /// The data can't be prepared.
+    fn both_ends(&self, progress: &Progress<'_>) -> Result<Served, CaseError>;
+}
+
+/// Hears how the preparation goes on.
+pub type Progress<'a> = dyn Fn(Notice<'_>) + 'a;
+
+/// A word about the preparation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// A step begins that may take a while.
+    Step(&'a str),
+    /// Something to know of the data.
+    Note(&'a str),
+}
+
+/// A running server, and the controller that it and its clients run.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The server.
+    pub address: SocketAddr,
+    /// The controller.
+    pub algorithm: &'a Algorithm,
+    /// Its parameters.
+    pub params: &'a Params,
+    /// The network's round trip.
+    pub rtt: Nanos,
+    /// The objective.
+    pub slo: Nanos,
+}
+
+impl Target<'_> {
+    /// A client of it, to prepare it with.
+    ///
+    /// # Errors
+    /// There is no such controller, or no thread for a client; in words.
+    pub fn client(&self) -> Result<Client, String> {
+        let client = Client::builder()
+            .replica(self.address.to_string())
+            .admission(self.algorithm, self.params.clone())
+            .objective(self.rtt, self.slo);
+        client.build().map_err(|error| error.to_string())
+    }
+}
+
+/// Why a service can't be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaseError {
+    /// An argument, or a file that it names, can't be used.
+    #[error(transparent)]
+    Input(Box<dyn std::error::Error + Send + Sync>),
+    /// A running server can't be prepared for the load.
+    #[error("{doing} {address}: {reason}; is it `leeward serve --service {service}`?")]
+    Server {
+        /// What was tried, such as `filling`.
+        doing: &'static str,
+        /// The server.
+        address: SocketAddr,
+        /// Why it did not succeed.
+        reason: String,
+        /// The service that was expected there.
+        service: &'static str,
+    },
+}
+
+impl CaseError {
+    /// An argument, or a file that it names, can't be used.
+    pub fn input(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        CaseError::Input(error.into())
+    }
+}

@@ -1,0 +1,133 @@
+//! A service that is ready to be served: what a [`Case`](crate::case::Case) makes of its arguments, and of the requests that
+//! a scenario names. Never here: which services there are.
+
+use leeward_control::budget::Budget;
+use leeward_control::params::Params;
+use leeward_control::registry::Algorithm;
+use leeward_control::units::Nanos;
+use leeward_load::ask::Ask;
+use leeward_rpc::server::{Builder, Server, ServerError};
+use leeward_runtime::Idle;
+use std::fmt::{self, Debug, Formatter};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A service whose data is ready: servers of it can be started.
+pub trait Backend: Send + Sync {
+    /// Starts a server of it. Each start meets the data as they were in the beginning, as far as requests change them.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError>;
+
+    /// Opens a second port with another protocol on the same data, if the arguments ask for one.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    fn open_port(&self, _: &PortSetting<'_>) -> Result<Option<Box<dyn Port>>, ServerError> {
+        Ok(None)
+    }
+}
+
+/// Settings of a second port: those of the server beside it.
+#[derive(Clone, Debug)]
+pub struct PortSetting<'a> {
+    /// The controller.
+    pub algorithm: &'a Algorithm,
+    /// Its parameters.
+    pub params: &'a Params,
+    /// The network's round trip.
+    pub rtt: Nanos,
+    /// The objective.
+    pub slo: Nanos,
+    /// What a request may spend on queues.
+    pub budget: Budget,
+    /// Cores, as many again as the server has.
+    pub cores: usize,
+    /// CPUs to pin them to; none: wherever the system puts them.
+    pub cpus: &'a [usize],
+    /// Behaviour of a core without work.
+    pub idle: Idle,
+    /// Connections that may be open at once.
+    pub connections: usize,
+}
+
+/// A second port that is open.
+pub trait Port {
+    /// The protocol's name, such as `memcached`.
+    fn name(&self) -> &'static str;
+
+    /// Its address.
+    fn address(&self) -> SocketAddr;
+
+    /// Whether a core could not go on: [`Port::stop`] then says why.
+    fn has_failed(&self) -> bool;
+
+    /// Takes no more requests, sends the answers that it owes, and ends.
+    ///
+    /// # Errors
+    /// A core ended before its time.
+    fn stop(self: Box<Self>) -> io::Result<PortCounts>;
+}
+
+/// Requests of a second port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Received.
+    pub received: u64,
+    /// Answered.
+    pub completed: u64,
+    /// Told that the server is busy.
+    pub busy: u64,
+}
+
+/// The resource that requests of a service wait for, under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Cores. Server and clients get CPUs of their own: sharing one, each would be measured waiting for the other.
+    Cores,
+    /// Locks. The server may have all CPUs: what the clients take is little.
+    Locks,
+}
+
+/// Both ends of a service in this process: a backend, to be served again and again, and what its clients ask.
+#[derive(Clone)]
+pub struct Served {
+    /// The server's end.
+    pub backend: Arc<dyn Backend>,
+    /// The clients' end; `None` if requests carry the service times that are drawn.
+    pub ask: Option<Arc<dyn Ask>>,
+    /// What is served, in a sentence, if its name does not say.
+    pub words: Option<String>,
+    /// What requests wait for.
+    pub bottleneck: Bottleneck,
+}
+
+impl Debug for Served {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Served { backend: _, ask, words, bottleneck } = self;
+        let mut fields = f.debug_struct("Served");
+        fields.field("ask", ask).field("words", words).field("bottleneck", bottleneck).finish_non_exhaustive()
+    }
+}
+
+impl Served {
+    /// Starts a server of it.
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        self.backend.start(builder, address)
+    }
+
+    /// Whether how long requests take is measured; otherwise it is drawn, and the simulator knows it.
+    pub fn is_measured(&self) -> bool {
+        self.ask.is_some()
+    }
+
+    /// Whether requests wait for locks rather than for cores.
+    pub fn takes_locks(&self) -> bool {
+        self.bottleneck == Bottleneck::Locks
+    }
+}
