@@ -159,7 +159,7 @@ mod tests {
         assert!(ARGUMENT.read("10".as_ref()).unwrap_err().contains("from 1 to 9"));
         let file = Argument { kind: Kind::File, ..ARGUMENT };
         assert_eq!(file.read("a/b".as_ref()), Ok(Value::File("a/b".into())));
-        let even = |text: &str| if text.len() % 2 == 0 { Ok(()) } else { Err("accepted: even".into()) };
+        let even = |text: &str| if text.len().is_multiple_of(2) { Ok(()) } else { Err("accepted: even".into()) };
         let checked = Argument { kind: Kind::Checked(even), ..ARGUMENT };
         assert!(checked.check(&Value::Text("abc".into())).is_err() && checked.check(&Value::Text("ab".into())).is_ok());
     }
