@@ -76,8 +76,9 @@ fn real(config: &SimConfig, algorithm: &Algorithm, chunk_max: usize) -> f64 {
 
 #[test]
 fn goodput_is_the_same_with_the_real_protocol_on_the_wire() {
-    // As plain as it gets: below capacity every request is served. Above it, as much as chance and the first round trips leave.
-    for (load, tolerance) in [(0.7, 0.01), (1.3, 0.05)] {
+    // Below capacity, controllers that reject nothing agree to the request; CoDel rejects 0.3 % more over the protocol, and a
+    // client that throttles for each rejection makes 1.5 % of that. Above it, chance and the first round trips tell.
+    for (load, tolerance) in [(0.7, 0.02), (1.3, 0.05)] {
         for algorithm in Registry::builtin().algorithms() {
             let config = scenario(load, 7);
             let ideal = ideal(&config, algorithm);
