@@ -4,7 +4,7 @@ use leeward_control::recording::{Answer, Block, Entry, Item, Reader};
 use leeward_control::server::{RejectReason, Verdict};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -199,13 +199,11 @@ fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
 #[test]
 fn a_memcached_port_is_recorded_and_seen() {
     let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let port = port.as_str();
     let command =
-        ["serve", "--service=kv", "--memcached=127.0.0.1:0", "--record=run.rec", "--cores=1..2", "--allocator=delay"];
-    let mut server = Server::start(&command, folder.path());
-    let mut said = [0; 200];
-    let count = server.child.stdout.as_mut().unwrap().read(&mut said).unwrap();
-    let said = text(&said[..count]);
-    let port = said.lines().find_map(|line| line.strip_prefix("memcached's clients: ")).unwrap();
+        ["serve", "--service=kv", "--memcached", port, "--record=run.rec", "--cores=1..2", "--allocator=delay"];
+    let server = Server::start(&command, folder.path());
     let mut stream = TcpStream::connect(port).unwrap();
     stream.write_all("set a 0 0 1\r\nx\r\nget a\r\n".repeat(50).as_bytes()).unwrap();
     let mut answers = vec![0; 50 * ("STORED\r\n".len() + "VALUE a 0 1\r\nx\r\nEND\r\n".len())];
