@@ -1,13 +1,9 @@
 //! A service that is ready to be served: what a [`Case`](crate::case::Case) makes of its arguments, and of the requests that
 //! a scenario names. Never here: which services there are.
 
-use leeward_control::budget::Budget;
-use leeward_control::params::Params;
-use leeward_control::registry::Algorithm;
-use leeward_control::units::Nanos;
 use leeward_load::ask::Ask;
+use leeward_port::Config;
 use leeward_rpc::server::{Builder, Server, ServerError};
-use leeward_runtime::Idle;
 use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::net::SocketAddr;
@@ -21,36 +17,19 @@ pub trait Backend: Send + Sync {
     /// See [`ServerError`].
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError>;
 
-    /// Opens a second port with another protocol on the same data, if the arguments ask for one.
+    /// The protocol of the second port that [`Backend::open_port`] would open, if the arguments ask for one.
+    fn second_port(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Opens a second port with another protocol on the same data, if the arguments ask for one: with the settings of the
+    /// server beside it, on as many cores again.
     ///
     /// # Errors
     /// See [`ServerError`].
-    fn open_port(&self, _: &PortSetting<'_>) -> Result<Option<Box<dyn Port>>, ServerError> {
+    fn open_port(&self, _: &Config) -> Result<Option<Box<dyn Port>>, ServerError> {
         Ok(None)
     }
-}
-
-/// Settings of a second port: those of the server beside it.
-#[derive(Clone, Debug)]
-pub struct PortSetting<'a> {
-    /// The controller.
-    pub algorithm: &'a Algorithm,
-    /// Its parameters.
-    pub params: &'a Params,
-    /// The network's round trip.
-    pub rtt: Nanos,
-    /// The objective.
-    pub slo: Nanos,
-    /// What a request may spend on queues.
-    pub budget: Budget,
-    /// Cores, as many again as the server has.
-    pub cores: usize,
-    /// CPUs to pin them to; none: wherever the system puts them.
-    pub cpus: &'a [usize],
-    /// Behaviour of a core without work.
-    pub idle: Idle,
-    /// Connections that may be open at once.
-    pub connections: usize,
 }
 
 /// A second port that is open.

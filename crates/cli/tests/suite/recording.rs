@@ -3,7 +3,8 @@
 use leeward_control::recording::{Answer, Block, Entry, Item, Reader};
 use leeward_control::server::{RejectReason, Verdict};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -192,4 +193,30 @@ fn a_server_that_can_not_start_leaves_no_recording_and_harms_none() {
     }
     assert_eq!(std::fs::read_to_string(&there).unwrap(), "an earlier one");
     assert!(!folder.path().join("new.rec").exists());
+}
+
+/// The memcached port has what the server beside it has: an allocator, a recording, statistics for `leeward top`.
+#[test]
+fn a_memcached_port_is_recorded_and_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let port = port.as_str();
+    let command =
+        ["serve", "--service=kv", "--memcached", port, "--record=run.rec", "--cores=1..2", "--allocator=delay"];
+    let server = Server::start(&command, folder.path());
+    let mut stream = TcpStream::connect(port).unwrap();
+    stream.write_all("set a 0 0 1\r\nx\r\nget a\r\n".repeat(50).as_bytes()).unwrap();
+    let mut answers = vec![0; 50 * ("STORED\r\n".len() + "VALUE a 0 1\r\nx\r\nEND\r\n".len())];
+    stream.read_exact(&mut answers).unwrap();
+    let top = leeward(&["top", port, "--json"], folder.path());
+    let statistics: Value = serde_json::from_slice(&top.stdout).unwrap();
+    assert_eq!(statistics["completed"], 100, "{statistics}");
+    drop(stream);
+    let (said, code) = server.stop();
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("memcached: 100 requests received, 100 answered"), "{said}");
+    let (code, json, words) = replay(&["run.rec.memcached"], folder.path());
+    assert_eq!((code, &json["verdict"]), (0, &"same".into()), "{words}{json}");
+    assert_eq!(json["counts"]["requests"], 100);
+    assert_eq!(replay(&["run.rec"], folder.path()).0, 0);
 }

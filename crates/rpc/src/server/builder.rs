@@ -48,6 +48,11 @@ impl Deref for Server {
 impl Builder {
     leeward_port::server_settings!();
 
+    /// The settings that servers of any protocol have: for a second port beside this server.
+    pub fn config(&self) -> &Config {
+        &self.port
+    }
+
     /// The longest argument that is accepted.
     #[must_use]
     pub fn payload_limit(mut self, limit: PayloadLimit) -> Self {

@@ -2,30 +2,25 @@
 
 use crate::server::Server;
 use crate::store::Store;
-use leeward_rpc::server::ServerError;
-use leeward_services::served::{Port, PortCounts, PortSetting};
+use leeward_port::{Config, ServerError};
+use leeward_services::served::{Port, PortCounts};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Opens it at `address`.
-pub(super) fn open(address: &str, store: &Arc<Store>, setting: &PortSetting<'_>) -> Result<Box<dyn Port>, ServerError> {
-    let builder = Server::builder()
-        .budget(setting.budget)
-        .admission(setting.algorithm, setting.params.clone())
-        .objective(setting.rtt, setting.slo)
-        .cores(setting.cores)
-        .cpus(setting.cpus.to_vec())
-        .idle(setting.idle)
-        .connection_limit(setting.connections);
-    Ok(Box::new(Memcached(builder.start(address, store)?)))
+/// The protocol's name.
+pub(super) const NAME: &str = "memcached";
+
+/// Opens it at `address`, with the settings of the server beside it.
+pub(super) fn open(address: &str, store: &Arc<Store>, config: &Config) -> Result<Box<dyn Port>, ServerError> {
+    Ok(Box::new(Memcached(Server::builder().like(config).start(address, store)?)))
 }
 
 struct Memcached(Server);
 
 impl Port for Memcached {
     fn name(&self) -> &'static str {
-        "memcached"
+        NAME
     }
 
     fn address(&self) -> SocketAddr {

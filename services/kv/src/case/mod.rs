@@ -15,10 +15,11 @@ use crate::store::{Store, StoreConfig};
 use asks::{Asks, fill, fill_server};
 use leeward_control::units::UnitError;
 use leeward_load::ask::Ask;
+use leeward_port::Config;
 use leeward_rpc::server::{Builder, Server, ServerError};
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
 use leeward_services::case::{Case, CaseError, Progress, Requests, Target};
-use leeward_services::served::{Backend, Bottleneck, Port, PortSetting, Served};
+use leeward_services::served::{Backend, Bottleneck, Port, Served};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -92,8 +93,12 @@ impl Backend for OneStore {
         builder.start(address, Kv::new(Arc::clone(&self.store)))
     }
 
-    fn open_port(&self, setting: &PortSetting<'_>) -> Result<Option<Box<dyn Port>>, ServerError> {
-        self.port.as_deref().map(|address| memcached::open(address, &self.store, setting)).transpose()
+    fn second_port(&self) -> Option<&'static str> {
+        self.port.as_ref().map(|_| memcached::NAME)
+    }
+
+    fn open_port(&self, config: &Config) -> Result<Option<Box<dyn Port>>, ServerError> {
+        self.port.as_deref().map(|address| memcached::open(address, &self.store, config)).transpose()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::protocol::Executor;
 use crate::store::Store;
 use leeward_control::units::Nanos;
 use leeward_host::Counts;
-use leeward_port::{Config, Handle, ServerError};
+use leeward_port::{Config, Handle, Limits, ServerError};
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -53,6 +53,15 @@ impl Deref for Server {
 
 impl Builder {
     leeward_port::server_settings!();
+
+    /// The settings of another server: controller, cores, allocator, budget, io_uring, recording, connections. What a
+    /// memcached client may do differently stays: see [`Builder::patience`].
+    #[must_use]
+    pub fn like(self, config: &Config) -> Self {
+        let Limits { silence, part, stuck, .. } = self.port.limits;
+        let limits = Limits { silence, part, stuck, ..config.limits };
+        Builder { port: Config { limits, guests: self.port.guests, ..config.clone() } }
+    }
 
     /// How long a connection may be silent (`None`: for ever, clients keep connections), how long it may take for one
     /// request, and how long a peer may take nothing of what waits for it.

@@ -49,7 +49,8 @@ pub(crate) struct ServeArgs {
     /// Connections that may be open at once
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// Record what the controller is asked and decides, for `leeward replay`
+    /// Record what the controller is asked and decides, for `leeward replay`; a second port's controller is recorded in
+    /// FILE.memcached
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
     /// Take what is not said here from a TOML file: its keys are the names of these flags

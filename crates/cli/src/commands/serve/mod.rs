@@ -11,15 +11,16 @@ mod recording;
 
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
-use leeward_rpc::server::{Builder, Counts, IoUring, Server, ServerError};
+use leeward_rpc::server::{Counts, IoUring, Server, ServerError};
 use leeward_runtime::CoreUsage;
-use leeward_services::served::{Port, PortCounts, PortSetting};
+use leeward_services::served::PortCounts;
 use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use allocator::Allocator;
 use args::{WhenPossible, idle};
+use recording::Recordings;
 
 pub(crate) use args::ServeArgs;
 
@@ -35,26 +36,15 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
     args.service.check()?;
-    let setting = PortSetting {
-        algorithm: &algorithm,
-        params: &params,
-        rtt,
-        slo,
-        budget: budget(args)?,
-        cores: args.cores.most.into(),
-        cpus: &args.cpus,
-        idle: idle(allocator::idle(args))?,
-        connections: args.connections as usize,
-    };
     let mut builder = Server::builder()
         .admission(&algorithm, params.clone())
         .objective(rtt, slo)
-        .budget(setting.budget)
-        .cores(setting.cores)
+        .budget(budget(args)?)
+        .cores(args.cores.most.into())
         .cpus(args.cpus.clone())
-        .idle(setting.idle)
+        .idle(idle(allocator::idle(args))?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
-        .connection_limit(setting.connections);
+        .connection_limit(args.connections as usize);
     let allocator = Allocator::of(args)?;
     if let Some(allocator) = &allocator {
         builder = allocator.apply(builder);
@@ -68,18 +58,19 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     }
     // Where the system says no, connections beyond its limit have to wait.
     leeward_load::allow_sockets(args.connections.into());
-    let is_new = args.record.as_deref().is_some_and(|path| !path.exists());
-    let recording = args.record.as_deref().map(recording::begin).transpose()?;
-    if let Some(recording) = &recording {
+    let backend = args.service.open(args.cores.most.into())?;
+    let recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
+    let mut second = builder.config().clone();
+    second.recording = recordings.of_second_port().cloned();
+    if let Some(recording) = recordings.of_server() {
         builder = builder.record(recording);
     }
     let interrupt = Interrupt::listen()?;
-    let (server, port) = start(builder, args, &setting).inspect_err(|_| {
-        // Nothing has been recorded: what is there now is an empty file.
-        if let (true, Some(path)) = (is_new, &args.record) {
-            let _ = std::fs::remove_file(path);
-        }
-    })?;
+    let start = || -> Result<_, ServerError> {
+        let port = backend.open_port(&second)?;
+        Ok((backend.start(builder, &args.listen)?, port))
+    };
+    let (server, port) = start().map_err(failure).inspect_err(|_| recordings.forget())?;
     stdout::print(&format!(
         "serving {} on {} with {} ({} core{}, objective {slo}); Ctrl-C stops",
         args.service.name(),
@@ -94,11 +85,11 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(port) = &port {
         stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
-    let mut watch = recording.as_ref();
+    let mut watch = recordings.all();
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
-        watch = watch.filter(|recording| recording::goes_on(recording));
+        watch.retain(|recording| recording::goes_on(recording));
     }
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));
@@ -112,10 +103,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     };
     let cores = usage.as_ref().zip(allocator.as_ref());
     stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
-    match (&recording, &args.record) {
-        (Some(recording), Some(path)) => recording::end(recording, path),
-        _ => Ok(()),
-    }
+    recordings.end()
 }
 
 type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
@@ -163,18 +151,6 @@ fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
         report[name] = serde_json::json!({ "received": received, "completed": completed, "busy": busy });
     }
     report.to_string()
-}
-
-/// Starts the server, and the second port if the service has one.
-fn start(
-    builder: Builder,
-    args: &ServeArgs,
-    setting: &PortSetting<'_>,
-) -> Result<(Server, Option<Box<dyn Port>>), Failure> {
-    let backend = args.service.open(setting.cores)?;
-    let port = backend.open_port(setting).map_err(failure)?;
-    let server = backend.start(builder, &args.listen).map_err(failure)?;
-    Ok((server, port))
 }
 
 /// Why a server does not start.
