@@ -101,7 +101,7 @@ impl Workload {
     }
 }
 
-/// What requests ask, and how it was written.
+/// Requests of a scenario, and how they were written.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
     /// As written, such as `exp:10us`.

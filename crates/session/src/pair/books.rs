@@ -4,7 +4,7 @@ use super::server::ServerEnd;
 use super::{Client, Pair};
 use leeward_control::units::Time;
 
-/// What all sessions of a server have together.
+/// Sums over all sessions of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     unanswered: u64,
@@ -13,7 +13,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// One session's part.
+    /// The part of a session.
     pub(super) fn of(end: &ServerEnd) -> Sums {
         let window = end.connection.window();
         Sums {
