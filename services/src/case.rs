@@ -18,7 +18,7 @@ pub trait Case: Debug + Send + Sync {
     /// Name on the command line, and the beginning of a text that [`Case::requests`] reads.
     fn name(&self) -> &'static str;
 
-    /// One line on what it does, without a full stop.
+    /// Summary of the service in one line, without a full stop.
     fn summary(&self) -> &'static str;
 
     /// Arguments of `leeward serve` that are this service's.
@@ -32,7 +32,7 @@ pub trait Case: Debug + Send + Sync {
     /// An argument, or a file that it names, can't be used.
     fn open(&self, values: &Values, cores: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError>;
 
-    /// One line on the texts that [`Case::requests`] reads, for the help of `leeward load --service`.
+    /// Help on the texts that [`Case::requests`] reads, in one line, for `leeward load --service`.
     fn requests_help(&self) -> &'static str;
 
     /// Reads what clients ask, as `leeward load --service` and a scenario's `workload.service` write it.
@@ -42,7 +42,7 @@ pub trait Case: Debug + Send + Sync {
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError>;
 }
 
-/// What clients ask of a service. `Display` writes the text that [`Case::requests`] reads.
+/// Requests of clients to a service. `Display` writes the text that [`Case::requests`] reads.
 pub trait Requests: Debug + Display + Send + Sync {
     /// The service times that requests carry; `None` if the service takes as long as it takes, which is measured.
     fn times(&self) -> Option<&Service> {
@@ -118,7 +118,7 @@ pub enum CaseError {
     /// A running server can't be prepared for the load.
     #[error("{doing} {address}: {reason}; is it `leeward serve --service {service}`?")]
     Server {
-        /// What was tried, such as `filling`.
+        /// Step that was tried, such as `filling`.
         doing: &'static str,
         /// The server.
         address: SocketAddr,

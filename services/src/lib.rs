@@ -1,4 +1,5 @@
-//! What a service is to the rest of Leeward, and two small ones: to measure the server, and to show how one is written.
+//! Definition of a service for the rest of Leeward, and two small services: to measure the server, and to show how one
+//! is written.
 //!
 //! - [`case`]: the trait that each service implements to be in the catalogue.
 //! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.

@@ -77,9 +77,9 @@ pub struct Served {
     pub backend: Arc<dyn Backend>,
     /// The clients' end; `None` if requests carry the service times that are drawn.
     pub ask: Option<Arc<dyn Ask>>,
-    /// What is served, in a sentence, if its name does not say.
+    /// Description of the service in a sentence, if its name does not say.
     pub words: Option<String>,
-    /// What requests wait for.
+    /// Resource that requests wait for.
     pub bottleneck: Bottleneck,
 }
 

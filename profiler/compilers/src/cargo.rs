@@ -53,7 +53,7 @@ fn names_target(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|word| *word != "--").any(is_named)
 }
 
-/// What `rustc -vV` says of itself.
+/// Version that `rustc -vV` prints of itself.
 #[derive(Debug, PartialEq, Eq)]
 struct Rustc {
     release: String,

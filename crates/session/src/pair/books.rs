@@ -23,7 +23,7 @@ impl Sums {
         }
     }
 
-    /// One session's part has changed.
+    /// Takes a change of a session's part into the sums.
     pub(super) fn change(&mut self, before: &Sums, after: &Sums) {
         self.unanswered = self.unanswered + after.unanswered - before.unanswered;
         self.held += after.held - before.held;
@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// What must hold when all clients have gone: no connection is open, every request has ended.
+    /// Checks the invariants once all clients have gone: no connection is open, every request has ended.
     ///
     /// # Errors
     /// What does not.

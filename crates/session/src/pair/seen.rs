@@ -1,4 +1,4 @@
-//! What can be seen of a pair from outside: time, counts, how requests ended, what raw clients have heard.
+//! The view of a pair from outside: time, counts, how requests ended, what raw clients have heard.
 
 use super::chance::Chance;
 use super::client::Ended;
@@ -15,7 +15,7 @@ impl Pair {
         self.has_stopped
     }
 
-    /// What became of requests so far.
+    /// Counts of requests so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.core.counts();
         counts.connections = self.open.len() as u64;

@@ -81,7 +81,7 @@ impl Case for KvCase {
     }
 }
 
-/// One store for all servers, empty in the beginning.
+/// A store for all servers, empty in the beginning.
 struct OneStore {
     store: Arc<Store>,
     /// Address of the port for memcached's clients.

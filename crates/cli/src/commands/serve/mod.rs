@@ -110,7 +110,7 @@ type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;
 /// The second port's name and requests, if there was one.
 type PortUse = Option<(&'static str, PortCounts)>;
 
-/// What a request may spend on queues.
+/// Budget of a request for queues.
 fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
     let span = args.budget.as_deref().map(|budget| admission::span("--budget", budget)).transpose()?;
     Ok(span.map_or(Budget::UNLIMITED, Budget::of))

@@ -14,7 +14,7 @@ use crate::stdout;
 /// Recordings of a server, and of the second port beside it in a file beside the first.
 pub(super) struct Recordings(Vec<Kept>);
 
-/// One recording.
+/// A recording and its file.
 struct Kept {
     recording: Recording,
     path: PathBuf,
