@@ -201,8 +201,17 @@ fn a_memcached_port_is_recorded_and_seen() {
     let folder = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let port = port.as_str();
-    let command =
-        ["serve", "--service=kv", "--memcached", port, "--record=run.rec", "--cores=1..2", "--allocator=delay"];
+    // A controller that refuses nothing: how busy the machine is must not matter.
+    let command = [
+        "serve",
+        "--service=kv",
+        "--memcached",
+        port,
+        "--record=run.rec",
+        "--cores=1..2",
+        "--allocator=delay",
+        "--admission=none",
+    ];
     let server = Server::start(&command, folder.path());
     let mut stream = TcpStream::connect(port).unwrap();
     stream.write_all("set a 0 0 1\r\nx\r\nget a\r\n".repeat(50).as_bytes()).unwrap();
