@@ -311,10 +311,8 @@ macro_rules! server_settings {
             self
         }
 
-        /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: a client that was made by
-        /// [`build_polled`], for one. It is dropped when the server has stopped.
-        ///
-        /// [`build_polled`]: https://docs.rs/leeward-rpc
+        /// Has core `core` (counted from 0 and around) poll `guest` beside its own connections: an `rpc` client that
+        /// was made by `build_polled`, for one. It is dropped when the server has stopped.
         #[must_use]
         pub fn poll_also(self, core: usize, guest: impl $crate::Guest + 'static) -> Self {
             self.port.guests.add(core, Box::new(guest));
