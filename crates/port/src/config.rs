@@ -55,6 +55,9 @@ pub struct Limits {
     pub connections: usize,
     /// Bytes that may wait for a peer; nothing of it is read while more do.
     pub unsent: usize,
+    /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
+    /// together.
+    pub receiving: usize,
     /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
     pub silence: Option<Nanos>,
     /// A connection that takes longer for one request ends.
@@ -119,6 +122,7 @@ impl Default for Config {
             limits: Limits {
                 connections: 16_384,
                 unsent: 1 << 20,
+                receiving: 64 << 20,
                 silence: Some(Nanos::from_secs(300)),
                 part: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
@@ -186,7 +190,8 @@ impl Config {
         let shared = Shared::<Job<P>>::new(cores, Clock::start(), move |core| waking.mail.wake(core));
         let handle = Handle { common, shared: Arc::new(shared) };
         // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
-        let limits = Limits { connections: self.limits.connections.div_ceil(cores), slo: self.slo, ..self.limits };
+        let (connections, receiving) = (self.limits.connections.div_ceil(cores), self.limits.receiving.div_ceil(cores));
+        let limits = Limits { connections, receiving, slo: self.slo, ..self.limits };
         let mut listener = Some(listener);
         let parts = polls.into_iter().zip(registries).zip(halves.cores).enumerate();
         let networks = parts
@@ -293,6 +298,15 @@ macro_rules! server_settings {
         #[must_use]
         pub fn unsent_limit(mut self, bytes: usize) -> Self {
             self.port.limits.unsent = bytes;
+            self
+        }
+
+        /// Memory, in bytes, for requests that are coming and are longer than a connection's own buffer of 16 KiB (32 KiB
+        /// with memcached's protocol): of all connections together, in equal shares per core. While it is used up, the
+        /// others' long requests are not read, and who does not go on with his own within seconds is sent away.
+        #[must_use]
+        pub fn receiving_limit(mut self, bytes: usize) -> Self {
+            self.port.limits.receiving = bytes;
             self
         }
 

@@ -4,9 +4,13 @@ use crate::config::Limits;
 use crate::outbox::Outbox;
 use crate::protocol::{ConnectionId, Protocol};
 use crate::receive::{Came, Received, Receiver, age};
+use crate::room::Room;
 use crate::stream::Stream;
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Time};
 use std::io;
+
+/// Bytes that one turn takes from a socket: more would keep others waiting for as long as dozens of requests do.
+const READ: usize = 64 * 1024;
 
 pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) stream: S,
@@ -27,8 +31,14 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) hung_up: bool,
     /// Whether the end of the stream has been read.
     pub(crate) has_ended: bool,
+    /// When its last turn ended. What it had sent by then has since waited for others; before, for its own requests.
+    pub(crate) turned: Time,
     /// Whether what is not handled may have waited because the connection was not to be read.
     pub(crate) held_back: bool,
+    /// Memory that was granted for a long request, in bytes.
+    pub(crate) room: usize,
+    /// Whether it waits for such memory.
+    pub(crate) is_short: bool,
     /// Whether it is in the core's list of those to read.
     pub(crate) unread: bool,
     /// Whether it is in the core's list of those to flush.
@@ -51,7 +61,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             readable: true,
             hung_up: false,
             has_ended: false,
+            turned: now,
             held_back: false,
+            room: 0,
+            is_short: false,
             unread: false,
             dirty: false,
             ahead: None,
@@ -63,17 +76,36 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         self.ending_since.is_none() && self.out.unsent() < limits.unsent && P::may_read(&self.connection)
     }
 
+    /// Whether there is memory for what is coming. Gives back what is not needed.
+    pub(crate) fn finds_room(&mut self, room: &mut Room) -> bool {
+        if self.room > 0 && room.is_tight() {
+            P::release(&mut self.connection);
+        }
+        self.is_short = !room.change(&mut self.room, P::wanted(&self.connection));
+        !self.is_short
+    }
+
     /// Whether reading it is all there is to do before its requests can be handled.
     pub(crate) fn may_be_read_ahead(&self, limits: &Limits) -> bool {
         P::buffered(&self.connection) == 0
             && self.ahead.is_none()
+            && P::wanted(&self.connection) <= self.room
             && self.stream.raw().is_some()
             && self.may_be_read(limits)
     }
 
+    /// How long what was just `received` has waited for others, which is the server's queue. What it has waited for more of
+    /// the same connection, or because the connection was not to be read, says nothing about the server and must not cost
+    /// others: a client that is paused, or that sends without a pause, would else make the controller think of overload.
+    pub(crate) fn queued(&self, received: &Received, unseen: Nanos, now: Time) -> Nanos {
+        if self.held_back { Nanos::ZERO } else { received.waited.unwrap_or(unseen).min(now.since(self.turned)) }
+    }
+
     /// Reads once into the protocol's buffer.
     pub(crate) fn receive(&mut self, receiver: &mut Receiver) -> io::Result<Received> {
-        let received = self.stream.receive(receiver, P::spare(&mut self.connection));
+        let spare = P::spare(&mut self.connection);
+        let room = spare.len().min(READ);
+        let received = self.stream.receive(receiver, &mut spare[..room]);
         P::filled(&mut self.connection, received.as_ref().map_or(0, |received| received.bytes));
         self.note(received)
     }

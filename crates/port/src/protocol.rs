@@ -63,6 +63,15 @@ pub trait Protocol: Sized + Send + 'static {
     /// Bytes that have come and are not handled.
     fn buffered(connection: &Self::Connection) -> usize;
 
+    /// Memory that the request which is coming needs, and that was needed for those that came, in bytes; 0 if it is no more
+    /// than any connection may have.
+    fn wanted(_: &Self::Connection) -> usize {
+        0
+    }
+
+    /// Gives the memory of the receive buffer back, if nothing is buffered.
+    fn release(_: &mut Self::Connection) {}
+
     /// Whether more may be handled now: not while the peer has as much unanswered as it may. Unless said otherwise, that is
     /// one request.
     fn may_read(connection: &Self::Connection) -> bool {

@@ -113,6 +113,8 @@ pub struct Decoder {
     end: usize,
     /// Bytes after `start` without which there is nothing new to find.
     needed: usize,
+    /// Bytes of a frame that are thrown away as they come.
+    skip: usize,
     /// Fatal, and so final.
     failed: Option<WireError>,
 }
@@ -123,7 +125,7 @@ const FIRST_LEN: usize = 16 * 1024;
 impl Decoder {
     /// For what `from` sends to a side that accepts payloads up to `limit`. Holds no memory before the first read.
     pub fn new(from: Side, limit: PayloadLimit) -> Self {
-        Decoder { from, limit, buffer: Vec::new(), start: 0, end: 0, needed: PREFIX_LEN, failed: None }
+        Decoder { from, limit, buffer: Vec::new(), start: 0, end: 0, needed: PREFIX_LEN, skip: 0, failed: None }
     }
 
     /// The longest frame, and so the largest buffer.
@@ -160,7 +162,8 @@ impl Decoder {
     }
 
     fn grow(&mut self) {
-        let length = (self.buffer.len() * 2).max(FIRST_LEN).min(self.buffer_max());
+        // No more than the frame needs that is coming: whoever bounds the memory of many connections counts by that.
+        let length = (self.buffer.len() * 2).max(FIRST_LEN).min(self.needed.max(FIRST_LEN)).min(self.buffer_max());
         self.buffer.reserve_exact(length - self.buffer.len());
         self.buffer.resize(length, 0);
     }
@@ -183,6 +186,11 @@ impl Decoder {
         if let Some(error) = self.failed {
             return Err(error);
         }
+        if self.skip > 0 {
+            let skipped = self.skip.min(self.buffered());
+            self.start += skipped;
+            self.skip -= skipped;
+        }
         if self.waits() {
             return Ok(None);
         }
@@ -203,6 +211,23 @@ impl Decoder {
         }
     }
 
+    /// The beginning of a long frame whose payload has not come yet, after [`Decoder::next_frame`] has said `Ok(None)`. Its
+    /// payload is empty here. Frames that fit into the first buffer are not told.
+    pub fn coming(&self) -> Option<Frame<'_>> {
+        if self.needed <= FIRST_LEN || self.skip > 0 || !self.waits() {
+            return None;
+        }
+        let header = self.buffer[self.start..self.end].first_chunk::<HEADER_LEN>()?;
+        let (kind, _) = prefixed(header.first_chunk::<PREFIX_LEN>()?, self.from, self.limit).ok()?;
+        Frame::read(kind, &Words::read(header), &[]).ok()
+    }
+
+    /// Throws the frame away of which [`Decoder::coming`] tells, as its bytes come: they take no memory.
+    pub fn skip(&mut self) {
+        self.skip = self.needed;
+        self.needed = PREFIX_LEN;
+    }
+
     /// The stream has ended: was that between two frames?
     ///
     /// # Errors
@@ -210,7 +235,7 @@ impl Decoder {
     pub fn end(&self) -> Result<(), WireError> {
         match (self.failed, self.buffered()) {
             (Some(error), _) => Err(error),
-            (None, 0) => Ok(()),
+            (None, 0) if self.skip == 0 => Ok(()),
             (None, buffered) => Err(WireError::Truncated { buffered, needed: self.needed }),
         }
     }
@@ -218,6 +243,13 @@ impl Decoder {
     /// Bytes received and not yet taken.
     pub fn buffered(&self) -> usize {
         self.end - self.start
+    }
+
+    /// Memory that what is coming needs, and that was needed for what came, in bytes; 0 if it is no more than any connection
+    /// may have, which is 16 KiB.
+    pub fn wanted(&self) -> usize {
+        let wanted = self.needed.max(self.buffer.capacity());
+        if wanted > FIRST_LEN { wanted } else { 0 }
     }
 
     /// Bytes of memory held: at most the limit and a header.

@@ -32,6 +32,12 @@ pub struct Timestamp(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Method(pub u32);
 
+impl Method {
+    /// What servers answer themselves, whatever they serve: their statistics. It needs no credit, and is the only number
+    /// that is not the application's.
+    pub const STATISTICS: Method = Method(u32::MAX);
+}
+
 /// A span of up to 4.29 s in nanoseconds. What is longer saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos32(pub u32);

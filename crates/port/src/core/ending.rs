@@ -10,6 +10,10 @@ use leeward_control::units::{Nanos, Time};
 
 /// A connection that has been told why it ends has this long to take it and to end its own half.
 const LINGER: Nanos = Nanos::from_secs(1);
+/// A connection from which nothing has come for so long needs no buffer.
+const IDLE: Nanos = Nanos::from_secs(1);
+/// A connection that has memory for a long request has this long to go on with it while others wait for such memory.
+const HURRY: Nanos = Nanos::from_secs(5);
 /// Bytes that are read and thrown away meanwhile: more than the largest value that a client may be in the middle of sending.
 const DISCARDED: usize = 1 << 22;
 /// Connections of a core that may linger; the others end at once, so that faulty peers can't hold descriptors.
@@ -56,10 +60,14 @@ impl<P: Protocol> Local<P> {
         if is_idle && limits.silence.is_some_and(|silence| now.since(peer.heard) > silence) {
             return self.end(peer, protocol, Ending::Silence, now);
         }
-        if longer(peer.part_since, limits.part) {
+        let part = if peer.room > 0 && self.room.is_short { limits.part.min(HURRY) } else { limits.part };
+        if is_idle && now.since(peer.heard) > IDLE {
+            P::release(&mut peer.connection);
+        }
+        if longer(peer.part_since, part) {
             return self.end(peer, protocol, Ending::SlowRequest, now);
         }
-        if may_be_read_again {
+        if may_be_read_again || std::mem::take(&mut peer.is_short) {
             self.read_later(peer);
         }
         Fate::Stays
@@ -74,6 +82,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let fate = self.local.sweep(peer, &mut self.protocol, now);
             self.follow(slot, fate, now);
         }
+        self.local.room.is_short = false;
         // Out of descriptors, the listener says nothing more by itself.
         self.accept(now);
     }

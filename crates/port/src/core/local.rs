@@ -6,6 +6,7 @@ use crate::handle::{Handle, Job};
 use crate::peer::Peer;
 use crate::protocol::{After, ConnectionId, Ending, Protocol};
 use crate::receive::Receiver;
+use crate::room::Room;
 use crate::spares::Spares;
 use crate::stream::Stream;
 use crate::visit::Visit;
@@ -22,6 +23,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) choices: Choices,
     pub(super) receiver: Receiver,
     pub(super) spares: Spares,
+    /// Memory for long requests.
+    pub(super) room: Room,
     /// How many of the connections are ending.
     pub(super) ending: usize,
     /// Connections with bytes to send.
@@ -49,6 +52,7 @@ impl<P: Protocol> Local<P> {
             choices: Choices::new(index),
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
+            room: Room::new(limits.receiving),
             ending: 0,
             dirty: Vec::new(),
             dirty_since: Time::ZERO,
@@ -190,8 +194,13 @@ impl<P: Protocol> Local<P> {
             return self.end(peer, protocol, why, now);
         }
         if P::IS_SERIAL && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
-            // What stands behind it has waited for its own client's requests only, which is no queue of the server's.
-            if self.handle(peer, protocol, Nanos::ZERO, now) == Fate::Goes {
+            peer.turned = now;
+            if now.since(self.looked) >= super::LOOK {
+                // Its turn is over: others may have something to say by now.
+                peer.held_back = false;
+                self.read_later(peer);
+            } else if self.handle(peer, protocol, Nanos::ZERO, now) == Fate::Goes {
+                // What stands behind it has waited for its own client's requests only, which is no queue of the server's.
                 return Fate::Goes;
             }
         }
@@ -229,6 +238,7 @@ impl<P: Protocol> Local<P> {
     pub(super) fn close<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) {
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
         let abandoned = protocol.close(&mut peer.connection, &mut visit);
+        self.room.change(&mut peer.room, 0);
         let counters = self.counters();
         add(&counters.abandoned, abandoned as u64);
         add(&counters.connections, 1u64.wrapping_neg());

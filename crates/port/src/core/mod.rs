@@ -43,6 +43,9 @@ const GUEST: Token = Token(usize::MAX - 3);
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
+/// A core looks at the network at least this often before a connection's next request follows its last one: whoever sends
+/// many at once would else keep the core from hearing anybody else.
+const LOOK: Nanos = Nanos(20_000);
 /// Explicit credits that one control tick may cause on a core.
 const WAKES_PER_TICK: usize = 64;
 /// An answer whose client has more calls under way waits for company this long, then goes out: a write costs as much as

@@ -52,10 +52,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let Some(peer) = peers.at(slots[at] as u32) else { continue };
             peer.receive_ahead(rooms[at], batch.received(at));
             // Known before the first decision that it bears on.
-            if let Some(Ok(Received { waited, .. })) = &peer.ahead
-                && !peer.held_back
-            {
-                local.found = local.found.max(waited.unwrap_or(Nanos::ZERO));
+            if let Some(Ok(received)) = &peer.ahead {
+                local.found = local.found.max(peer.queued(received, Nanos::ZERO, local.looked));
             }
         }
         if batch.is_broken() {
@@ -78,7 +76,8 @@ impl<P: Protocol> Local<P> {
         }
         if P::buffered(&peer.connection) > 0 {
             // Besides the beginning of a request these may be requests that were left behind.
-            match self.handle(peer, protocol, Nanos::ZERO, now) {
+            let waited = if peer.held_back { Nanos::ZERO } else { now.since(peer.turned) };
+            match self.handle(peer, protocol, waited, now) {
                 Fate::Goes => return Fate::Goes,
                 Fate::Stays if peer.unread => return Fate::Stays,
                 Fate::Stays => {}
@@ -87,7 +86,7 @@ impl<P: Protocol> Local<P> {
         if peer.ending_since.is_some() {
             return self.discard(peer);
         }
-        if !peer.may_be_read(&self.limits) {
+        if !peer.may_be_read(&self.limits) || !peer.finds_room(&mut self.room) {
             peer.held_back = true;
             // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
             return if peer.stream.is_broken() { Fate::Goes } else { Fate::Stays };
@@ -107,20 +106,23 @@ impl<P: Protocol> Local<P> {
         outcome: io::Result<Received>,
         now: Time,
     ) -> Fate {
-        let Ok(Received { came, waited, bytes }) = outcome else { return Fate::Goes };
+        let Ok(received) = outcome else { return Fate::Goes };
+        let Received { came, bytes, .. } = received;
         peer.heard = now;
         add(&self.counters().bytes_read, bytes as u64);
         // An end that came together with the last bytes is no event of its own: only reading finds it.
         let more = came == Came::More || (peer.hung_up && came != Came::End);
         peer.readable = more;
-        // What waited because this connection was not to be read says nothing about the server's queues, and must not cost
-        // others: a client that is paused would else make the controller think of overload.
-        let waited = if peer.held_back { Nanos::ZERO } else { waited.unwrap_or(self.unseen) };
+        let waited = peer.queued(&received, self.unseen, now);
         peer.held_back &= more;
         self.find(waited, now);
         let fate = self.handle(peer, protocol, waited, now);
         if fate == Fate::Goes {
             return fate;
+        }
+        if peer.room > 0 {
+            // What was granted and is not needed any more.
+            let _ = peer.finds_room(&mut self.room);
         }
         if came == Came::End && peer.ending_since.is_none() {
             // A peer that has said farewell may still be owed answers.
@@ -172,6 +174,7 @@ impl<P: Protocol> Local<P> {
                 }
             };
         }
+        peer.turned = now;
         // Requests that are left count as unread.
         peer.readable |= left != Left::Nothing;
         peer.held_back |= left == Left::HeldBack;

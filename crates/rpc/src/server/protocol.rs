@@ -2,7 +2,6 @@
 
 use super::execute::Execute;
 use super::handler::{Failed, Request};
-use crate::statistics;
 use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId};
 use leeward_control::budget::Budget;
 use leeward_control::server::{CoreId, RejectReason, SessionSlot};
@@ -11,7 +10,7 @@ use leeward_host::add;
 use leeward_port::{After, Ending, Handle, Next, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
 use leeward_runtime::tasks::{ReadyTask, TaskHandle};
-use leeward_session::server::{Event, Reply, ServerConfig, ServerConnection, Ticket};
+use leeward_session::server::{Event, Question, Reply, ServerConfig, ServerConnection, Ticket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls that a connection may have unanswered; it is not read while it has.
@@ -92,15 +91,15 @@ impl<E: Execute> Rpc<E> {
         Rpc { execute, handle, payload, told: None }
     }
 
-    /// Answers a call for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
+    /// Answers a question for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
     /// wait behind its requests.
-    fn tell(&mut self, conversation: &mut Conversation, ticket: Ticket, visit: &mut Visit<'_, Self>) {
+    fn tell(&mut self, conversation: &mut Conversation, question: Question, visit: &mut Visit<'_, Self>) {
         // Put together seldom, however often it is asked for.
         if self.told.as_ref().is_none_or(|(then, _)| visit.now.since(*then) >= TOLD_AGAIN) {
             self.told = Some((visit.now, self.handle.statistics().to_json()));
         }
         let told = self.told.as_ref().map_or("", |(_, told)| told);
-        settle(&mut conversation.session, ticket, Reply::Result(told.as_bytes()), visit);
+        conversation.session.tell(question, told.as_bytes(), visit);
     }
 }
 
@@ -119,7 +118,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     type Call = Call;
     type Done = Done;
 
-    const TURN: usize = 256;
+    const TURN: usize = 64;
     const IS_SERIAL: bool = false;
     const HAS_TASKS: bool = E::TASKS;
 
@@ -145,6 +144,7 @@ impl<E: Execute> Protocol for Rpc<E> {
         match event {
             Event::Nothing => return Next::Nothing,
             Event::Other => {}
+            Event::Question(question) => self.tell(conversation, question, visit),
             Event::Demand => add(&visit.counters.demands, 1),
             Event::Dropped(reason) => {
                 visit.count_received();
@@ -156,10 +156,6 @@ impl<E: Execute> Protocol for Rpc<E> {
             Event::Call(call) => {
                 visit.count_received();
                 let (ticket, method, budget) = (call.ticket, call.method, call.budget);
-                if method == statistics::METHOD {
-                    self.tell(conversation, ticket, visit);
-                    return Next::Handled;
-                }
                 let mut payload = visit.spares.take();
                 payload.extend_from_slice(call.payload);
                 let may_spend = budget.remaining().map_or(visit.limits.budget, Budget::of);
@@ -232,6 +228,14 @@ impl<E: Execute> Protocol for Rpc<E> {
 
     fn buffered(conversation: &Conversation) -> usize {
         conversation.session.buffered()
+    }
+
+    fn wanted(conversation: &Conversation) -> usize {
+        conversation.session.wanted()
+    }
+
+    fn release(conversation: &mut Conversation) {
+        conversation.session.release();
     }
 
     fn may_read(conversation: &Conversation) -> bool {

@@ -2,9 +2,9 @@
 
 use std::mem;
 
-use leeward_control::client::{Client, ClientParts, Header, LocalEnd, Outlet};
+use leeward_control::client::{Client, ClientParts, Header, LocalEnd, LocalReason, Outlet};
 use leeward_control::server::{Feedback, Outcome};
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Priority, Time};
 
 use super::error::ConnectionError;
 use super::event::{Disconnected, Event, Phase, Welcomed};
@@ -149,9 +149,26 @@ impl<T> Connection<T> {
             return None;
         }
         let (slot, name) = self.link.slots.insert(token, request.method, request.payload, budget);
+        if request.method == Method::STATISTICS {
+            return self.ask(now, slot, events).then_some(name);
+        }
         let mut out = Out { link: &mut self.link, now, events };
         self.shell.submit(now, slot, request.priority, request.random, &mut out);
         Some(name)
+    }
+
+    /// Asks about the server, which needs no credit and waits for none. Whether there was room for it.
+    fn ask(&mut self, now: Time, slot: u32, events: &mut impl FnMut(Event<'_, T>)) -> bool {
+        if self.link.outbox.overflows() {
+            if let Some(token) = self.link.slots.remove(slot) {
+                let end = LocalEnd { reason: LocalReason::Overflow, waited: Nanos::ZERO };
+                events(Event::Ended { token, end });
+            }
+            return false;
+        }
+        self.link.register(now, self.shell.demand());
+        self.link.ask(slot, now);
+        true
     }
 
     /// The application wants a request no more: its token, and whether it had been sent. There will be no event about
@@ -377,32 +394,33 @@ impl<T> Link<T> {
         match frame {
             Frame::Welcome(welcome) => self.welcomed(now, welcome, shell, events),
             Frame::Response(response) => {
-                let (token, round_trip) = self.answered(now, kind, &response.answer)?;
-                let sojourn = response.answer.sojourn.nanos();
+                let (token, trip) = self.answered(now, kind, &response.answer)?;
+                let (round_trip, sojourn) = (trip.time, response.answer.sojourn.nanos());
                 if let Some(token) = token {
                     events(Event::Completed { token, payload: response.payload, round_trip, sojourn });
                 }
-                self.reply(now, Outcome::Completed, round_trip, &response.answer, shell, events);
+                self.reply(now, trip, Outcome::Completed, &response.answer, shell, events);
                 Ok(())
             }
             Frame::Drop(dropped) => {
-                let (token, round_trip) = self.answered(now, kind, &dropped.answer)?;
+                let (token, trip) = self.answered(now, kind, &dropped.answer)?;
                 let (sojourn, retry_after) = (dropped.answer.sojourn.nanos(), dropped.retry_after.nanos());
+                let round_trip = trip.time;
                 if let Some(token) = token {
                     let (reason, message) = (dropped.reason, dropped.message);
                     events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
                 }
-                self.reply(now, Outcome::Dropped, round_trip, &dropped.answer, shell, events);
+                self.reply(now, trip, Outcome::Dropped, &dropped.answer, shell, events);
                 Ok(())
             }
             Frame::Failure(failure) => {
-                let (token, round_trip) = self.answered(now, kind, &failure.answer)?;
-                let sojourn = failure.answer.sojourn.nanos();
+                let (token, trip) = self.answered(now, kind, &failure.answer)?;
+                let (round_trip, sojourn) = (trip.time, failure.answer.sojourn.nanos());
                 if let Some(token) = token {
                     events(Event::Failed { token, code: failure.code, message: failure.message, round_trip, sojourn });
                 }
                 // It was admitted and executed as far as it went: no sign of overload.
-                self.reply(now, Outcome::Completed, round_trip, &failure.answer, shell, events);
+                self.reply(now, trip, Outcome::Completed, &failure.answer, shell, events);
                 Ok(())
             }
             Frame::Credit(credit) => {
@@ -450,26 +468,30 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// The request that an answer ends, unless it was cancelled, and its round trip.
-    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(Option<T>, Nanos), ConnectionError> {
+    /// The request that an answer ends, unless it was cancelled, and its trip.
+    fn answered(&mut self, now: Time, kind: Kind, answer: &Answer) -> Result<(Option<T>, Trip), ConnectionError> {
         let unknown = ConnectionError::UnknownRequest { request: answer.request.value() };
-        let sent = self.slots.sent_at(answer.request).ok_or(unknown.clone())?;
+        let (sent, method) = self.slots.sent_at(answer.request).ok_or(unknown.clone())?;
         check_echo(kind, sent, answer.timestamp)?;
         let token = self.slots.answered(answer.request).ok_or(unknown)?;
-        Ok((token, now.since(sent)))
+        Ok((token, Trip { method, time: now.since(sent) }))
     }
 
     fn reply(
         &mut self,
         now: Time,
+        trip: Trip,
         outcome: Outcome,
-        round_trip: Nanos,
         answer: &Answer,
         shell: &mut Client<u32>,
         events: &mut impl FnMut(Event<'_, T>),
     ) {
         self.granted(&answer.feedback);
-        shell.on_reply(now, outcome, round_trip, &answer.feedback, &mut Out { link: self, now, events });
+        if trip.method == Method::STATISTICS {
+            // It held no credit.
+            return shell.on_credit(now, &answer.feedback, &mut Out { link: self, now, events });
+        }
+        shell.on_reply(now, outcome, trip.time, &answer.feedback, &mut Out { link: self, now, events });
     }
 
     /// "The newest window replaces the last one as a whole."
@@ -482,6 +504,22 @@ impl<T> Link<T> {
     fn update_cap(&mut self) {
         let open = matches!(self.phase, Phase::Registering | Phase::Ready) && !self.outbox.is_full();
         self.cap.set(if open { self.allowed } else { 0 });
+    }
+
+    fn ask(&mut self, slot: u32, now: Time) {
+        let (request, method, _) = self.slots.call(slot);
+        let question = Frame::Call(Call {
+            request,
+            timestamp: Timestamp(now.0),
+            credit: CreditId::NONE,
+            method,
+            demand: 0,
+            budget: Budget::UNLIMITED,
+            priority: Priority::HIGHEST,
+            payload: &[],
+        });
+        self.append(&question);
+        self.slots.sent(slot, now);
     }
 
     /// Introduces this client, unless that has been done.
@@ -498,6 +536,14 @@ impl<T> Link<T> {
         debug_assert!(encoded.is_ok(), "only calls have payloads, and theirs were checked");
         self.update_cap();
     }
+}
+
+/// Where a request has been: to the server and back.
+#[derive(Clone, Copy)]
+struct Trip {
+    /// What it asked for.
+    method: Method,
+    time: Nanos,
 }
 
 fn check_echo(kind: Kind, sent: Time, found: Timestamp) -> Result<(), ConnectionError> {

@@ -86,12 +86,12 @@ impl<T> Slots<T> {
         self.sent += 1;
     }
 
-    /// When the request that an answer names was sent; `None` if it isn't sent and unanswered.
-    pub(super) fn sent_at(&self, request: RequestId) -> Option<Time> {
+    /// When the request that an answer names was sent, and what it asked for; `None` if it isn't sent and unanswered.
+    pub(super) fn sent_at(&self, request: RequestId) -> Option<(Time, Method)> {
         let (generation, index) = parts(request);
         let slot = self.slots.get(index as usize)?;
         match slot.place {
-            Place::Sent(at) if slot.generation == generation => Some(at),
+            Place::Sent(at) if slot.generation == generation => Some((at, slot.method)),
             _ => None,
         }
     }
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(slots.answered(id), None, "still waiting");
         slots.sent(first, Time(5));
         assert_eq!(slots.in_flight(), 1);
-        assert_eq!(slots.sent_at(id), Some(Time(5)));
+        assert_eq!(slots.sent_at(id).map(|(at, _)| at), Some(Time(5)));
         assert_eq!(slots.answered(id), Some(Some('a')));
         assert_eq!(slots.answered(id), None, "a second time");
 

@@ -121,6 +121,9 @@ impl ServerEnd {
                         self.refused += 1;
                     }
                 }
+                Ok(Event::Question(question)) => {
+                    self.connection.tell(question, b"{}", &mut core.visit(now, &mut self.out));
+                }
                 Ok(Event::Demand | Event::Other) => {}
                 Err(fatal) => {
                     self.end(fatal.code, &fatal.words, around);

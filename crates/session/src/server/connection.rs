@@ -1,15 +1,16 @@
 //! A connection of a server, sans I/O: a decoder, the session's account with the controller, the calls that are
 //! unanswered.
 
+use super::chatter::Chatter;
 use super::enforcement::{Enforcement, Ruling};
-use super::event::{Answered, Call, Event, Fatal, Reply, Ticket};
+use super::event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
 use leeward_control::units::{Credits, Nanos, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
-    Message, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Welcome, WireError,
+    Message, Method, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Welcome, WireError,
 };
 
 /// Bounds of a server's connection, and where it stands.
@@ -63,6 +64,8 @@ struct Account {
     session: Option<Session>,
     /// Whether the client keeps to its window; before it registers there is nothing to keep to.
     enforcement: Enforcement,
+    /// What it says besides its calls.
+    chatter: Chatter,
     /// Calls that are unanswered. Few: a list is faster than a set.
     unanswered: Vec<RequestId>,
     encoder: Encoder,
@@ -78,6 +81,7 @@ impl ServerConnection {
                 state: State::Fresh,
                 session: None,
                 enforcement: Enforcement::advising(),
+                chatter: Chatter::new(),
                 unanswered: Vec::new(),
                 encoder: Encoder::new(config.payload_max),
             },
@@ -95,6 +99,7 @@ impl ServerConnection {
     /// If there was no room for as many bytes.
     pub fn filled(&mut self, count: usize) {
         self.decoder.filled(count);
+        self.account.chatter.read(count);
     }
 
     /// Bytes received and not yet handled.
@@ -102,11 +107,24 @@ impl ServerConnection {
         self.decoder.buffered()
     }
 
-    /// Whether more of the client may be heard: it is not paused for cheating, and owes itself no more patience.
+    /// Memory that the call which is coming needs, and that was needed for those that came, in bytes; 0 if it is no more than
+    /// any connection may have.
+    pub fn wanted(&self) -> usize {
+        self.decoder.wanted()
+    }
+
+    /// Gives the buffer's memory back, if nothing is buffered.
+    pub fn release(&mut self) {
+        self.decoder.release();
+    }
+
+    /// Whether more of the client may be heard: it is not paused for cheating or for saying too much, and not as many of its
+    /// calls are unanswered as may be.
     pub fn may_read(&self) -> bool {
         let account = &self.account;
         account.state != State::Ended
             && !account.enforcement.is_paused()
+            && !account.chatter.is_spent()
             && account.unanswered.len() < account.config.unanswered_max
     }
 
@@ -131,6 +149,9 @@ impl ServerConnection {
     /// # Errors
     /// What the client must not do: [`ServerConnection::end`] should follow.
     pub fn next(&mut self, waited: Nanos, desk: &mut impl Desk) -> Result<Event<'_>, Fatal> {
+        if let Some(event) = self.foresee(waited, desk)? {
+            return Ok(event);
+        }
         match self.decoder.next_frame() {
             Ok(Some(frame)) => self.account.take(frame, waited, desk),
             Ok(None) => Ok(Event::Nothing),
@@ -138,9 +159,38 @@ impl ServerConnection {
         }
     }
 
+    /// Refuses a long call that has no credit before it is received: it gets no memory.
+    fn foresee(&mut self, waited: Nanos, desk: &mut impl Desk) -> Result<Option<Event<'static>>, Fatal> {
+        let account = &mut self.account;
+        let Some(Frame::Call(call)) = self.decoder.coming() else { return Ok(None) };
+        if account.state != State::Open || !account.enforcement.is_used_up() {
+            return Ok(None);
+        }
+        if account.enforcement.call() == Ruling::Expelled {
+            return Err(expelled());
+        }
+        let event = account.refuse(&call, waited, desk);
+        self.decoder.skip();
+        Ok(Some(event))
+    }
+
     /// Ends a call: settles its account with the controller and appends the answer. `None` if its client has gone.
     pub fn answer(&mut self, ticket: Ticket, reply: Reply<'_>, desk: &mut impl Desk) -> Option<Answered> {
         self.account.answer(ticket, reply, desk)
+    }
+
+    /// Answers a question about the server. It is no call: neither the controller nor the client's window knows of it.
+    pub fn tell(&mut self, question: Question, told: &[u8], desk: &mut impl Desk) {
+        let window = self.window().unwrap_or_default();
+        let feedback = Feedback { window, ..Feedback::NONE };
+        self.account.enforcement.told(window);
+        let Question { request, timestamp } = question;
+        let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
+        let frame = Frame::Response(Response { answer, payload: told });
+        if self.account.encoder.append(&frame, desk.out()).is_err() {
+            let words = "the statistics are longer than this client accepts";
+            self.account.say(&failure(answer, FailureCode::ResponseTooLarge, words), desk);
+        }
     }
 
     /// Sends an explicit credit. Whether there was a session to send it to.
@@ -173,24 +223,35 @@ impl ServerConnection {
         abandoned
     }
 
-    /// A fixed span has passed. Whether that ends a pause for cheating, so that the client may be read again.
+    /// A fixed span has passed. Whether that ends a pause, so that the client may be read again.
     pub fn on_sweep(&mut self) -> bool {
-        self.account.enforcement.swept()
+        let spoke = self.account.chatter.swept();
+        self.account.enforcement.swept() || spoke
     }
 }
 
 impl Account {
     fn take<'a>(&mut self, frame: Frame<'a>, waited: Nanos, desk: &mut impl Desk) -> Result<Event<'a>, Fatal> {
+        let is_question = matches!(&frame, Frame::Call(call) if call.method == Method::STATISTICS);
+        if is_question || !matches!(frame, Frame::Call(_)) {
+            self.chatter.word();
+        }
         match (self.state, frame) {
             (State::Ended, _) => Ok(Event::Other),
             (State::Fresh, Frame::Register(register)) => {
                 self.register(&register, desk);
                 Ok(Event::Other)
             }
+            (State::Open, Frame::Call(wire::Call { request, timestamp, .. })) if is_question => {
+                Ok(Event::Question(Question { request, timestamp }))
+            }
             (State::Open, Frame::Call(call)) => match self.enforcement.call() {
-                Ruling::Lawful => self.call(&call, waited, desk),
+                Ruling::Lawful => {
+                    self.chatter.call();
+                    self.call(&call, waited, desk)
+                }
                 Ruling::Refused => Ok(self.refuse(&call, waited, desk)),
-                Ruling::Expelled => Err(unexpected("calls without credit, again and again".into())),
+                Ruling::Expelled => Err(expelled()),
             },
             (State::Open, Frame::Demand(demand)) => {
                 let now = desk.now();
@@ -277,7 +338,7 @@ impl Account {
 
     /// Drops a call that was sent without credit. The controller hears nothing of it: neither the session's account nor
     /// the signals change.
-    fn refuse<'a>(&mut self, call: &wire::Call<'_>, waited: Nanos, desk: &mut impl Desk) -> Event<'a> {
+    fn refuse(&mut self, call: &wire::Call<'_>, waited: Nanos, desk: &mut impl Desk) -> Event<'static> {
         let Some(session) = &self.session else { return Event::Other };
         let feedback = Feedback { window: session.window, ..Feedback::NONE };
         self.enforcement.answered(feedback.window);
@@ -337,6 +398,10 @@ impl Account {
             desk.admission().close(&mut session, now);
         }
     }
+}
+
+fn expelled() -> Fatal {
+    unexpected("calls without credit, again and again".into())
 }
 
 fn unexpected(words: String) -> Fatal {

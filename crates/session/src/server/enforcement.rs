@@ -84,6 +84,11 @@ impl Enforcement {
         self.told(window);
     }
 
+    /// Whether the next call would be without credit.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.calls >= self.edge
+    }
+
     /// A call has come.
     pub(super) fn call(&mut self) -> Ruling {
         self.calls += 1;

@@ -13,6 +13,8 @@ pub enum Event<'a> {
     Call(Call<'a>),
     /// A call was dropped, and the drop stands in the output.
     Dropped(DropReason),
+    /// The client asks for the server's statistics: answered by [`super::ServerConnection::tell`], at once.
+    Question(Question),
     /// The client has said how many requests wait.
     Demand,
     /// Anything else that was lawful: a registration, a farewell, a sign of life.
@@ -30,6 +32,14 @@ pub struct Call<'a> {
     pub budget: Budget,
     /// Its argument; lives in the connection's buffer.
     pub payload: &'a [u8],
+}
+
+/// A question about the server, [`leeward_wire::Method::STATISTICS`]. It is no call, and needs no credit.
+#[derive(Debug)]
+#[must_use = "a question is answered exactly once"]
+pub struct Question {
+    pub(super) request: RequestId,
+    pub(super) timestamp: Timestamp,
 }
 
 /// The right to answer one call, and the duty. It can't be copied: answering gives it up.

@@ -1,12 +1,14 @@
 //! The server's end: one [`ServerConnection`], sans I/O, for programs that drive sockets themselves or have none.
 //!
 //! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
+//!   `chatter`: how much it says besides its calls.
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`), and what a call does.
 
+mod chatter;
 mod connection;
 mod enforcement;
 mod event;
 
 pub use connection::{ServerConfig, ServerConnection};
-pub use event::{Answered, Call, Event, Fatal, Reply, Ticket};
+pub use event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};

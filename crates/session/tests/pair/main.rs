@@ -12,3 +12,4 @@ mod mutants;
 mod order;
 mod support;
 mod swarm;
+mod words;

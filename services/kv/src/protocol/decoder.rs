@@ -12,6 +12,8 @@ const SHORT_LINE_MAX: usize = 2048;
 const KEYS_PER_PART: usize = 16;
 /// Bytes that one read gets room for.
 const ROOM: usize = 16 * 1024;
+/// A buffer up to this length is every connection's own.
+const SMALL: usize = 2 * ROOM;
 /// A buffer that was larger is given back when it is empty.
 const KEPT: usize = 64 * 1024;
 
@@ -79,6 +81,8 @@ enum State {
     Keys { end: usize, fixed: usize, at: usize },
     /// In a data block that is discarded.
     Swallow(usize),
+    /// In a line that is discarded: it was longer than any may be.
+    SwallowLine,
 }
 
 /// Bytes of a connection that are not requests yet.
@@ -108,8 +112,12 @@ impl Decoder {
             self.filled -= self.start;
             self.start = 0;
         }
-        if self.buffer.len() < self.filled + ROOM {
-            self.buffer.resize(self.filled + ROOM, 0);
+        let length = self.filled + ROOM;
+        if self.buffer.len() < length {
+            // Doubled, but not beyond what is needed: whoever bounds the memory of many connections counts by that.
+            let needed = length.max((2 * self.buffer.len()).min(self.needed()));
+            self.buffer.reserve_exact(needed - self.buffer.len());
+            self.buffer.resize(needed, 0);
         }
         &mut self.buffer[self.filled..]
     }
@@ -122,6 +130,30 @@ impl Decoder {
     /// Bytes that are not decoded.
     pub fn buffered(&self) -> usize {
         self.filled - self.start
+    }
+
+    /// Memory that what is coming needs, and that was needed for what came, in bytes; 0 if it is no more than any connection
+    /// may have.
+    pub fn wanted(&self) -> usize {
+        let wanted = self.needed().max(self.buffer.capacity());
+        if wanted > SMALL { wanted } else { 0 }
+    }
+
+    /// Length of the buffer for what is coming, as far as that is known.
+    fn needed(&self) -> usize {
+        match self.state {
+            State::Data { end, length, .. } => end + length + 2 + ROOM,
+            _ if self.buffered() >= ROOM => LINE_MAX + ROOM,
+            _ => SMALL,
+        }
+    }
+
+    /// Gives the memory back if nothing is buffered.
+    pub fn release(&mut self) {
+        if self.buffered() == 0 {
+            self.buffer = Vec::new();
+            (self.start, self.filled, self.scanned) = (0, 0, 0);
+        }
     }
 
     /// Forgets the parts of a multi-get that have not been handed out.
@@ -145,6 +177,19 @@ impl Decoder {
                         }
                     }
                 },
+                State::SwallowLine => {
+                    let rest = &self.buffer[self.start..self.filled];
+                    let end = rest.iter().position(|byte| *byte == b'\n');
+                    let count = end.map_or(rest.len(), |end| end + 1);
+                    self.take(count);
+                    match end {
+                        Some(_) => self.state = State::Line,
+                        None => {
+                            self.state = State::SwallowLine;
+                            return Next::Nothing;
+                        }
+                    }
+                }
                 State::Swallow(0) => self.state = State::Line,
                 State::Swallow(left) => {
                     let count = left.min(self.buffered());
@@ -184,7 +229,7 @@ impl Decoder {
         let rest = &self.buffer[self.start..self.filled];
         let Some(found) = rest[self.scanned..].iter().position(|byte| *byte == b'\n') else {
             self.scanned = rest.len();
-            // The answer to a line that never ends is given by whoever sees that there is no room for it.
+            // A line that never ends is answered as soon as it is too long.
             return self.is_too_long(self.scanned).then_some((0, usize::MAX));
         };
         let end = self.scanned + found;
@@ -206,7 +251,8 @@ impl Decoder {
     /// Begins a request with a line. `None`: go on in the new state.
     fn begin(&mut self, line: usize, end: usize, request: &mut Request) -> Option<Next> {
         if end == usize::MAX {
-            return Some(Next::Close);
+            self.state = State::SwallowLine;
+            return Some(Next::Reply(b"CLIENT_ERROR line too long\r\n"));
         }
         let text = &self.buffer[self.start..][..line];
         let verb = words(text).next().unwrap_or_default();

@@ -170,6 +170,14 @@ impl Protocol for Memcached {
         conversation.decoder.buffered()
     }
 
+    fn wanted(conversation: &Conversation) -> usize {
+        conversation.decoder.wanted()
+    }
+
+    fn release(conversation: &mut Conversation) {
+        conversation.decoder.release();
+    }
+
     fn owed(conversation: &Conversation) -> usize {
         conversation.account.owed()
     }
