@@ -53,14 +53,22 @@ fn a_large_value_comes_back_whole() {
 }
 
 #[test]
-fn lines_that_never_end_end_the_connection() {
+fn a_line_that_is_too_long_is_told_so_and_passed_over() {
     let server = serve(&store());
-    for (line, closed) in
-        [("x".repeat(3000), true), (format!("get {}", "k ".repeat(1500)), false), ("get ".repeat(20_000), true)]
-    {
-        let (_, was_closed) = Client::new(server.address()).exchange(line.as_bytes());
-        assert_eq!(was_closed, closed, "{} bytes", line.len());
+    let told = "CLIENT_ERROR line too long\r\n";
+    let lines = [("x".repeat(3000), 1), (format!("get {}", "k ".repeat(1500)), 0), ("get ".repeat(20_000), 1)];
+    for (line, times) in lines {
+        let (reply, was_closed) = Client::new(server.address()).exchange(line.as_bytes());
+        assert!(!was_closed, "{} bytes", line.len());
+        assert_eq!(String::from_utf8_lossy(&reply).matches(told).count(), times, "{} bytes", line.len());
     }
+    // A line without an end is answered once, and costs nothing.
+    let mut endless = Client::new(server.address());
+    for _ in 0..50 {
+        endless.send("x".repeat(100_000).as_bytes());
+    }
+    endless.send(b"\r\nmn\r\nquit\r\n");
+    assert_eq!(String::from_utf8_lossy(&endless.rest()), format!("{told}MN\r\n"));
     // A client of the binary protocol.
     let mut binary = Client::new(server.address());
     binary.send(b"\x80\x0b");
