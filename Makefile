@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo check test tests loom lint bench compare compare-check profiler profiler-test setup clean
+.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -11,6 +11,7 @@ help:
 	@echo "make check   formatting, clippy and the quick tests: under two minutes once built"
 	@echo "make test    all tests, the model checker's included"
 	@echo "make loom    the model checker's tests of concurrent structures"
+	@echo "make hostile  attacks on both ports, beside an honest client (HOSTILE=--help tells more)"
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
@@ -56,6 +57,17 @@ compare: setup
 # Its lock file and its sources still fit to the workspace.
 compare-check:
 	cargo check --locked --all-targets --manifest-path compare/Cargo.toml --target-dir target/compare
+
+# Attacks on both ports beside an honest client; HOSTILE="--attacks pings --rounds 5", for instance.
+hostile: setup
+	cargo build --release --locked -p leeward -p leeward-hostile
+	target/release/hostile run --leeward $(or $(LEEWARD),target/release/leeward) $(HOSTILE)
+
+# Those that have broken something before, once each: is the server well during and after them?
+hostile-short:
+	cargo build --locked -p leeward-hostile
+	target/debug/hostile run --short --leeward $(or $(LEEWARD),target/debug/leeward) --attacks \
+	    pings,pings-unread,demands,statistics,flood,half-calls,churn,mutated,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
 
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.
 profiler:

@@ -140,6 +140,22 @@ impl Values {
     }
 }
 
+/// Reads a size such as `64MB`, in bytes; the units are powers of 1024, as memcached's are.
+///
+/// # Errors
+/// Another text; says what is accepted.
+pub fn size(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{text}`; accepted: a size such as `64MB` or `2GB`");
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit: usize = match &text[number.len()..] {
+        "KB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,11 @@ pub trait Case: Debug + Send + Sync {
         &[]
     }
 
+    /// How many ports it opens; each has cores of its own.
+    fn ports(&self, _: &Values) -> usize {
+        1
+    }
+
     /// Prepares the data for a server on `cores` cores.
     ///
     /// # Errors

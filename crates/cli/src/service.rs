@@ -37,6 +37,11 @@ impl ServiceArgs {
         self.case.arguments().iter().any(|own| own.name == argument)
     }
 
+    /// How many ports it opens.
+    pub(crate) fn ports(&self) -> usize {
+        self.case.ports(&self.values)
+    }
+
     /// Refuses arguments of other services.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let is_foreign = |argument: &&Argument| {

@@ -48,5 +48,6 @@ pub fn allow_sockets(sockets: u64) -> u64 {
         let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
-    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |current| current.saturating_sub(OTHER_FILES))
+    // Where there are few, less is kept back.
+    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |current| current - OTHER_FILES.min(current / 4))
 }

@@ -7,7 +7,7 @@
 //! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
-//!   one system call. `acceptor`, `outbox`, `farewell`, `room`: small parts. `mail`, `inbox`: messages between cores.
+//!   one system call. `acceptor`, `outbox`, `farewell`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
 //! - [`Guest`]: what cores poll besides their connections, such as a client's.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
@@ -34,6 +34,8 @@ mod server;
 mod spares;
 pub mod statistics;
 mod stream;
+#[allow(unsafe_code)]
+mod trim;
 mod visit;
 
 pub use account::Account;

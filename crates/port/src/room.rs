@@ -3,11 +3,16 @@
 //! A request's whole length is granted before more of it is read, so that whoever has begun can end. Who finds no room is
 //! not read until there is some; who has room and lets others wait for it has little time.
 
+/// As much as is worth giving back to the system, in bytes.
+const MUCH: usize = 8 << 20;
+
 /// Account of a core, in bytes.
 #[derive(Debug)]
 pub(crate) struct Room {
     limit: usize,
     granted: usize,
+    /// The most that has been granted since memory was last given back to the system.
+    most: usize,
     /// Whether somebody waits for room.
     pub(crate) is_short: bool,
 }
@@ -15,7 +20,7 @@ pub(crate) struct Room {
 impl Room {
     /// Room for `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Room { limit, granted: 0, is_short: false }
+        Room { limit, granted: 0, most: 0, is_short: false }
     }
 
     /// Changes what a connection has from `held` to `wanted`, if there is room. A single request always finds some: it may
@@ -27,8 +32,18 @@ impl Room {
             return false;
         }
         self.granted = others + wanted;
+        self.most = self.most.max(self.granted);
         *held = wanted;
         true
+    }
+
+    /// Whether much was needed and hardly anything is now. Says so once.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let is_over = self.most >= MUCH && self.granted < self.most / 8;
+        if is_over {
+            self.most = 0;
+        }
+        is_over
     }
 
     /// Whether memory is to be given back as soon as it is not needed.
@@ -53,6 +68,17 @@ mod tests {
         assert!(room.change(&mut held[0], 0));
         assert!(room.change(&mut held[2], 60));
         assert_eq!((room.granted, held), (100, [0, 40, 60]));
+    }
+
+    #[test]
+    fn the_end_of_much_is_said_once() {
+        let mut room = Room::new(10 * MUCH);
+        let mut held = 0;
+        assert!(room.change(&mut held, MUCH));
+        assert!(!room.is_over());
+        assert!(room.change(&mut held, 0));
+        assert!(room.is_over());
+        assert!(!room.is_over());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod demo;
+mod limits;
 mod profile;
 mod program;
 mod prose;

@@ -6,6 +6,7 @@ use crate::farewell::Farewell;
 use crate::peer::Peer;
 use crate::protocol::{Ending, Protocol};
 use crate::stream::Stream;
+use crate::trim;
 use leeward_control::units::{Nanos, Time};
 
 /// A connection that has been told why it ends has this long to take it and to end its own half.
@@ -83,6 +84,9 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             self.follow(slot, fate, now);
         }
         self.local.room.is_short = false;
+        if self.local.room.is_over() {
+            trim::give_back();
+        }
         // Out of descriptors, the listener says nothing more by itself.
         self.accept(now);
     }

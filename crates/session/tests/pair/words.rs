@@ -4,9 +4,7 @@ use crate::support::{Waits, bytes, call, calm, pair, pair_with};
 use leeward_control::params::Raw;
 use leeward_control::units::{Nanos, Priority, Time};
 use leeward_session::pair::{Ended, Pair, PairConfig, echo};
-use leeward_wire::{
-    Budget, Call, CreditId, Demand, Encoder, Frame, Method, PayloadLimit, Ping, RequestId, Timestamp,
-};
+use leeward_wire::{Budget, Call, CreditId, Demand, Encoder, Frame, Method, PayloadLimit, Ping, RequestId, Timestamp};
 
 /// Sweeps as rare as the engine's.
 fn as_the_engine() -> PairConfig {

@@ -17,7 +17,7 @@ use leeward_control::units::UnitError;
 use leeward_load::ask::Ask;
 use leeward_port::Config;
 use leeward_rpc::server::{Builder, Server, ServerError};
-use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
+use leeward_services::arguments::{Argument, Elsewhere, Kind, Values, size};
 use leeward_services::case::{Case, CaseError, Progress, Requests, Target};
 use leeward_services::served::{Backend, Bottleneck, Port, Served};
 use std::hash::{BuildHasher, RandomState};
@@ -70,6 +70,10 @@ impl Case for KvCase {
         };
         let store = Store::new(&config).map_err(|error| CaseError::input(format!("--memory: {error}")))?;
         Ok(Box::new(OneStore { store: Arc::new(store), port }))
+    }
+
+    fn ports(&self, values: &Values) -> usize {
+        1 + usize::from(values.get(MEMCACHED.name).is_some())
     }
 
     fn requests_help(&self) -> &'static str {
@@ -129,20 +133,12 @@ impl Backend for FullStores {
     }
 }
 
-/// Reads a size such as `64MB`; the units are powers of 1024, as memcached's are.
+/// Reads the store's size.
 fn memory(text: &str) -> Result<usize, String> {
-    let wrong = || format!("`{text}`; accepted: a size such as `64MB` or `2GB`");
-    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: usize = match &text[number.len()..] {
-        "KB" => 1 << 10,
-        "MB" => 1 << 20,
-        "GB" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    let size = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)?;
-    let config = StoreConfig { memory: size, ..StoreConfig::default() };
+    let memory = size(text)?;
+    let config = StoreConfig { memory, ..StoreConfig::default() };
     config.check().map_err(|error| format!("`{text}`: {error}"))?;
-    Ok(size)
+    Ok(memory)
 }
 
 #[cfg(test)]

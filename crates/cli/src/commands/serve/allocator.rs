@@ -16,10 +16,10 @@ use crate::failure::Failure;
 /// The policy where cores may come and go and none is named.
 const DEFAULT: &str = "delay";
 
-/// Default behaviour of cores without work: they spin where they are the server's anyway, and sleep soon where cores
-/// are given back.
-const IDLE: &str = "spin";
-const IDLE_ALLOCATED: &str = "50us";
+/// Default behaviour of cores without work: they spin where each has a CPU of its own, and sleep soon where they would
+/// take it from others.
+const IDLE_OWN: &str = "spin";
+const IDLE_SHARED: &str = "50us";
 
 /// A policy with its parameters, as `--allocator` has it.
 pub(crate) struct Allocator {
@@ -67,7 +67,9 @@ pub(crate) fn read(text: &str) -> Result<(&'static AllocationPolicy, Params), St
 /// Behaviour of a core without work, as `--idle` says, or the default.
 pub(crate) fn idle(args: &ServeArgs) -> &str {
     let comes_and_goes = args.allocator.is_some() || args.cores.least.is_some();
-    args.idle.as_deref().unwrap_or(if comes_and_goes { IDLE_ALLOCATED } else { IDLE })
+    let own = args.cpus.iter().collect::<BTreeSet<_>>().len();
+    let has_own = own >= usize::from(args.cores.most) * args.service.ports();
+    args.idle.as_deref().unwrap_or(if has_own && !comes_and_goes { IDLE_OWN } else { IDLE_SHARED })
 }
 
 /// Environment for the controller: the server's surroundings.

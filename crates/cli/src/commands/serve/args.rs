@@ -39,16 +39,20 @@ pub(crate) struct ServeArgs {
     /// CPUs to pin the cores to, such as 0,1; by default wherever the system puts them
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     pub(crate) cpus: Vec<usize>,
-    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us; by
-    /// default it spins, and for 50us where there is an allocator
+    /// A core without work: spins (least latency), blocks (least CPU), or spins for a while first, such as 50us. By
+    /// default it spins if --cpus names a CPU for each core of each port, and for 50us else
     #[arg(long, value_name = "POLICY")]
     pub(crate) idle: Option<String>,
     /// Read and write several sockets in one system call where the kernel has io_uring, or never
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub(crate) io_uring: WhenPossible,
-    /// Connections that may be open at once
+    /// Connections that may be open at once, at each port; fewer where the system allows fewer descriptors
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
+    /// Memory for requests that are coming and are longer than a connection's own buffer of 16 KiB (memcached: 32 KiB), of
+    /// all connections of a port together, such as 64MB; who finds none is read when there is some
+    #[arg(long, value_name = "SIZE", default_value = "64MB")]
+    pub(crate) receiving: String,
     /// Record what the controller is asked and decides, for `leeward replay`; a second port's controller is recorded in
     /// FILE.memcached
     #[arg(long, value_name = "FILE")]

@@ -7,7 +7,7 @@ use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::Nanos;
 use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::{Pair, Settings};
-use leeward_services::arguments::{Argument, Kind, Value};
+use leeward_services::arguments::{Argument, Kind, Value, size};
 
 use super::allocator::{self, Allocator};
 use super::args::{ServeArgs, WhenPossible, idle};
@@ -29,6 +29,7 @@ const KEYS: &[&str] = &[
     "idle",
     "io-uring",
     "connections",
+    "receiving",
     "budget",
     "record",
     "set",
@@ -97,6 +98,11 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let when = settings.choice("io-uring", &WHENS.map(WhenPossible::name))?;
     put(&mut args.io_uring, free("io_uring"), when.map(|index| WHENS[index]));
     put(&mut args.connections, free("connections"), settings.count("connections", 1..=1_000_000)?);
+    let receiving = settings.line("receiving")?;
+    if let Some(text) = &receiving {
+        size(text).map_err(|problem| settings.error("receiving", &problem))?;
+    }
+    put(&mut args.receiving, free("receiving"), receiving);
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
@@ -190,7 +196,7 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         text += &format!("cpus = {:?}\n", args.cpus);
     }
     text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
-    text += &format!("connections = {}\n", args.connections);
+    text += &format!("connections = {}\nreceiving = {}\n", args.connections, quoted(&args.receiving));
     for argument in args.service.case.arguments() {
         text += &match args.service.values.get(argument.name) {
             Some(Value::Text(value)) => format!("{} = {}\n", argument.name, quoted(value)),

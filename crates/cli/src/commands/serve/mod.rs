@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
 use leeward_rpc::server::{Counts, IoUring, Server, ServerError};
 use leeward_runtime::CoreUsage;
+use leeward_services::arguments::size;
 use leeward_services::served::PortCounts;
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -36,7 +37,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
     args.service.check()?;
-    let mut builder = Server::builder()
+    let builder = Server::builder()
         .admission(&algorithm, params.clone())
         .objective(rtt, slo)
         .budget(budget(args)?)
@@ -44,11 +45,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cpus(args.cpus.clone())
         .idle(idle(allocator::idle(args))?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
-        .connection_limit(args.connections as usize);
+        .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?);
     let allocator = Allocator::of(args)?;
-    if let Some(allocator) = &allocator {
-        builder = allocator.apply(builder);
-    }
+    let builder = match &allocator {
+        Some(allocator) => allocator.apply(builder),
+        None => builder,
+    };
     if args.print_config {
         return stdout::print(&config::text(args)?);
     }
@@ -56,8 +58,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
         return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
     }
-    // Where the system says no, connections beyond its limit have to wait.
-    leeward_load::allow_sockets(args.connections.into());
+    let mut builder = builder.connection_limit(connections(args) as usize);
     let backend = args.service.open(args.cores.most.into())?;
     let recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
     let mut second = builder.config().clone();
@@ -104,6 +105,17 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let cores = usage.as_ref().zip(allocator.as_ref());
     stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
     recordings.end()
+}
+
+/// Connections that each port may have: as many as were asked for, if the system allows so many descriptors.
+fn connections(args: &ServeArgs) -> u64 {
+    let (asked, ports) = (u64::from(args.connections), args.service.ports() as u64);
+    let there = leeward_load::allow_sockets(asked * ports) / ports;
+    if there < asked {
+        let words = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
+        let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {words}");
+    }
+    there.clamp(1, asked)
 }
 
 type Cores<'a> = Option<(&'a CoreUsage, &'a Allocator)>;

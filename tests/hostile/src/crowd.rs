@@ -1,0 +1,142 @@
+//! Sockets of an attacker: many that write and read as fast as they can, on one thread.
+
+use crate::attack::Target;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// Receive buffer of those that don't read, in bytes.
+const SMALL: usize = 4096;
+
+/// What an attacker does with its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reads {
+    All,
+    /// So many bytes per millisecond.
+    Slowly(usize),
+    Nothing,
+}
+
+/// A connection, or nothing where there is no room for one.
+pub(crate) fn connect(target: &Target) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&target.address, Duration::from_secs(2)).ok()?;
+    stream.set_nodelay(true).ok()?;
+    stream.set_write_timeout(Some(Duration::from_secs(2))).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    Some(stream)
+}
+
+/// Ends a connection by a reset.
+pub(crate) fn reset(stream: TcpStream) {
+    let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+}
+
+/// So many connections that have said `first`.
+pub(crate) fn crowd(target: &Target, count: usize, first: &[u8]) -> Vec<TcpStream> {
+    let greeted = |mut stream: TcpStream| stream.write_all(first).ok().map(|()| stream);
+    (0..count).filter_map(|_| connect(target)).filter_map(greeted).collect()
+}
+
+/// Holds connections until the attack is over.
+pub(crate) fn hold(target: &Target, held: &[TcpStream]) -> String {
+    while target.goes_on() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    format!("{} connections held", held.len())
+}
+
+/// Has each of `count` connections say `bytes` once, as fast as the server takes them, and then nothing more.
+pub(crate) fn begin(target: &Target, count: usize, bytes: &[u8]) -> String {
+    let mut pumps: Vec<Pump> = (0..count).filter_map(|_| Pump::new(target, b"", Reads::All)).collect();
+    while target.goes_on() {
+        pumps.retain_mut(|pump| match pump.stream.write(&bytes[pump.at..]) {
+            Ok(sent) => {
+                pump.at += sent;
+                true
+            }
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        });
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let sent: usize = pumps.iter().map(|pump| pump.at).sum();
+    format!("{} connections left, {sent} bytes taken from them", pumps.len())
+}
+
+/// Has each of `count` connections say `first` once and `again` for ever, as fast as the server takes it.
+pub(crate) fn pump(target: &Target, count: usize, first: &[u8], again: &[u8], reads: Reads) -> String {
+    let mut pumps: Vec<Pump> = (0..count).filter_map(|_| Pump::new(target, first, reads)).collect();
+    let (mut sent, mut came, mut ended) = (0, 0, 0);
+    let mut into = vec![0; 1 << 16];
+    while target.goes_on() {
+        let mut moved = 0;
+        for pump in &mut pumps {
+            let (out, back, goes_on) = pump.turn(again, &mut into, reads);
+            (sent, came, moved) = (sent + out, came + back, moved + out + back);
+            if !goes_on {
+                // Sent away: it comes back.
+                ended += 1;
+                if let Some(fresh) = Pump::new(target, first, reads) {
+                    *pump = fresh;
+                }
+            }
+        }
+        if moved == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    format!("{} bytes sent, {} received, sent away {} times", sent, came, ended)
+}
+
+struct Pump {
+    stream: TcpStream,
+    /// Bytes of what is said for ever that have gone out.
+    at: usize,
+}
+
+impl Pump {
+    fn new(target: &Target, first: &[u8], reads: Reads) -> Option<Self> {
+        let mut stream = connect(target)?;
+        if reads != Reads::All {
+            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&stream, SMALL);
+        }
+        stream.write_all(first).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(Pump { stream, at: 0 })
+    }
+
+    /// Writes and reads once: how many bytes each, and whether the connection goes on.
+    fn turn(&mut self, again: &[u8], into: &mut [u8], reads: Reads) -> (usize, usize, bool) {
+        let sent = match self.stream.write(&again[self.at..]) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(_) => return (0, 0, false),
+        };
+        self.at = (self.at + sent) % again.len();
+        let most = match reads {
+            Reads::All => into.len(),
+            Reads::Slowly(bytes) => bytes,
+            Reads::Nothing => return (sent, 0, true),
+        };
+        match self.stream.read(&mut into[..most]) {
+            Ok(0) => (sent, 0, false),
+            Ok(came) => (sent, came, true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => (sent, 0, true),
+            Err(_) => (sent, 0, false),
+        }
+    }
+}
+
+/// Has `count` connections send a byte of `bytes` each per second.
+pub(crate) fn drip(target: &Target, count: usize, bytes: &[u8]) -> String {
+    let mut streams = crowd(target, count, b"");
+    for byte in bytes {
+        if !target.goes_on() {
+            break;
+        }
+        streams.retain_mut(|stream| stream.write_all(&[*byte]).is_ok());
+        std::thread::sleep(
+            Duration::from_secs(1).min(target.until.saturating_duration_since(std::time::Instant::now())),
+        );
+    }
+    format!("{} connections left", streams.len())
+}

@@ -1,0 +1,140 @@
+//! The well-behaved client beside an attack: an open loop, counted from when each request was due.
+
+use crate::attack::Port;
+use anyhow::Context;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The objectives, as the servers are told (`server`).
+const OBJECTIVES: [(Port, Duration); 2] =
+    [(Port::Rpc, Duration::from_millis(1)), (Port::Memcached, Duration::from_millis(20))];
+/// memcached's clients, and the requests of each per second.
+const CLIENTS: usize = 10;
+const RATE: u32 = 100;
+
+/// Experience of the honest client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Experience {
+    /// Share of the requests that were answered within the objective.
+    pub(crate) good: f64,
+    /// Share of the requests that were answered.
+    pub(crate) answered: f64,
+    /// The 99th percentile of those that were answered.
+    pub(crate) p99: Duration,
+    /// Wrong values, which there must not be.
+    pub(crate) wrong: u64,
+}
+
+pub(crate) fn objective(port: Port) -> Duration {
+    OBJECTIVES.iter().find(|(of, _)| *of == port).map_or(Duration::ZERO, |(_, objective)| *objective)
+}
+
+/// Asks for so long.
+pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+    match port {
+        Port::Rpc => by_load(leeward, address, span),
+        Port::Memcached => by_pairs(address, span),
+    }
+}
+
+/// `leeward load`: 50 clients, 1,000 requests of 10 us per second.
+fn by_load(leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+    let span = format!("{}ms", span.as_millis());
+    let mut command = Command::new(leeward);
+    command.args(["load", &address.to_string(), "--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
+    command.args(["--duration", &span, "--warmup", "200ms", "--json"]);
+    let output = command.output().with_context(|| format!("starting {}", leeward.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let report: serde_json::Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("leeward load said: {said}"))?;
+    let count = |name: &str| report["measured"][name].as_f64().unwrap_or(0.0);
+    let offered = count("offered").max(1.0);
+    let p99 = Duration::from_nanos(report["latency"]["p99_ns"].as_f64().unwrap_or(0.0) as u64);
+    Ok(Experience { good: count("good") / offered, answered: count("completed") / offered, p99, wrong: 0 })
+}
+
+/// Pairs of its own, each set and got by one connection.
+fn by_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+    let clients: Vec<_> = (0..CLIENTS).map(|name| std::thread::spawn(move || pairs(address, name, span))).collect();
+    let (mut waits, mut wrong) = (Vec::new(), 0);
+    for client in clients {
+        let (of_one, wrong_of_one) = client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
+        waits.extend(of_one);
+        wrong += wrong_of_one;
+    }
+    waits.sort();
+    let due = f64::from(RATE) * span.as_secs_f64() * CLIENTS as f64;
+    let good = waits.iter().filter(|wait| **wait < objective(Port::Memcached)).count();
+    let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or_default();
+    Ok(Experience { good: good as f64 / due, answered: waits.len() as f64 / due, p99, wrong })
+}
+
+/// How long each answer took since it was due, and how many values were wrong.
+fn pairs(address: SocketAddr, name: usize, span: Duration) -> (Vec<Duration>, u64) {
+    let (mut waits, mut wrong) = (Vec::new(), 0);
+    let connect = || {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+        Some(BufReader::new(stream))
+    };
+    let Some(mut stream) = connect() else { return (waits, wrong) };
+    let (began, mut stored) = (Instant::now(), None);
+    for number in 0.. {
+        let due = began + Duration::from_secs(1) * number / RATE;
+        if due.duration_since(began) > span {
+            break;
+        }
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        match exchange(&mut stream, name, number, &mut stored) {
+            Ok(Answer::Right) => waits.push(due.elapsed()),
+            Ok(Answer::Busy) => {}
+            Ok(Answer::Wrong) => wrong += 1,
+            Err(_) => break,
+        }
+    }
+    (waits, wrong)
+}
+
+enum Answer {
+    Right,
+    /// The server refuses it.
+    Busy,
+    Wrong,
+}
+
+/// One request: each fourth one sets, the others get what was set last.
+fn exchange(
+    stream: &mut BufReader<TcpStream>,
+    name: usize,
+    number: u32,
+    stored: &mut Option<String>,
+) -> std::io::Result<Answer> {
+    let mut line = String::new();
+    if number % 4 == 0 {
+        let value = format!("{name}-{number}");
+        write!(stream.get_mut(), "set h{name} 0 0 {}\r\n{value}\r\n", value.len())?;
+        read_line(stream, &mut line)?;
+        // What a refused set has left behind is not known.
+        *stored = (line == "STORED\r\n").then_some(value);
+        return Ok(if stored.is_some() { Answer::Right } else { Answer::Busy });
+    }
+    write!(stream.get_mut(), "get h{name}\r\n")?;
+    read_line(stream, &mut line)?;
+    if !line.starts_with("VALUE") {
+        // A flush, or another's, may have taken it away.
+        return Ok(if line == "END\r\n" { Answer::Right } else { Answer::Busy });
+    }
+    read_line(stream, &mut line)?;
+    let is_right = stored.as_ref().is_none_or(|stored| line.trim_end() == stored);
+    read_line(stream, &mut line)?;
+    Ok(if is_right { Answer::Right } else { Answer::Wrong })
+}
+
+fn read_line(stream: &mut BufReader<TcpStream>, line: &mut String) -> std::io::Result<()> {
+    line.clear();
+    if stream.read_line(line)? == 0 { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+}

