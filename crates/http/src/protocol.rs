@@ -120,7 +120,11 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
             },
         };
         respond(visit.out(), status, kind, &body, head.closes);
-        if head.closes { Next::End(Ending::QUIET) } else { Next::Handled }
+        match path {
+            _ if head.closes => Next::End(Ending::QUIET),
+            path if path == &*self.route => Next::Refused,
+            _ => Next::Handled,
+        }
     }
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {

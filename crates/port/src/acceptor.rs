@@ -48,6 +48,11 @@ impl Acceptor {
         self.has_more
     }
 
+    /// Leaves those that wait until somebody asks again.
+    pub(crate) fn wait(&mut self) {
+        self.has_more = false;
+    }
+
     /// Takes some of those that wait, each for one of so many cores in turn, as long as there `may` be more of them. What is
     /// not taken waits in the listener's bounded queue.
     pub(crate) fn accept(&mut self, cores: usize, may: bool) -> Vec<(usize, TcpStream)> {

@@ -7,7 +7,7 @@
 //! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
-//!   one system call. `acceptor`, `outbox`, `farewell`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
+//!   one system call. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
 //! - [`Guest`]: what cores poll besides their connections, such as a client's.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
@@ -28,6 +28,7 @@ mod mail;
 mod outbox;
 mod peer;
 mod protocol;
+mod ration;
 mod receive;
 mod room;
 mod server;

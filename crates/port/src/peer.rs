@@ -35,6 +35,10 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) turned: Time,
     /// Whether what is not handled may have waited because the connection was not to be read.
     pub(crate) held_back: bool,
+    /// Reads since the last sweep that brought little, and nothing to decide about.
+    pub(crate) idle_reads: u32,
+    /// Whether it is not read until the next sweep, for it has said little in many pieces.
+    pub(crate) is_chatty: bool,
     /// Memory that was granted for a long request, in bytes.
     pub(crate) room: usize,
     /// Whether it waits for such memory.
@@ -63,6 +67,8 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             has_ended: false,
             turned: now,
             held_back: false,
+            idle_reads: 0,
+            is_chatty: false,
             room: 0,
             is_short: false,
             unread: false,
@@ -73,7 +79,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
 
     /// Whether bytes that come are to be taken from the socket.
     pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
-        self.ending_since.is_none() && self.out.unsent() < limits.unsent && P::may_read(&self.connection)
+        self.ending_since.is_none()
+            && !self.is_chatty
+            && self.out.unsent() < limits.unsent
+            && P::may_read(&self.connection)
     }
 
     /// Whether there is memory for what is coming. Gives back what is not needed.

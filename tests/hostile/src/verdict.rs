@@ -4,8 +4,6 @@ use crate::attack::Port;
 use crate::honest::Experience;
 use crate::trial::{Plan, Trial};
 
-/// Goodput beside an attack, of that without.
-const KEPT: f64 = 0.90;
 /// How far the second port may be below memcached.
 const BELOW: f64 = 0.05;
 /// Memory that may be left over, in MB: the allocator's caches.
@@ -36,13 +34,14 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
             problems.push(problem.to_string());
         }
     };
-    if plan.judges {
-        match of_memcached {
-            Some(theirs) => check(beside >= theirs - BELOW, "less than memcached"),
-            None => check(kept >= KEPT || trial.is_on(Port::Memcached), "goodput lost"),
+    // What is left of the second port's goodput depends on its protocol: memcached says how much can be left.
+    match of_memcached {
+        Some(theirs) => check(beside >= theirs - BELOW, "less than memcached"),
+        None => {
+            check(kept >= if trial.is_on(Port::Memcached) { plan.kept.min(0.5) } else { plan.kept }, "goodput lost")
         }
-        check(p99 <= trial.objective().as_secs_f64() || beside == 0.0, "answers beyond the objective");
     }
+    check(p99 <= trial.objective().as_secs_f64() || !plan.in_time, "answers beyond the objective");
     let all = trial.rounds.iter().flat_map(|(without, beside)| [without, beside]).chain([&trial.after]);
     check(all.map(|experience: &Experience| experience.wrong).sum::<u64>() == 0, "wrong values");
     check(trial.rounds.iter().all(|(_, beside)| beside.answered > 0.0), "nobody was answered");

@@ -23,6 +23,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) choices: Choices,
     pub(super) receiver: Receiver,
     pub(super) spares: Spares,
+    /// Reads since the last sweep that brought little, of all connections.
+    pub(super) idle_reads: u32,
     /// Memory for long requests.
     pub(super) room: Room,
     /// How many of the connections are ending.
@@ -52,6 +54,7 @@ impl<P: Protocol> Local<P> {
             choices: Choices::new(index),
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
+            idle_reads: 0,
             room: Room::new(limits.receiving),
             ending: 0,
             dirty: Vec::new(),

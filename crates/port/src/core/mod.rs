@@ -17,6 +17,7 @@ use crate::guest::{self, Guest};
 use crate::handle::{Handle, Job, Message, Parcel};
 use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Ending, Protocol, Ran};
+use crate::ration::Ration;
 use crate::stream::Stream;
 use leeward_control::server::{SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
@@ -83,6 +84,8 @@ pub(crate) struct Core<P: Protocol, S> {
     first: Option<Registry>,
     events: Events,
     acceptor: Acceptor,
+    /// Time for connections that come and go.
+    ration: Ration,
     guests: Vec<Box<dyn Guest>>,
     /// Whether a guest wants a turn though its descriptor does not say so.
     guests_are_busy: bool,
@@ -112,6 +115,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             first,
             events: Events::with_capacity(BATCH),
             acceptor,
+            ration: Ration::new(),
             guests_are_busy: !guests.is_empty(),
             guests,
             messages: Vec::new(),
@@ -128,6 +132,10 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
     fn accept(&mut self, now: Time) {
+        if !self.ration.is_there(now) {
+            return self.acceptor.wait();
+        }
+        let began = self.local.clock_now();
         let mail = &self.local.handle.common.mail;
         for (core, stream) in self.acceptor.accept(mail.cores(), mail.may_adopt()) {
             if core == self.local.index {
@@ -136,6 +144,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
                 self.handle().common.mail.send_adopt(core, Message::Adopt(stream));
             }
         }
+        self.ration.spend(self.local.clock_now().since(began));
     }
 
     fn adopt(&mut self, stream: TcpStream, now: Time) {
@@ -173,9 +182,12 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     #[cold]
     fn remove(&mut self, slot: u32, now: Time) {
         if let Some(mut peer) = self.peers.take(slot) {
+            let began = self.local.clock_now();
             peer.stream.deregister(self.poll.registry());
             self.local.close(&mut peer, &mut self.protocol, now);
             self.peers.release(peer.id);
+            drop(peer);
+            self.ration.spend(self.local.clock_now().since(began));
         }
     }
 

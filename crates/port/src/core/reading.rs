@@ -11,6 +11,13 @@ use leeward_host::add;
 use mio::{Events, Token};
 use std::io;
 
+/// Reads of less than so many bytes, with nothing in them to decide about, are rationed: each costs as much as a request.
+const FEW: usize = 1024;
+/// So many of them a core does between two sweeps, whoever they come from: a tenth of its time.
+const IDLE_READS: u32 = 1_000;
+/// And so many of each connection beyond that, before the connection has to wait for the sweep.
+const IDLE_READS_OF_ONE: u32 = 4;
+
 /// Whole requests of a connection that were not handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
@@ -116,10 +123,15 @@ impl<P: Protocol> Local<P> {
         let waited = peer.queued(&received, self.unseen, now);
         peer.held_back &= more;
         self.find(waited, now);
+        if came != Came::Nothing && bytes < FEW {
+            peer.idle_reads += 1;
+            self.idle_reads += 1;
+        }
         let fate = self.handle(peer, protocol, waited, now);
         if fate == Fate::Goes {
             return fate;
         }
+        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > IDLE_READS_OF_ONE;
         if peer.room > 0 {
             // What was granted and is not needed any more.
             let _ = peer.finds_room(&mut self.room);
@@ -150,7 +162,7 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         now: Time,
     ) -> Fate {
-        let (mut left, mut handled) = (Left::HeldBack, 0);
+        let (mut left, mut handled, mut decided) = (Left::HeldBack, 0, false);
         let mut ending = None;
         if peer.ending_since.is_none() {
             let unsent_max = self.limits.unsent + peer.out.sent();
@@ -165,7 +177,11 @@ impl<P: Protocol> Local<P> {
                 handled += 1;
                 match protocol.next(&mut peer.connection, &mut visit) {
                     Next::Handled => {}
-                    Next::Call { call, is_admitted } => visit.queue(call, is_admitted),
+                    Next::Refused => decided = true,
+                    Next::Call { call, is_admitted } => {
+                        decided = true;
+                        visit.queue(call, is_admitted);
+                    }
                     Next::Nothing => break Left::Nothing,
                     Next::End(why) => {
                         ending = Some(why);
@@ -175,6 +191,9 @@ impl<P: Protocol> Local<P> {
             };
         }
         peer.turned = now;
+        if decided {
+            peer.idle_reads = 0;
+        }
         // Requests that are left count as unread.
         peer.readable |= left != Left::Nothing;
         peer.held_back |= left == Left::HeldBack;

@@ -149,9 +149,10 @@ impl<E: Execute> Protocol for Rpc<E> {
             Event::Dropped(reason) => {
                 visit.count_received();
                 visit.counters.drop_for(reason);
-                if reason == DropReason::NoCredit {
-                    add(&visit.counters.without_credit, 1);
+                if reason != DropReason::NoCredit {
+                    return Next::Refused;
                 }
+                add(&visit.counters.without_credit, 1);
             }
             Event::Call(call) => {
                 visit.count_received();

@@ -1,4 +1,4 @@
-//! How much a client may say besides its calls, and in how small pieces: one account per connection, pure, O(1).
+//! How much a client may say besides its calls: one account per connection, pure, O(1).
 //!
 //! Signs of life and demands are cheap, but each has to be read and many have to be answered. Whoever sends more of them
 //! than any client has a use for is read again when the next sweep refills the account: the flood waits in the flooder's
@@ -6,29 +6,19 @@
 
 /// Words, which are frames that are no calls, from one sweep to the next.
 const WORDS: u32 = 1024;
-/// Reads of few bytes that bring no call, from one sweep to the next.
-const READS: u32 = 128;
-/// Words, and reads, that a lawful call earns.
+/// Words that a lawful call earns.
 const EARNED: u32 = 4;
-/// So many bytes at once are no small piece: what they are is charged by its frames.
-const FEW: usize = 1024;
 
 /// Account of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Chatter {
     words: u32,
-    reads: u32,
 }
 
 impl Chatter {
     /// A full account.
     pub(super) fn new() -> Self {
-        Chatter { words: WORDS, reads: READS }
-    }
-
-    /// So many bytes have come at once.
-    pub(super) fn read(&mut self, bytes: usize) {
-        self.reads = self.reads.saturating_sub(u32::from(bytes < FEW));
+        Chatter { words: WORDS }
     }
 
     /// A frame has come that is no call.
@@ -39,12 +29,11 @@ impl Chatter {
     /// A lawful call has come.
     pub(super) fn call(&mut self) {
         self.words = (self.words + EARNED).min(WORDS);
-        self.reads = (self.reads + EARNED).min(READS);
     }
 
     /// Whether the connection is not to be read.
     pub(super) fn is_spent(&self) -> bool {
-        self.words == 0 || self.reads == 0
+        self.words == 0
     }
 
     /// A sweep has passed: whether the connection may be read again that might not be before.
@@ -73,28 +62,12 @@ mod tests {
     }
 
     #[test]
-    fn small_pieces_are_counted_and_large_ones_are_not() {
-        let mut chatter = Chatter::new();
-        for _ in 0..10 * READS {
-            chatter.read(FEW);
-        }
-        assert!(!chatter.is_spent());
-        for _ in 0..READS {
-            chatter.read(1);
-        }
-        assert!(chatter.is_spent());
-    }
-
-    #[test]
     fn calls_pay_for_what_belongs_to_them() {
         let mut chatter = Chatter::new();
         for _ in 0..10 * WORDS {
-            // A client that tells its demand before and after each call, each in a packet of its own.
-            for _ in 0..2 {
-                chatter.read(64);
-                chatter.word();
-            }
-            chatter.read(64);
+            // A client that tells its demand before and after each call.
+            chatter.word();
+            chatter.word();
             chatter.call();
             assert!(!chatter.is_spent());
         }

@@ -99,7 +99,6 @@ impl ServerConnection {
     /// If there was no room for as many bytes.
     pub fn filled(&mut self, count: usize) {
         self.decoder.filled(count);
-        self.account.chatter.read(count);
     }
 
     /// Bytes received and not yet handled.

@@ -73,7 +73,7 @@ impl Memcached {
         } else if let Err(reason) = conversation.account.admit(visit) {
             conversation.account.settle(visit.arrived(), Some(reason), visit);
             conversation.say_busy(visit);
-            return Next::Handled;
+            return Next::Refused;
         }
         let request = std::mem::take(&mut conversation.request);
         let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget };

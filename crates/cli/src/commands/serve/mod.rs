@@ -107,11 +107,16 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     recordings.end()
 }
 
+/// Connections that are enough for who says nothing about them.
+const ENOUGH: u64 = 1_024;
+
 /// Connections that each port may have: as many as were asked for, if the system allows so many descriptors.
 fn connections(args: &ServeArgs) -> u64 {
     let (asked, ports) = (u64::from(args.connections), args.service.ports() as u64);
     let there = leeward_load::allow_sockets(asked * ports) / ports;
-    if there < asked {
+    // Who did not ask for a number wants enough.
+    let is_asked = args.written.iter().any(|name| name == "connections");
+    if there < if is_asked { asked } else { ENOUGH } {
         let words = "so many descriptors are allowed to a process (ulimit -n); more are told that there is no room";
         let _ = writeln!(std::io::stderr(), "warning: {there} connections instead of --connections {asked}: {words}");
     }
