@@ -8,3 +8,4 @@ mod prose;
 mod real;
 mod recording;
 mod serve_config;
+mod terminal;
