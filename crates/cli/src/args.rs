@@ -1,5 +1,8 @@
 //! The command line: which commands there are. Each has its arguments beside it, in `commands`.
 
+use std::ffi::OsString;
+use std::io::Write;
+
 use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -27,7 +30,10 @@ Start here:
   leeward run bw-overall --quick   a first result, and a report to look at
   leeward help run                 everything about running
 
-Exit codes: 0 done, 1 failed on the way, 2 wrong input, 130 interrupted.";
+Ctrl-C, SIGTERM or SIGHUP ends a command in order; again, more than 500 ms later, at once.
+What draws on a terminal ends when the terminal does.
+
+Exit codes: 0 done, 1 failed on the way, 2 wrong input, 3 the load generator was too late to measure, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -105,6 +111,21 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
         }
         _ => Err(Failure::Input(anyhow!(first_paragraph(&text.to_string())))),
     }
+}
+
+/// Whether these arguments of a compiler ask for its help and nothing else.
+pub(crate) fn is_help(arguments: &[OsString]) -> bool {
+    matches!(arguments, [only] if only == "--help" || only == "-h")
+}
+
+/// The help of our own command `name`, where the compiler that it stands for can't be run because of `error`.
+pub(crate) fn help_instead(name: &str, error: &dyn std::error::Error) -> Result<(), Failure> {
+    let mut command = Args::command();
+    command.build();
+    let Some(command) = command.find_subcommand_mut(name) else { return Err(Failure::Runtime(anyhow!("no `{name}`"))) };
+    stdout::print(&command.render_long_help().to_string())?;
+    let _ = writeln!(std::io::stderr(), "note: this is `leeward {name}`'s own help, for {error}");
+    Ok(())
 }
 
 /// clap's message without its `error:`, usage and advice, but with its suggestion.

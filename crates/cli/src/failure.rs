@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Input(anyhow::Error),
     /// Something failed on the way, such as a full disk: exit code 1.
     Runtime(anyhow::Error),
+    /// This program was too late to measure what it was to measure: exit code 3.
+    Unmeasured(anyhow::Error),
     /// Ctrl-C: exit code 130, as shells expect it.
     Interrupted,
 }
@@ -29,6 +31,7 @@ impl Failure {
         match self {
             Failure::Runtime(_) => ExitCode::from(1),
             Failure::Input(_) => ExitCode::from(2),
+            Failure::Unmeasured(_) => ExitCode::from(3),
             Failure::Interrupted => ExitCode::from(130),
         }
     }
@@ -37,11 +40,23 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            // `#` adds the causes.
-            Failure::Input(cause) | Failure::Runtime(cause) => write!(f, "{cause:#}"),
+            Failure::Input(cause) | Failure::Runtime(cause) | Failure::Unmeasured(cause) => {
+                f.write_str(&with_causes(cause))
+            }
             Failure::Interrupted => f.write_str("interrupted; nothing was written"),
         }
     }
+}
+
+/// The error and its causes in one line; a cause that the line ends with already is not said again.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.ends_with(&cause) {
+            line += &format!(": {cause}");
+        }
+    }
+    line
 }
 
 impl From<ScenarioError> for Failure {
@@ -67,5 +82,35 @@ impl From<StoreError> for Failure {
             StoreError::Io { .. } => Failure::Runtime(message),
             _ => Failure::Input(message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error whose words end with its cause.
+    #[derive(Debug)]
+    struct InItsWords(std::io::Error);
+
+    impl std::fmt::Display for InItsWords {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "a.txt: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for InItsWords {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn every_cause_is_said_once() {
+        let cause = || std::io::Error::other("no such file");
+        let check = |error: anyhow::Error, expected: &str| assert_eq!(Failure::Input(error).to_string(), expected);
+        check(anyhow::Error::new(InItsWords(cause())), "a.txt: no such file");
+        check(anyhow::Error::new(InItsWords(cause())).context("reading"), "reading: a.txt: no such file");
+        check(anyhow::Error::new(cause()).context("writing"), "writing: no such file");
     }
 }

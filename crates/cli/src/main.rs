@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod failure;
 mod interrupt;
+mod keyboard;
 mod plain;
 mod progress;
 mod scenario;

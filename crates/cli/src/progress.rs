@@ -7,17 +7,21 @@ use std::time::Duration;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use leeward_lab::run::Progress;
 
+use crate::interrupt::Interrupt;
+use crate::terminal;
+
 /// A bar that is cleared when dropped.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    /// Shows `title` if stderr is a terminal, and nothing otherwise.
-    pub(crate) fn new(title: &str) -> Bar {
+    /// Shows `title` if stderr is a terminal, whose end asks `interrupt`; nothing otherwise.
+    pub(crate) fn new(title: &str, interrupt: &Interrupt) -> Bar {
         if !std::io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
         }
+        terminal::end_with_stderr(interrupt);
         let bar = ProgressBar::new(0).with_message(title.to_string());
-        if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs{left}") {
+        if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
             bar.set_style(style.with_key("left", left));
         }
         Bar(bar)
@@ -29,6 +33,7 @@ impl Bar {
         self.0.set_position(progress.done as u64);
         // Only now: a bar of no length looks like a full one.
         self.0.enable_steady_tick(Duration::from_millis(250));
+        self.0.tick();
     }
 }
 
@@ -47,6 +52,12 @@ impl Steps {
         }
         spinner.enable_steady_tick(Duration::from_millis(250));
         Steps(spinner)
+    }
+
+    /// The same; the terminal's end asks `interrupt`.
+    pub(crate) fn watched(title: &str, interrupt: &Interrupt) -> Steps {
+        terminal::end_with_stderr(interrupt);
+        Steps::new(title)
     }
 
     /// Shows the current step.

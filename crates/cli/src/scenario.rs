@@ -74,7 +74,7 @@ pub(crate) fn options(what: &What, plant: &str) -> Options {
 }
 
 /// The name most like `name`, if any is much like it.
-fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let likeness = |known: &&str| strsim::jaro_winkler(name, known);
     let best = names.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
     (likeness(&best) > 0.8).then_some(best)

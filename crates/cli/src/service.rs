@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -61,10 +61,29 @@ impl ServiceArgs {
         Ok(())
     }
 
+    /// Warnings of arguments of other services, which are accepted and not used.
+    pub(crate) fn unused(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for other in Catalogue::builtin().cases() {
+            for argument in other.arguments().iter().filter(|argument| argument.elsewhere == Elsewhere::Ignored) {
+                let value = self.values.get(argument.name);
+                if !self.takes(argument.name) && value != argument.default_value().as_ref() {
+                    let (flag, other, name) = (argument.name, other.name(), self.name());
+                    words.push(format!("--{flag} is of --service {other}, and this is {name}: it is not used"));
+                }
+            }
+        }
+        words
+    }
+
     /// Prepares the service's data for a server on `cores` cores, with notes on stderr for whoever waits.
     pub(crate) fn open(&self, cores: usize) -> Result<Box<dyn Backend>, Failure> {
         let steps = RefCell::new(None);
         let progress = |notice: Notice<'_>| match notice {
+            // A log is told each step, a terminal shows the current one.
+            Notice::Step(words) if !std::io::stderr().is_terminal() => {
+                _ = writeln!(std::io::stderr(), "{}: {words} ...", self.name());
+            }
             Notice::Step(words) => steps.borrow_mut().get_or_insert_with(|| Steps::new(self.name())).show(words),
             Notice::Note(words) => _ = writeln!(std::io::stderr(), "{words}"),
         };
@@ -165,5 +184,19 @@ mod tests {
         assert_eq!(refused("kv", "memcached", port()), None);
         assert_eq!(refused("echo", "segments", Value::Count(1)), None, "the default");
         assert_eq!(refused("echo", "memory", Value::Text("1GB".into())), None, "has always been ignored");
+    }
+
+    #[test]
+    fn arguments_that_are_not_used_are_told_of() {
+        let catalogue = Catalogue::builtin();
+        let unused = |service: &str, memory: Option<&str>| {
+            let mut values = Values::defaults(catalogue.arguments());
+            if let Some(memory) = memory {
+                values.set("memory", Value::Text(memory.into()));
+            }
+            ServiceArgs { case: catalogue.find(service).unwrap(), values }.unused()
+        };
+        assert_eq!(unused("echo", Some("1GB")), ["--memory is of --service kv, and this is echo: it is not used"]);
+        assert!(unused("echo", None).is_empty() && unused("kv", Some("1GB")).is_empty());
     }
 }

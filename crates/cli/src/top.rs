@@ -3,10 +3,27 @@
 
 use leeward_rpc::statistics::{LOCKS, Lock, Statistics};
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::demo::words::{percent, span};
 use crate::stdout::plain;
 use crate::table::{Align, Table};
+
+/// Time without an answer.
+pub(crate) struct Silence<'a> {
+    /// Since the last answer.
+    pub(crate) lasts: Duration,
+    /// Why there is none, in one line.
+    pub(crate) why: &'a str,
+}
+
+/// Text of the live view: what the server last told, and first of all whether that is old.
+pub(crate) fn watched(address: &str, before: &Statistics, now: &Statistics, silence: Option<Silence<'_>>) -> String {
+    let text = text(address, before, now);
+    let Some(Silence { lasts, why }) = silence else { return text };
+    let lasts = span(lasts.as_micros() as f64);
+    format!("No answer for {lasts}: {}\nWhat follows is as old as that.\n\n{text}", plain(why))
+}
 
 /// Everything about the time between `before` and `now`.
 pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> String {
@@ -18,12 +35,13 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     let idle = now.idle_ns.saturating_sub(before.idle_ns) as f64 / 1e9 / seconds / now.cores.max(1) as f64;
     let mut lines = vec![
         format!(
-            "server    {address}, up {}, {} core{} {} idle, {} connections",
+            "server    {address}, up {}, {} core{} {} idle, {} connection{}",
             span(now.uptime_ns as f64 / 1e3),
             now.cores,
             if now.cores == 1 { "" } else { "s" },
             percent(idle.clamp(0.0, 1.0)),
-            now.connections
+            now.connections,
+            if now.connections == 1 { "" } else { "s" }
         ),
         format!(
             "requests  {}/s received, {}/s answered, {}/s within {} at the server",

@@ -26,12 +26,13 @@ pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {
 
 /// Adds the rows of a run, after those of the runs before it.
 pub(crate) fn add(results: &mut Results, rows: Rows) {
-    let Rows { point, windows, shifts, locks, replicas } = rows;
+    let Rows { point, windows, shifts, locks, replicas, doubt } = rows;
     results.points.push(point);
     results.windows.extend(windows);
     results.shifts.extend(shifts);
     results.locks.extend(locks);
     results.replicas.extend(replicas);
+    results.doubts.extend(doubt);
 }
 
 /// Holds the scenario's claims against the rows.

@@ -69,6 +69,8 @@ pub(crate) fn in_parallel<'a, T: Send>(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| RunError::Threads(error.to_string()))?;
     let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // The first run may take a minute: whoever waits is to see at once that it has begun.
+    progress(Progress { done: 0, total: runs.len() });
     let one = |run| {
         if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
             return None;

@@ -176,6 +176,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let refuse = |when, key, why| if when { Err(RunError::NotReal { key, why }) } else { Ok(()) };
     let order = "the real server takes tasks first";
     refuse(scenario.server.order != usual.order, "server.order", order)?;
+    let head = "the real server decides when it has parsed the request";
+    refuse(scenario.server.aqm != usual.aqm, "server.aqm", head)?;
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
@@ -263,6 +265,14 @@ fn one(
     watch(&Stage::Begins(run));
     let outcome = execute(plant, run, cancel, &mut |snapshot| watch(&Stage::Runs(run, snapshot)))?;
     let mut rows = Rows::of(run, &outcome);
+    rows.doubt = outcome.late.map(|late| {
+        let (half, most, slo) = (late.p50, late.p99, run.config.slo);
+        format!(
+            "{}: the load generator did not keep its schedule: half of the requests left more than {half} after their time, 1 in 100 more \
+             than {most}, with an objective of {slo}",
+            run.name()
+        )
+    });
     if !plant.served.is_measured() {
         let predicted = point(run, &simulate(run)?);
         rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);

@@ -14,6 +14,8 @@ pub(crate) struct Rows {
     pub(crate) shifts: Vec<Shift>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) replicas: Vec<Replica>,
+    /// Reason not to take the run for a measurement.
+    pub(crate) doubt: Option<String>,
 }
 
 impl Rows {
@@ -25,6 +27,7 @@ impl Rows {
             shifts: shifts(run, outcome),
             locks: locks(run, outcome),
             replicas: replicas(run, outcome),
+            doubt: None,
         }
     }
 }

@@ -66,6 +66,16 @@ pub enum Polling {
     Busy,
 }
 
+/// Answers to requests without an [`Ask`] that are right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// All.
+    #[default]
+    Any,
+    /// Those of the synthetic service, which are empty. Another service's count as failed.
+    Empty,
+}
+
 /// A run's settings.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
@@ -78,6 +88,8 @@ pub struct LoadConfig {
     pub payload: usize,
     /// Arguments of requests, for other services than the synthetic one.
     pub ask: Option<Arc<dyn Ask>>,
+    /// Answers that are right where `ask` is none.
+    pub answers: Answers,
     /// Latency objective: a response within it, from the intended time, is good.
     pub slo: Nanos,
     /// Budget of a request for queues from when it was due, the client's included. The rest of it is sent along; a
@@ -117,6 +129,7 @@ impl LoadConfig {
             method: Method(0),
             payload: 8,
             ask: None,
+            answers: Answers::Any,
             slo,
             budget: Budget::UNLIMITED,
             timeout: None,

@@ -44,6 +44,8 @@ pub struct Progress {
     pub counts: Counts,
     /// The last window of the time series that is over, if there is one.
     pub latest: Option<ClientWindow>,
+    /// Whether the server's windows bind, as its first welcome said.
+    pub gives_credits: Option<bool>,
 }
 
 /// Runs `plan` against a server, on this thread, and counts. `client` makes the client side of the algorithm that the
@@ -216,7 +218,7 @@ impl<'a> Driver<'a> {
         match link.change() {
             Some(Change::Welcomed) => {
                 self.welcomed += 1;
-                self.recorder.opened();
+                self.recorder.opened(link.gives_credits());
             }
             Some(Change::Lost) => {
                 self.lost += 1;
@@ -310,7 +312,8 @@ impl<'a> Driver<'a> {
                 next_progress = now + self.config.progress_every;
                 let (elapsed, counts) = (now.since(self.start), *self.recorder.totals());
                 let latest = self.recorder.latest_window(Time(elapsed.0));
-                progress(&Progress { elapsed, duration: plan.duration(), counts, latest });
+                let gives_credits = self.recorder.gives_credits();
+                progress(&Progress { elapsed, duration: plan.duration(), counts, latest, gives_credits });
             }
             if self.lost as usize == self.links.len() {
                 self.recorder.cut(Time(now.since(self.start).0));
@@ -337,7 +340,8 @@ impl<'a> Driver<'a> {
     /// Goes on with another recorder, which knows of the connections; the one so far.
     fn record_anew(&mut self, recorder: Recorder) -> Recorder {
         let before = mem::replace(&mut self.recorder, recorder);
-        (0..self.welcomed).for_each(|_| self.recorder.opened());
+        let gives_credits = before.gives_credits().unwrap_or_default();
+        (0..self.welcomed).for_each(|_| self.recorder.opened(gives_credits));
         before
     }
 

@@ -56,7 +56,7 @@ pub mod schedule;
 mod system;
 pub mod trace;
 
-pub use config::{LoadConfig, LoadError, Plan, Polling};
+pub use config::{Answers, LoadConfig, LoadError, Plan, Polling};
 pub use driver::{Progress, Scaled, run, run_scaled};
 pub use recorder::Recording;
 pub use report::LoadReport;

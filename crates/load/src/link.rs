@@ -8,7 +8,7 @@ use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::units::{Nanos, Time};
 use leeward_rpc::client::{Connection, ConnectionConfig, Event, Phase, Request};
-use leeward_rpc::wire;
+use leeward_rpc::wire::{self, Regime};
 
 use crate::poller::Poller;
 use crate::recorder::Issued;
@@ -85,6 +85,11 @@ impl Link {
         }
         self.reported = state;
         state
+    }
+
+    /// Whether the server's welcome said that windows bind.
+    pub(crate) fn gives_credits(&self) -> bool {
+        self.connection.welcome().is_some_and(|welcome| welcome.regime == Regime::Credits)
     }
 
     /// Why the connection is over, for people.

@@ -11,7 +11,7 @@ use leeward_rpc::client::{Disconnected, Event};
 use leeward_rpc::wire::Method;
 
 use crate::ask::Ask;
-use crate::config::{LoadConfig, Plan};
+use crate::config::{Answers, LoadConfig, Plan};
 use crate::report::{Adherence, ClientWindow, Connections, Counts, Ending, FineWindow, LoadReport};
 
 /// Identity of a request: the time at which it was due, and what it asked.
@@ -125,6 +125,7 @@ const REASONS_MAX: usize = 8;
 pub(crate) struct Recorder {
     /// Knows which answers are right.
     ask: Option<Arc<dyn Ask>>,
+    answers: Answers,
     slo: Nanos,
     timeout: Nanos,
     late_after: Nanos,
@@ -143,6 +144,7 @@ pub(crate) struct Recorder {
     drop_reasons: BTreeMap<String, u64>,
     failures: BTreeMap<String, u64>,
     connections: Connections,
+    gives_credits: Option<bool>,
     windows: Option<Windows>,
     fine: Option<(Nanos, Vec<FineWindow>)>,
 }
@@ -151,6 +153,7 @@ impl Recorder {
     pub(crate) fn new(config: &LoadConfig, plan: &Plan) -> Self {
         Recorder {
             ask: config.ask.clone(),
+            answers: config.answers,
             slo: config.slo,
             timeout: config.timeout.unwrap_or(Nanos::MAX),
             late_after: config.late_after,
@@ -167,6 +170,7 @@ impl Recorder {
             drop_reasons: BTreeMap::new(),
             failures: BTreeMap::new(),
             connections: Connections::default(),
+            gives_credits: None,
             windows: config.window.map(|length| Windows {
                 length,
                 done: Vec::new(),
@@ -206,9 +210,7 @@ impl Recorder {
         let is_measured = due >= self.from;
         let age = now.since(due);
         match event {
-            Event::Completed { payload, .. }
-                if self.ask.as_ref().is_some_and(|ask| !ask.is_answer(random, method, payload)) =>
-            {
+            Event::Completed { payload, .. } if !self.is_answer(random, method, payload) => {
                 add(&mut self.failures, &WrongAnswer);
                 self.count(now, |counts| counts.failed += 1);
             }
@@ -261,6 +263,14 @@ impl Recorder {
         }
     }
 
+    /// Whether the service that is asked would answer so.
+    fn is_answer(&self, random: u64, method: Method, payload: &[u8]) -> bool {
+        match &self.ask {
+            Some(ask) => ask.is_answer(random, method, payload),
+            None => self.answers == Answers::Any || payload.is_empty(),
+        }
+    }
+
     fn count_fine(&mut self, now: Time, in_time: bool, good: bool) {
         let Some((length, windows)) = &mut self.fine else { return };
         let index = (now.0 / length.0.max(1)).min(2 * WINDOWS_MAX) as usize;
@@ -286,8 +296,14 @@ impl Recorder {
         &self.totals
     }
 
-    pub(crate) fn opened(&mut self) {
+    /// The server has welcomed a connection, and said whether its windows bind.
+    pub(crate) fn opened(&mut self, gives_credits: bool) {
         self.connections.opened += 1;
+        self.gives_credits.get_or_insert(gives_credits);
+    }
+
+    pub(crate) fn gives_credits(&self) -> Option<bool> {
+        self.gives_credits
     }
 
     pub(crate) fn lost(&mut self, reason: &str) {
@@ -317,6 +333,7 @@ impl Recorder {
         if !self.totals.balance() {
             violations.push(format!("{} requests offered, {} ended", self.totals.offered, self.totals.ended()));
         }
+        let lateness = self.lateness.percentiles();
         let report = LoadReport {
             ending: course.ending,
             planned: course.planned,
@@ -334,11 +351,13 @@ impl Recorder {
             adherence: Adherence {
                 late_after_ns: self.late_after.0,
                 late_share: self.totals.late as f64 / self.totals.offered.max(1) as f64,
-                lateness: self.lateness.percentiles(),
+                lateness,
+                kept: lateness.p99 <= self.slo,
             },
             drop_reasons: self.drop_reasons,
             failures: self.failures,
             connections: self.connections,
+            gives_credits: self.gives_credits,
             windows: self.windows.map(|windows| windows.done).unwrap_or_default(),
             fine: self.fine.map(|(_, windows)| windows).unwrap_or_default(),
             violations,

@@ -45,6 +45,8 @@ pub struct LoadReport {
     pub failures: BTreeMap<String, u64>,
     /// The connections.
     pub connections: Connections,
+    /// Whether the server's windows bind, as its first welcome said: whether its controller gives credits.
+    pub gives_credits: Option<bool>,
     /// The time series, if asked for, from the start of the run.
     pub windows: Vec<ClientWindow>,
     /// The fine time series, if asked for, from the start of the run.
@@ -78,6 +80,9 @@ pub struct Adherence {
     pub late_share: f64,
     /// From the intended time to when the request was given to the client, all requests.
     pub lateness: Percentiles,
+    /// Whether the schedule was kept: 99 of 100 requests were issued within the objective. Where it was not, the
+    /// latencies are this generator's own, and say nothing of the server.
+    pub kept: bool,
 }
 
 /// Counts of connections by their end.

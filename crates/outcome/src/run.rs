@@ -56,6 +56,9 @@ pub struct RunOutcome {
     /// From a request's issue to the news that its first server does not serve it, a drop or no credit in time, where there
     /// are several servers.
     pub failure_delay: Option<Percentiles>,
+    /// Lateness of a real load generator that did not keep its schedule: the run is no measurement of the server. `None`: it
+    /// kept the schedule, or was simulated.
+    pub late: Option<Percentiles>,
     /// Each server by itself, where there are several: its requests are attempts, its latencies begin with them, and its
     /// objective is its own. The whole's messages, rejections and CPU time are the sum of theirs, and its locks are only here.
     pub replicas: Vec<RunOutcome>,

@@ -104,6 +104,7 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         events: None,
         cores: None,
         failure_delay: None,
+        late: (!load.adherence.kept).then_some(load.adherence.lateness),
         replicas: Vec::new(),
     })
 }

@@ -1,19 +1,25 @@
-//! The paper's claims held against what was measured: the page's first section.
+//! The paper's claims, or our own, held against what was measured: the page's first section.
 
-use leeward_outcome::results::{Claim, Verdict};
+use leeward_outcome::results::{Claim, Results, Verdict};
 use maud::{Markup, html};
 
 /// The summary and the table; nothing where a scenario claims nothing.
-pub(crate) fn section(claims: &[Claim]) -> Markup {
+pub(crate) fn section(results: &Results) -> Markup {
+    let claims = &results.claims;
+    let (heading, expected) = if results.claims_are_ours() {
+        ("What we expect, what we measured", "Expected")
+    } else {
+        ("What the paper says, what we measured", "Paper")
+    };
     html! {
         @if !claims.is_empty() {
             section {
-                h2 { "What the paper says, what we measured" }
+                h2 { (heading) }
                 p.tally { (tally(claims)) }
                 div.scroll {
                     table.claims {
-                        thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "Measured" } th { "Accepted" } } }
-                        tbody { @for claim in claims { (row(claim)) } }
+                        thead { tr { th { "Verdict" } th { "Claim" } th { (expected) } th { "Measured" } th { "Accepted" } } }
+                        tbody { @for claim in claims { (row(claim, expected)) } }
                     }
                 }
             }
@@ -21,7 +27,7 @@ pub(crate) fn section(claims: &[Claim]) -> Markup {
     }
 }
 
-fn row(claim: &Claim) -> Markup {
+fn row(claim: &Claim, expected: &str) -> Markup {
     html! {
         tr id=(format!("claim-{}", claim.id)) {
             td.verdict { (badge(claim.verdict)) }
@@ -29,7 +35,7 @@ fn row(claim: &Claim) -> Markup {
                 (unbroken(&claim.text))
                 @if !claim.note.is_empty() { p.note { (claim.note) } }
             }
-            td data-name="Paper" { (unbroken(&claim.paper)) }
+            td data-name=(expected) { (unbroken(&claim.paper)) }
             td.measured[claim.verdict != Verdict::NotApplicable] data-name="Measured" { (unbroken(&claim.measured)) }
             td data-name="Accepted" { (unbroken(&claim.accepted)) }
         }

@@ -31,7 +31,7 @@ pub(crate) fn document(results: &Results) -> Markup {
             body {
                 main {
                     (header(results))
-                    (claims::section(&results.claims))
+                    (claims::section(results))
                     (figures(results, &palette))
                     (machine::machines(results))
                     (machine::predictions(results, &palette))
@@ -61,7 +61,10 @@ fn header(results: &Results) -> Markup {
                 button #theme type="button" hidden { "Dark" }
             }
             h1 { (heading(results)) }
-            @if !results.source.is_empty() { p.source { "Redraws " (results.source) } }
+            @if !results.doubts.is_empty() {
+                p.notice { strong { "Not measured. " } (results.doubts.join(". ")) "." }
+            }
+            @if !results.source.is_empty() { p.source { @if !results.claims_are_ours() { "Redraws " } (results.source) } }
             @if !results.description.is_empty() { p.about { (results.description) } }
             @let summary = what_ran(&results.points);
             @if !summary.is_empty() { p.lead { (summary) } }

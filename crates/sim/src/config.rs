@@ -5,7 +5,7 @@ use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 
-pub use crate::scheduling::{Balancing, Finding, Placing, Scheduling};
+pub use crate::scheduling::{Balancing, Finding, Placing, Revoke, Scheduling, Start, Steal};
 pub use leeward_workload::application::MOST_STEPS;
 pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
 
@@ -136,6 +136,8 @@ pub struct ServerModel {
     pub batch: u32,
     /// Work that a free core looks at first.
     pub order: Order,
+    /// When a request's admission is decided.
+    pub aqm: Aqm,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
@@ -168,6 +170,17 @@ pub enum Order {
     /// Its packets, so that a rejection never waits behind work. Work does wait behind packets: at demands where receiving
     /// alone fills the cores, nothing is executed at all.
     PacketsFirst,
+}
+
+/// When the controller decides whether a request is admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Aqm {
+    /// When a core has received and parsed the request, at the head of the packet queue (Breakwater §4).
+    #[default]
+    Head,
+    /// When the request reaches the server, before it joins a queue (the poster's simulator). A rejected request is never
+    /// received: its drop costs building and sending alone.
+    Arrival,
 }
 
 /// How an application's locks are made and taken: one way for all of them.
@@ -256,6 +269,7 @@ impl Default for ServerModel {
             costs: Costs::default(),
             batch: 16,
             order: Order::TasksFirst,
+            aqm: Aqm::Head,
             stalls: None,
             scheduling: None,
         }

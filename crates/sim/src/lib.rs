@@ -32,6 +32,7 @@ mod clients;
 pub mod config;
 mod event;
 mod heap;
+mod instant;
 mod locks;
 mod paced;
 mod replicas;
@@ -51,6 +52,7 @@ pub use leeward_workload::service;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
 use leeward_control::server::ServerHalves;
+use leeward_control::units::{Nanos, Time};
 use scheduling::scheduler::Scheduler;
 
 /// A run that can't be made.
@@ -63,12 +65,26 @@ pub enum SimError {
     /// The algorithm refuses its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
+    /// The run does not move on: its events cause each other at one instant.
+    #[error(
+        "the run does not move on from {}: more than {events} events at that instant, with {policy}; give the server's cores time to \
+         come or to look (`delay`, `search` and `check` of the allocator, `costs`)",
+        Nanos(at.0)
+    )]
+    Stuck {
+        /// The instant.
+        at: Time,
+        /// Events at that instant that no run should need.
+        events: u64,
+        /// The allocator, or the controller where there is none, as in "allocator `delay`".
+        policy: String,
+    },
 }
 
 /// Runs one simulation, single-threaded: the same arguments give the same report on any machine.
 ///
 /// # Errors
-/// An impossible configuration or parameters that can't stand together.
+/// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
     if let Some(replicas) = config.replicas {
         check::check(config).map_err(SimError::Config)?;
@@ -100,5 +116,5 @@ pub fn simulate_through(
         }
     };
     let halves = wrap(algorithm.server(params, &config.environment())?);
-    Ok(run::Run::new(config, algorithm, params, halves, scheduler)?.finish())
+    run::Run::new(config, algorithm, params, halves, scheduler)?.finish()
 }

@@ -32,7 +32,7 @@ pub(crate) fn simulate(
         let halves = algorithm.server(params, &config.environment())?;
         servers.push(Run::new(config, algorithm, params, halves, None)?);
     }
-    Ok(Whole::new(config, replicas, servers).finish())
+    Whole::new(config, replicas, servers).finish()
 }
 
 /// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
@@ -126,7 +126,7 @@ impl<'a> Whole<'a> {
     }
 
     /// Runs to the end.
-    fn finish(mut self) -> RunOutcome {
+    fn finish(mut self) -> Result<RunOutcome, SimError> {
         self.agenda.schedule(Time::ZERO + self.config.warmup, Event::WarmedUp);
         if let Some(window) = self.config.window {
             self.agenda.schedule(Time::ZERO + window, Event::Window);
@@ -134,12 +134,12 @@ impl<'a> Whole<'a> {
         self.schedule_issue();
         self.servers.iter_mut().for_each(Run::start);
         let end = Time::ZERO + self.config.duration;
-        while self.step(end) {}
-        self.report(end)
+        while self.step(end)? {}
+        Ok(self.report(end))
     }
 
     /// The earliest event of all: of those at the same time what happens here comes first, then the servers in order.
-    fn step(&mut self, end: Time) -> bool {
+    fn step(&mut self, end: Time) -> Result<bool, SimError> {
         let mut first = (self.agenda.next_at(), None);
         for (index, server) in self.servers.iter().enumerate() {
             let at = server.next_at();
@@ -149,14 +149,14 @@ impl<'a> Whole<'a> {
         }
         match first {
             (_, Some(server)) => {
-                if !self.servers[server].step(end) {
-                    return false;
+                if !self.servers[server].step(end)? {
+                    return Ok(false);
                 }
                 self.now = first.0;
                 self.look_at(server);
             }
             (_, None) => {
-                let Some((now, event)) = self.agenda.pop(end) else { return false };
+                let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
                 self.now = now;
                 self.events += 1;
                 self.handle(event);
@@ -165,7 +165,7 @@ impl<'a> Whole<'a> {
         while let Some((server, ended)) = self.ended.pop_front() {
             self.ends(server, ended);
         }
-        true
+        Ok(true)
     }
 
     fn handle(&mut self, event: Event) {

@@ -3,11 +3,13 @@
 mod cores;
 mod staged;
 
+use crate::SimError;
 use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::clients::Clients;
-use crate::config::SimConfig;
+use crate::config::{Aqm, SimConfig};
 use crate::event::{Event, Packet};
+use crate::instant::Instant;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Server};
@@ -53,6 +55,7 @@ pub(crate) struct Run<'a> {
     stats: Stats,
     audit: Audit,
     events: u64,
+    instant: Instant,
     service_rng: Rng,
     client_rng: Rng,
     server_rng: Rng,
@@ -99,6 +102,7 @@ impl<'a> Run<'a> {
             stats: Stats::new(config),
             audit: Audit::default(),
             events: 0,
+            instant: Instant::new(config, algorithm.name),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),
@@ -107,11 +111,11 @@ impl<'a> Run<'a> {
     }
 
     /// Runs to the end.
-    pub(crate) fn finish(mut self) -> RunOutcome {
+    pub(crate) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;
         self.start();
-        while self.step(end) {}
-        self.end(end).0
+        while self.step(end)? {}
+        Ok(self.end(end).0)
     }
 
     /// Puts the first events on the agenda.
@@ -126,13 +130,16 @@ impl<'a> Run<'a> {
     }
 
     /// The next event, if it is not after `end`.
-    pub(crate) fn step(&mut self, end: Time) -> bool {
-        let Some((now, event)) = self.agenda.pop(end) else { return false };
+    pub(crate) fn step(&mut self, end: Time) -> Result<bool, SimError> {
+        let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
         self.now = now;
         self.events += 1;
+        if self.instant.is_stuck(now) {
+            return Err(self.instant.error());
+        }
         self.handle(event);
         self.check_cores();
-        true
+        Ok(true)
     }
 
     fn check_cores(&mut self) {
@@ -317,6 +324,10 @@ impl<'a> Run<'a> {
             Packet::Request(request) => {
                 self.requests[request].arrived = self.now;
                 self.stats.entered(self.now);
+                if self.config.server.aqm == Aqm::Arrival && !self.admits(request) {
+                    self.reject_unreceived(request);
+                    return;
+                }
                 self.requests[request].session
             }
             Packet::Demand { session, .. } => session,
@@ -376,29 +387,15 @@ impl<'a> Run<'a> {
     fn received(&mut self, core: usize, packet: Packet) -> Nanos {
         match packet {
             Packet::Request(request) => {
-                self.stats.received(true);
-                self.since_tick.arrivals += 1;
-                let record = self.requests[request];
-                let arrival = Arrival::new(self.now)
-                    .with_demand(record.demand)
-                    .with_priority(record.priority)
-                    .with_delay(self.delay())
-                    .with_random(self.server_rng.bits());
-                let home = self.home(record.session);
-                let session = &mut self.sessions[record.session as usize];
-                let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
-                self.requests.keep_ticket(request, ticket);
-                match verdict {
-                    Verdict::Admit if self.budget_lasts(request) => {
-                        self.server.queues.push_task(core, self.now, Task { request });
-                        self.server.cost_of_admission()
-                    }
-                    Verdict::Admit | Verdict::Reject(_) => {
-                        self.note_rejection();
-                        self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, request));
-                        self.server.cost_of_rejection()
-                    }
+                let is_admitted = self.config.server.aqm == Aqm::Arrival || self.admits(request);
+                if is_admitted && self.budget_lasts(request) {
+                    self.server.queues.push_task(core, self.now, Task { request });
+                    return self.server.cost_of_admission();
                 }
+                self.note_rejection();
+                let session = self.requests[request].session;
+                self.server.cores[core].outgoing.push_back(Outgoing::Drop(session, request));
+                self.server.cost_of_rejection()
             }
             Packet::Demand { session, demand } => {
                 self.stats.received(false);
@@ -413,8 +410,41 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Asks the controller whether a request is admitted.
+    fn admits(&mut self, request: RequestId) -> bool {
+        self.stats.received(true);
+        self.since_tick.arrivals += 1;
+        let record = self.requests[request];
+        let arrival = Arrival::new(self.now)
+            .with_demand(record.demand)
+            .with_priority(record.priority)
+            .with_delay(self.delay())
+            .with_random(self.server_rng.bits());
+        let home = self.home(record.session);
+        let session = &mut self.sessions[record.session as usize];
+        let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
+        self.requests.keep_ticket(request, ticket);
+        verdict == Verdict::Admit
+    }
+
+    /// A request is rejected before any core has received it.
+    fn reject_unreceived(&mut self, request: RequestId) {
+        self.note_rejection();
+        let session = self.requests[request].session;
+        let core = self.sender(self.home(session));
+        let cost = self.server.cost_of_rejection();
+        self.server.cores[core].outgoing.push_back(Outgoing::Drop(session, request));
+        self.server.cores[core].debt += cost;
+        if self.scheduler.is_some() {
+            self.send_if_idle(core);
+        } else if let Activity::Idle = self.server.cores[core].activity {
+            self.begin(core, Nanos::ZERO);
+        }
+    }
+
     /// `core` begins what comes next for it.
     fn begin(&mut self, core: usize, mut owed: Nanos) {
+        owed += std::mem::take(&mut self.server.cores[core].debt);
         let begun = loop {
             let (requests, staged, send) = (&self.requests, &self.staged, self.server.cost_of_sending());
             let length = |request| match staged {
@@ -436,7 +466,9 @@ impl<'a> Run<'a> {
             }
             let record = self.requests[task.request];
             let home = self.home(record.session);
-            match self.halves.cores[home].execute(from.since(record.arrived)) {
+            // Its own receiving and spawning are work, not waiting: at a service of 100 ns they would be all of a short target.
+            let waited = from.since(record.arrived).saturating_sub(self.server.cost_of_entering());
+            match self.halves.cores[home].execute(waited) {
                 Verdict::Admit => {
                     self.stats.started(from, &record);
                     break begun;

@@ -54,6 +54,8 @@ pub(crate) struct Core {
     pub(crate) activity: Activity,
     /// Credits and drops that wait to be sent.
     pub(crate) outgoing: VecDeque<Outgoing>,
+    /// CPU time of drops that were built while it was at something else, which its next step begins with.
+    pub(crate) debt: Nanos,
     /// Messages that it may still take before it turns to its tasks.
     batch_left: u32,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(model: &ServerModel) -> Self {
         let cores = (0..model.cores)
-            .map(|_| Core { activity: Activity::Idle, outgoing: VecDeque::new(), batch_left: 0 })
+            .map(|_| Core { activity: Activity::Idle, outgoing: VecDeque::new(), debt: Nanos::ZERO, batch_left: 0 })
             .collect();
         Server {
             cores,
@@ -114,6 +116,11 @@ impl Server {
     /// CPU time of the receiver for what follows from receiving a message.
     pub(crate) fn cost_of_admission(&self) -> Nanos {
         self.costs.spawn
+    }
+
+    /// CPU time that a request's own receiving and spawning takes before it can be executed.
+    pub(crate) fn cost_of_entering(&self) -> Nanos {
+        self.costs.receive + self.costs.spawn
     }
 
     /// CPU time of building a drop besides sending it.

@@ -316,6 +316,7 @@ impl Stats {
             events: Some(events),
             cores: None,
             failure_delay: None,
+            late: None,
             replicas: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use leeward_workload::Service;
 
 use super::target;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::progress::Steps;
 use crate::stdout;
 
@@ -49,14 +49,15 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         leeward_plant::RealError::Cancelled => Failure::Interrupted,
         source => Failure::from(RunError::Real { run: "measuring this machine".into(), source }),
     };
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
     let placement = Placement::choose(args.cores.into()).map_err(failed)?;
     let measured = {
-        let steps = Steps::new("calibrate");
+        let steps = Steps::watched("calibrate", &interrupt);
         let step = |step: &str| steps.show(step);
         Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
             .map_err(failed)?
     };
+    interrupt.finish()?;
     let (server, network) = real::models(&measured, &placement);
     let words = words(args, &measured, &placement);
     let text = machine::text(&words, &server, &network);

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::anyhow;
 
+use crate::args;
 use crate::failure::Failure;
 
 /// Build Rust for the profiler: cargo, with its plugin in rustc and its run-time in programs
@@ -27,5 +28,7 @@ Options of ours, here or in LEEWARD_CC_OPTIONS: those of `leeward help cc`, exce
 
 /// The command: only comes back if cargo can't be run.
 pub(crate) fn cargo(args: CargoArgs) -> Result<(), Failure> {
-    Err(Failure::Input(anyhow!(leeward_compilers::cargo::cargo(args.arguments))))
+    let wants_help = args::is_help(&args.arguments);
+    let error = leeward_compilers::cargo::cargo(args.arguments);
+    if wants_help { args::help_instead("cargo", &error) } else { Err(Failure::Input(anyhow!(error))) }
 }

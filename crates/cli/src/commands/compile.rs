@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use anyhow::anyhow;
 use leeward_compilers::{Language, clang};
 
+use crate::args;
 use crate::failure::Failure;
 
 /// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or configure
@@ -37,5 +38,8 @@ Options of ours, here or in LEEWARD_CC_OPTIONS:
 
 /// The command: only comes back if clang can't be run.
 pub(crate) fn compile(language: Language, args: CompilerArgs) -> Result<(), Failure> {
-    Err(Failure::Input(anyhow!(clang::compile(language, args.arguments))))
+    let wants_help = args::is_help(&args.arguments);
+    let error = clang::compile(language, args.arguments);
+    let name = if language == Language::C { "cc" } else { "c++" };
+    if wants_help { args::help_instead(name, &error) } else { Err(Failure::Input(anyhow!(error))) }
 }

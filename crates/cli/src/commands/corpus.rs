@@ -8,7 +8,7 @@ use leeward_search::corpus::default_path;
 
 use super::target;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::progress::Steps;
 use crate::stdout;
 
@@ -39,9 +39,9 @@ pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
         target::check_file("--out", &out)?;
     }
     // apt-get hears Ctrl-C too; what it leaves behind is ours to tidy up.
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let documents = {
-        let steps = Steps::new("corpus");
+        let steps = Steps::watched("corpus", &interrupt);
         let mut tell = |step: Step<'_>| match step {
             Step::Getting(line) => steps.show(line),
             Step::Writing(documents) => steps.show(&format!("{documents} documents")),

@@ -9,12 +9,13 @@ use leeward_lab::{Results, Scenario, real, store};
 
 use super::target;
 use crate::admission;
+use crate::demo::meaning;
 use crate::demo::news::{News, Row};
 use crate::demo::plain;
 use crate::demo::screen::Screen;
 use crate::demo::state::{self, State};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::scenario::SEED_MAX;
 use crate::stdout;
 use crate::terminal;
@@ -54,7 +55,7 @@ Examples:
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let scenarios = scenarios(args)?;
     target::check_folder(&args.out)?;
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
     let options = Options { seed: args.seed, plant: "real".into(), ..Options::default() };
     let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
     let parts = {
@@ -75,7 +76,12 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     store::write(&args.out, &results)?;
     let report = args.out.join("report.html");
     target::write(&report, &page)?;
-    stdout::print(&format!("\n{}\n{}", plain::outro(&rows, &results.machines), place(&report)))
+    stdout::print(&format!(
+        "\n{}{}\n{}",
+        meaning::doubted(results.doubts.len(), rows.len()),
+        plain::outro(&rows, &results.machines),
+        place(&report)
+    ))
 }
 
 /// Steady demands, then a spike, each with and without control.
@@ -129,6 +135,7 @@ fn merged(parts: Vec<Results>, args: &DemoArgs) -> (Results, Vec<Row>) {
             merged.plots.extend(over_time);
             merged.windows.extend(part.windows);
             merged.shifts.extend(part.shifts);
+            merged.doubts.extend(part.doubts);
         }
     }
     merged.scenario = "demo".into();

@@ -1,17 +1,24 @@
-//! `leeward list`: the scenarios and the controllers there are.
+//! `leeward list`: the scenarios and the controllers there are, or one of them in full.
 
+use anyhow::anyhow;
 use leeward_control::params::{Kind, ParamSpec};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_lab::{Scenario, builtin_scenarios};
 
 use crate::failure::Failure;
-use crate::stdout;
+use crate::stdout::plain;
 use crate::table::{WIDTH, folded};
+use crate::{scenario, stdout};
 
-/// List the scenarios and controllers that come with leeward
+/// List the scenarios and controllers that come with leeward, or tell of one of them
+///
+/// A controller is shown with its parameters, a scenario with what it runs and what it claims.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST)]
 pub(crate) struct ListArgs {
+    /// A controller, or a scenario's id
+    #[arg(conflicts_with = "controllers")]
+    pub(crate) name: Option<String>,
     /// Show the parameters of each controller: name, default, what is accepted, what it does
     #[arg(long)]
     pub(crate) controllers: bool,
@@ -20,6 +27,8 @@ pub(crate) struct ListArgs {
 const LIST: &str = "\
 Examples:
   leeward list
+  leeward list breakwater
+  leeward list bw-overall
   leeward list --controllers | less";
 
 /// The command.
@@ -28,6 +37,9 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     if args.controllers {
         let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
         return stdout::print(&parts.join("\n"));
+    }
+    if let Some(name) = &args.name {
+        return stdout::print(&named(&registry, name)?);
     }
     let mut scenarios = Vec::new();
     for known in builtin_scenarios() {
@@ -40,6 +52,43 @@ pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
     stdout::print(&format!(
         "Scenarios (leeward run <id>)\n{scenarios}\nControllers (leeward list --controllers shows their parameters)\n{controllers}"
     ))
+}
+
+/// The controller or scenario called `name`.
+fn named(registry: &Registry, name: &str) -> Result<String, Failure> {
+    if let Ok(algorithm) = registry.find(name) {
+        return Ok(in_detail(algorithm));
+    }
+    if builtin_scenarios().iter().any(|known| known.id == name) {
+        return Ok(with_claims(&Scenario::builtin(name, &[], false)?));
+    }
+    let known = registry.algorithms().map(|algorithm| algorithm.name);
+    let known: Vec<&str> = known.chain(builtin_scenarios().iter().map(|known| known.id)).collect();
+    let guess = scenario::nearest(name, &known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    let name: String = plain(name).chars().take(60).collect();
+    Err(Failure::Input(anyhow!(
+        "there is no controller or scenario `{name}`{guess} (`leeward list` shows what there is)"
+    )))
+}
+
+/// A scenario: what it is about, which controllers meet what, and its claims.
+fn with_claims(scenario: &Scenario) -> String {
+    let mut text = format!("{}: {}\n", scenario.id, scenario.title);
+    text += &folded(&format!("Source: {}", scenario.source), 2, WIDTH);
+    text += &folded(&scenario.description, 2, WIDTH);
+    let labels: Vec<&str> = scenario.controllers.iter().map(|controller| controller.label.as_str()).collect();
+    text += &folded(&format!("Controllers: {}", labels.join(", ")), 2, WIDTH);
+    if scenario.claims.is_empty() {
+        return text + "  no claims\n";
+    }
+    for claim in &scenario.claims {
+        text += &folded(&format!("{}: {}", claim.id, claim.text), 2, WIDTH);
+        text += &folded(&format!("paper: {}", claim.paper), 6, WIDTH);
+        if !claim.note.is_empty() {
+            text += &folded(&format!("note: {}", claim.note), 6, WIDTH);
+        }
+    }
+    text
 }
 
 /// Names, and beside them what they are, folded.

@@ -4,21 +4,23 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use leeward_control::registry::Registry;
 use leeward_lab::{Results, run, store};
 
 use super::{summary, target};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::progress::Bar;
 use crate::scenario::What;
+use crate::table::{WIDTH, folded};
 use crate::{scenario, stdout};
 
 /// Run an experiment; print its results and write them, with a report, to a folder
 ///
 /// A scenario says which controllers meet which demand, what to draw and what the paper claims. The results are the same
-/// bytes for the same scenario, seed and version, on any number of threads. Nothing is written unless all of it succeeds.
+/// bytes for the same scenario, seed and version, on any number of threads. Nothing is written unless all of it succeeds. With
+/// exit code 3 the clients of a real run were late themselves: its numbers say nothing of the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN)]
 pub(crate) struct RunArgs {
@@ -62,9 +64,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         let warnings: BTreeSet<String> = measured.filter_map(|requests| requests.warning()).collect();
         warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     }
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
     let results = {
-        let bar = Bar::new(&scenario.id);
+        let bar = Bar::new(&scenario.id, &interrupt);
         let options = scenario::options(&args.what, &args.plant);
         run::run(&scenario, &Registry::builtin(), &options, &|progress| bar.show(progress), interrupt.flag())?
     };
@@ -73,10 +75,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     store::write(&folder, &results)?;
     let report = folder.join("report.html");
     target::write(&report, &page)?;
-    if args.json {
-        return stdout::print(&json(&results)?);
+    stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
+    match results.doubts.as_slice() {
+        [] => Ok(()),
+        [doubt] => Err(Failure::Unmeasured(anyhow!("{doubt}"))),
+        [doubt, more @ ..] => Err(Failure::Unmeasured(anyhow!("{doubt}; {} more such runs", more.len()))),
     }
-    stdout::print(&text(&results, &folder, &report))
 }
 
 fn json(results: &Results) -> Result<String, Failure> {
@@ -84,7 +88,10 @@ fn json(results: &Results) -> Result<String, Failure> {
 }
 
 fn text(results: &Results, folder: &Path, report: &Path) -> String {
-    let mut text = format!("{}\n\n{}", results.title, summary::points(&results.points));
+    let doubts: String =
+        results.doubts.iter().map(|doubt| folded(&format!("Not measured: {doubt}."), 0, WIDTH)).collect();
+    let mut text = if doubts.is_empty() { doubts } else { doubts + "\n" };
+    text += &format!("{}\n\n{}", results.title, summary::points(&results.points));
     let (machines, predictions) = (summary::machines(&results.machines), summary::predictions(&results.points));
     if !machines.is_empty() {
         text += &format!("\n{machines}{predictions}");
@@ -94,7 +101,7 @@ fn text(results: &Results, folder: &Path, report: &Path) -> String {
         text += &format!("\nThe locks that were waited for most, at the highest demand\n\n{locks}");
     }
     if !results.claims.is_empty() {
-        text += &format!("\nWhat the paper says, what we measured\n\n{}", summary::claims(&results.claims));
+        text += &format!("\n{}\n\n{}", summary::claims_heading(results), summary::claims(results));
     }
     text + &format!("\nResults in {}\nReport in {}\n", folder.display(), report.display())
 }

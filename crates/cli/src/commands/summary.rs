@@ -1,6 +1,7 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
-use leeward_lab::results::{Claim, Lock, Machine, Point, Verdict, WorkloadKey};
+use leeward_lab::Results;
+use leeward_lab::results::{Lock, Machine, Point, Verdict, WorkloadKey};
 
 use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
@@ -171,18 +172,28 @@ fn median<T>(group: &[&T], value: fn(&T) -> f64) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-/// Each claim: its verdict and words, then the paper's number beside ours.
-pub(crate) fn claims(claims: &[Claim]) -> String {
+/// Heading of the claims of a scenario from `source`: some are a paper's, some our own.
+pub(crate) fn claims_heading(results: &Results) -> &'static str {
+    if results.claims_are_ours() { "What we expect, what we measured" } else { "What the paper says, what we measured" }
+}
+
+/// Each claim: its verdict and words, the number that was expected beside ours, and the note on it.
+pub(crate) fn claims(results: &Results) -> String {
+    let expected = if results.claims_are_ours() { "expected" } else { "paper" };
     let mut text = String::new();
-    for claim in claims {
+    for claim in &results.claims {
         let verdict = match claim.verdict {
             Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced => "NOT REPRODUCED",
+            Verdict::NotReproduced => "not reproduced",
             Verdict::NotApplicable => "not measured",
         };
         text += &folded(&format!("{verdict}: {}", claim.text), 2, WIDTH);
-        let numbers = format!("paper: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
+        let numbers =
+            format!("{expected}: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
         text += &folded(&numbers, 6, WIDTH);
+        if !claim.note.is_empty() && claim.verdict != Verdict::Reproduced {
+            text += &folded(&format!("note: {}", claim.note), 6, WIDTH);
+        }
     }
     text
 }
@@ -190,7 +201,7 @@ pub(crate) fn claims(claims: &[Claim]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_lab::results::RunKey;
+    use leeward_lab::results::{Claim, RunKey};
 
     #[test]
     fn predictions_are_held_against_what_was_measured() {
@@ -206,6 +217,33 @@ mod tests {
             predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
         assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
         assert_eq!(predictions(&[Point::default()]), "");
+    }
+
+    #[test]
+    fn a_claim_that_does_not_hold_has_its_note() {
+        let claim = |verdict: Verdict| Claim {
+            id: "a".into(),
+            text: "It is fast".into(),
+            paper: "2x".into(),
+            measured: "1x".into(),
+            value: Some(1.0),
+            accepted: "at least 2x".into(),
+            verdict,
+            note: "the model has no cache".into(),
+        };
+        let results = |source: &str| Results {
+            source: source.into(),
+            claims: vec![claim(Verdict::Reproduced), claim(Verdict::NotReproduced)],
+            ..Results::default()
+        };
+        let text = claims(&results("Breakwater §5"));
+        assert_eq!(text.matches("note: the model has no cache").count(), 1, "{text}");
+        assert!(text.contains("not reproduced: It is fast") && text.contains("paper: 2x"), "{text}");
+        assert!(claims_heading(&results("Breakwater §5")).contains("the paper says"));
+        for ours in ["", "ours, after Breakwater"] {
+            assert!(claims(&results(ours)).contains("expected: 2x"));
+            assert!(!claims_heading(&results(ours)).contains("paper"));
+        }
     }
 
     #[test]

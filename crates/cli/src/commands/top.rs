@@ -9,9 +9,9 @@ use ratatui::widgets::Paragraph;
 
 use super::source::Source;
 use crate::admission;
-use crate::demo::screen;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::keyboard::Keyboard;
 use crate::terminal;
 use crate::{stdout, top};
 
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Watch a running server: throughput, drops, delays, credits, and which of its locks it waits for
 ///
 /// Rates are of the time between two looks. Locks are sorted by what was waited for them meanwhile; `waiting` is how many waited
-/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, elsewhere one
-/// look; see docs/top.md.
+/// on average. The percentiles of waits are since the server's start. In a terminal there is a live view, which ends with the
+/// terminal; elsewhere one look. See docs/top.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TOP)]
 pub(crate) struct TopArgs {
@@ -51,7 +51,7 @@ Examples:
 /// The command.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_nanos(admission::span("--interval", &args.interval)?.0);
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
     let source = Source::open(&args.address, &interrupt)?;
     let first = ask(&source, args, &interrupt)?;
     if args.json {
@@ -65,7 +65,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     live(&source, args, interval, first, &interrupt)
 }
 
-/// Until somebody presses q.
+/// Until somebody presses q, or the terminal has gone.
 fn live(
     source: &Source,
     args: &TopArgs,
@@ -74,30 +74,36 @@ fn live(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let mut terminal = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
+    let mut keyboard = Keyboard::open();
     let (mut before, mut now) = (first.clone(), first);
-    let mut trouble = String::new();
+    let mut heard = Instant::now();
+    let mut trouble: Option<String> = None;
     let outcome = loop {
-        let text = format!("{}{trouble}\n\nq ends", top::text(&args.address, &before, &now));
+        let silence = trouble.as_deref().map(|why| top::Silence { lasts: heard.elapsed(), why });
+        let text = format!("{}\n\nq ends", top::watched(&args.address, &before, &now, silence));
         if let Err(error) = terminal.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
             break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
         }
-        screen::listen(interrupt, interval);
+        keyboard.listen(interrupt, interval);
         if interrupt.asked() {
             break Ok(());
         }
-        match source.ask(interrupt, || screen::listen(interrupt, Duration::ZERO)) {
+        match source.ask(interrupt, || keyboard.listen(interrupt, Duration::ZERO)) {
             // Asked to stop while the question was out.
             _ if interrupt.asked() => break Ok(()),
             Ok(newer) => {
                 before = std::mem::replace(&mut now, newer);
-                trouble.clear();
+                (heard, trouble) = (Instant::now(), None);
             }
             // It may come back, and what was known last is worth seeing.
-            Err(error) => trouble = format!("\nno news: {error}"),
+            Err(error) => trouble = Some(format!("{error:#}")),
         }
     };
     terminal::restore();
-    outcome
+    match (outcome, trouble) {
+        (Ok(()), Some(why)) => Err(Failure::Runtime(anyhow!("{}: no answer at the end: {why}", args.address))),
+        (outcome, _) => outcome,
+    }
 }
 
 /// Asks until there is an answer.

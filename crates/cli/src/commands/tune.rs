@@ -6,7 +6,7 @@ use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::progress::Bar;
 use crate::scenario::What;
 use crate::table::{Align, Table};
@@ -40,13 +40,14 @@ Examples:
 /// The command.
 pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::Soon)?;
     let tuning = {
-        let bar = Bar::new(&format!("{} {}", scenario.id, args.controller));
+        let bar = Bar::new(&format!("{} {}", scenario.id, args.controller), &interrupt);
         let options = scenario::options(&args.what, "sim");
         let progress = |progress| bar.show(progress);
         tune::tune(&scenario, &Registry::builtin(), &args.controller, &options, &progress, interrupt.flag())?
     };
+    interrupt.finish()?;
     if args.json {
         return stdout::print(&as_json(&tuning).to_string());
     }

@@ -17,6 +17,18 @@ pub(crate) fn disturbed(machine: &Machine) -> bool {
     machine.stalled > DISTURBED
 }
 
+/// Warning of runs in which the clients were late themselves; nothing where there were none.
+pub(crate) fn doubted(runs: usize, of: usize) -> String {
+    if runs == 0 {
+        return String::new();
+    }
+    let text = format!(
+        "In {runs} of {of} runs the clients were late themselves, because something else kept their CPU busy: those runs do \
+         not measure the server."
+    );
+    folded(&text, 0, WIDTH) + "\n"
+}
+
 /// Measurements before the runs, in words.
 pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
@@ -154,6 +166,12 @@ mod tests {
     fn a_busy_machine_is_said_to_be_one() {
         let busy = Machine { stalled: 0.3, ..measured(true) };
         assert!(text(&[], &[busy]).replace('\n', " ").contains("something else took 30 %"));
+    }
+
+    #[test]
+    fn clients_that_were_late_are_told_of() {
+        assert_eq!(doubted(0, 8), "");
+        assert!(doubted(2, 8).replace('\n', " ").starts_with("In 2 of 8 runs the clients were late"));
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::news::News;
 use super::state::State;
 use super::view;
 use crate::interrupt::Interrupt;
+use crate::keyboard::Keyboard;
 use crate::terminal::{is_ours, restore, take};
 
 /// From one picture to the next, at least: each takes CPU time from what is measured.
@@ -71,59 +71,14 @@ fn draw(
     interrupt: &Interrupt,
     over: &AtomicBool,
 ) {
+    let mut keyboard = Keyboard::open();
     while is_ours() && !over.load(Ordering::SeqCst) {
         let began = Instant::now();
         told.try_iter().for_each(|news| state.note(news));
         state.stopping = interrupt.asked();
         if terminal.draw(|frame| view::draw(frame, &state)).is_err() {
-            return; // the terminal has gone; the runs go on
+            return interrupt.ask(); // the terminal has gone, and with it whoever wanted to see this
         }
-        listen(interrupt, (began.elapsed() * SPARING).clamp(FRAME, SLOWEST));
-    }
-}
-
-/// Listens to the keyboard until the next picture is due, or it has been asked to stop.
-pub(crate) fn listen(interrupt: &Interrupt, pause: Duration) {
-    let due = Instant::now() + pause;
-    loop {
-        let left = due.saturating_duration_since(Instant::now());
-        match event::poll(left) {
-            Ok(false) => return,
-            Ok(true) => {
-                if let Ok(Event::Key(key)) = event::read()
-                    && stops(&key)
-                {
-                    interrupt.ask();
-                    return;
-                }
-                if left.is_zero() {
-                    return;
-                }
-            }
-            Err(_) => {
-                // No keyboard: then only signals stop it.
-                std::thread::sleep(left);
-                return;
-            }
-        }
-    }
-}
-
-fn stops(key: &KeyEvent) -> bool {
-    let ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind == KeyEventKind::Press && (ctrl_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn q_escape_and_ctrl_c_stop() {
-        let key = |code, modifiers| stops(&KeyEvent::new(code, modifiers));
-        assert!(key(KeyCode::Char('c'), KeyModifiers::CONTROL));
-        assert!(key(KeyCode::Char('q'), KeyModifiers::NONE));
-        assert!(key(KeyCode::Esc, KeyModifiers::NONE));
-        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE));
+        keyboard.listen(interrupt, (began.elapsed() * SPARING).clamp(FRAME, SLOWEST));
     }
 }

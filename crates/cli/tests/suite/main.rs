@@ -9,3 +9,4 @@ mod prose;
 mod real;
 mod recording;
 mod serve_config;
+mod terminal;

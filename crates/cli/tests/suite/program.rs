@@ -112,6 +112,71 @@ fn help_and_lists_go_to_stdout() {
     check(&["--version"], &["leeward"]);
     check(&["list"], &["bw-overall", "breakwater", "dagor"]);
     check(&["list", "--controllers"], &["client_delay", "duration"]);
+    check(&["list", "breakwater"], &["breakwater: ", "  target = 40 % of the SLO  (duration"]);
+    check(&["list", "bw-overall"], &["bw-overall: ", "Controllers: ", "paper: "]);
+    check(&["serve", "--help"], &["repeats within 500 ms"]);
+    check(&["load", "--help"], &["3 this generator was too late"]);
+}
+
+#[test]
+fn the_list_tells_of_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |arguments: &[&str], parts: &[&str]| check_refused(&leeward(arguments, folder.path()), parts);
+    check(&["list", "breakwatr"], &["no controller or scenario `breakwatr`; did you mean `breakwater`?"]);
+    check(&["list", "bw-ovrall"], &["did you mean `bw-overall`?"]);
+    check(&["list", "breakwater", "--controllers"], &["--controllers"]);
+}
+
+/// Nobody who asks for help has the profiler's plugin yet.
+#[test]
+fn compilers_have_a_help_of_their_own_where_they_can_not_run() {
+    for (name, part) in [("cc", "--leeward-engine"), ("c++", "--leeward-engine"), ("cargo", "leeward cargo build")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args([name, "--help"])
+            .env("LEEWARD_PROFILER_DIR", "/nonexistent")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        assert!(stdout(&output).contains(part), "{name}: {}", stdout(&output));
+        assert!(stderr(&output).contains("/nonexistent"), "{name}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--service", "search", "--corpus", "nowhere.txt", "--listen", "127.0.0.1:0"];
+    let output = leeward(&arguments, folder.path());
+    let last = stderr(&output).lines().last().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{last}");
+    assert_eq!((last.matches("nowhere.txt").count(), last.matches("os error 2").count()), (1, 1), "{last}");
+}
+
+/// A scenario that never moves on is an error, and not something to wait for.
+#[test]
+fn a_run_that_never_moves_on_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let allocator =
+        "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";
+    std::fs::write(folder.path().join("hang.toml"), TINY.replace("[run]", allocator)).unwrap();
+    check_refused(
+        &leeward(&["run", "hang.toml"], folder.path()),
+        &["does not move on from ", "allocator `per-request`"],
+    );
+    assert!(!folder.path().join("results").exists());
+}
+
+#[test]
+fn a_claim_that_is_not_reproduced_has_its_note() {
+    let folder = tempfile::tempdir().unwrap();
+    let claim = "\n[[claim]]\nid = \"a\"\ntext = \"Much\"\npaper = \"a lot\"\nmeasure = \"goodput_rps{none, demand_ratio=0.5}\"\n\
+                 min = 1e12\nnote = \"the model is small\"\n";
+    std::fs::write(folder.path().join("tiny.toml"), format!("{TINY}{claim}")).unwrap();
+    let output = leeward(&["run", "tiny.toml"], folder.path());
+    let said = stdout(&output);
+    assert!(said.contains("not reproduced: Much") && said.contains("note: the model is small"), "{said}");
+    // The scenario names no paper.
+    assert!(said.contains("What we expect, what we measured") && said.contains("expected: a lot"), "{said}");
 }
 
 #[test]

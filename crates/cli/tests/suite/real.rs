@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 /// A running server; killed if a test fails before stopping it.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
-    fn start(flags: &[&str]) -> Server {
+    pub(crate) fn start(flags: &[&str]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
             .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block"])
             .args(flags)
@@ -25,9 +25,16 @@ impl Server {
     }
 
     /// SIGTERM, and what it says then.
-    fn stop(mut self) -> String {
+    fn stop(self) -> String {
+        self.stop_by(1)
+    }
+
+    /// So many SIGTERMs in a moment, and what it says then.
+    fn stop_by(mut self, signals: usize) -> String {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        for _ in 0..signals {
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        }
         let mut said = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -102,7 +109,9 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
         load.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         let mut complaint = String::new();
         load.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
-        assert!(load.wait().unwrap().success(), "{controller}: {complaint}");
+        // Its server has gone: the report is there, and the exit code says that it is not all.
+        assert_eq!(load.wait().unwrap().code(), Some(1), "{controller}: {complaint}");
+        assert!(complaint.contains("the server closed all connections"), "{controller}: {complaint}");
         let report: Value = serde_json::from_str(&report).unwrap();
         assert_eq!(report["violations"], Value::Array(Vec::new()), "{controller}: {report}");
         let totals = &report["totals"];
@@ -111,6 +120,108 @@ fn a_server_that_is_stopped_under_load_ends_every_request_once() {
         // What the server says that it answered and what arrived differ only where an answer crossed the end.
         let answered: u64 = said.split(" answered").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
         assert!(count("completed") <= answered, "{controller}: {said} but {totals}");
+    }
+}
+
+/// `timeout` sends its signal to the program and to its group.
+#[test]
+fn two_signals_in_a_moment_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("calls").display().to_string();
+    let objective = ["--admission", "none", "--slo", "2s", "--rtt", "50us"];
+    let server = Server::start(&[&objective[..], &["--record", &recording]].concat());
+    let shape = ["--clients", "8", "--closed", "4", "--service", "const:1ms", "--duration", "30s", "--warmup", "0s"];
+    let load = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["load", &server.address, "--json"])
+        .args([&objective[..], &shape].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    // `stop_by` checks the exit code, too.
+    let said = server.stop_by(2);
+    assert!(said.contains("stopped: ") && said.contains("recorded "), "{said}");
+    let load = load.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&load.stdout).unwrap();
+    assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}");
+    assert!(report["totals"]["completed"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_load_that_is_told_twice_to_stop_still_reports() {
+    let server = Server::start(&["--admission", "none"]);
+    let shape = ["--admission", "none", "--clients", "4", "--closed", "1", "--duration", "30s", "--warmup", "0s"];
+    let load = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["load", &server.address, "--slo", "2s"])
+        .args(shape)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-TERM", &load.id().to_string()]).status().unwrap().success());
+    }
+    let load = load.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&load.stdout);
+    assert!(load.status.success() && said.contains("cut short              stopped after"), "{said}");
+}
+
+/// Loads `address` in words; the exit code, and what is said on both streams.
+fn load_in_words(address: &str, flags: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address]).args(flags).output().unwrap();
+    let words = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), words(output.stdout), words(output.stderr))
+}
+
+#[test]
+fn a_generator_that_is_late_says_so_first_and_by_its_exit_code() {
+    let server = Server::start(&["--admission", "none"]);
+    // More requests than any machine can issue in that time.
+    let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "20M", "--duration", "100ms"];
+    let (code, said, told) = load_in_words(&server.address, &flags);
+    assert_eq!(code, Some(3), "{said}{told}");
+    assert!(said.starts_with("Not measured: the load generator did not keep its schedule"), "{said}");
+    assert!(told.contains("did not keep its schedule") && told.lines().count() == 1, "{told}");
+    // Spans have three digits and a unit.
+    assert!(!said.contains(" us,"), "{said}");
+}
+
+#[test]
+fn a_short_load_has_a_short_warm_up() {
+    let server = Server::start(&["--admission", "none"]);
+    let flags = ["--admission", "none", "--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "500ms"];
+    let report = load(&server.address, &flags);
+    assert_eq!(report["warmup_ns"].as_u64(), Some(100_000_000), "{report}");
+    let (code, _, told) = load_in_words(&server.address, &["--duration", "1s", "--warmup", "1s"]);
+    assert!(code == Some(2) && told.contains("--warmup 1s is all of --duration 1s"), "{told}");
+}
+
+#[test]
+fn ends_with_different_controllers_are_warned_of() {
+    let server = Server::start(&["--admission", "none", "--slo", "1s"]);
+    let shape = ["--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "300ms"];
+    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "breakwater"]].concat());
+    let parts = ["warning: the server runs another controller", "gives no credits", "`breakwater` gives credits"];
+    assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    assert!(!told.contains("another controller"), "{told}");
+    let server = Server::start(&["--slo", "1s"]);
+    let (_, _, told) = load_in_words(&server.address, &[&shape[..], &["--admission", "none"]].concat());
+    assert!(told.contains("gives credits, and `none` gives no credits"), "{told}");
+}
+
+#[test]
+fn a_load_for_another_service_is_a_failure_that_names_it() {
+    let shape = ["--admission", "none", "--slo", "1s", "--clients", "2", "--demand", "200", "--duration", "300ms"];
+    for (served, asked, named) in
+        [("echo", "const:1us", "synthetic"), ("kv", "const:1us", "synthetic"), ("synthetic", "echo", "echo")]
+    {
+        let server = Server::start(&["--admission", "none", "--service", served]);
+        let (code, said, told) = load_in_words(&server.address, &[&shape[..], &["--service", asked]].concat());
+        assert_eq!(code, Some(1), "{served}: {said}{told}");
+        let expected = format!("is it `leeward serve --service {named}`?");
+        assert!(told.contains(&expected) && said.replace('\n', " ").contains(&expected), "{served}: {said}{told}");
     }
 }
 
@@ -163,6 +274,32 @@ fn more_cores_than_cpus_are_warned_of() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!few || warning.starts_with("warning: 128 cores on "), "{warning}");
+}
+
+/// Warnings come before the line that says that the server serves.
+#[test]
+fn what_is_not_used_is_warned_of_and_steps_are_told() {
+    let told = |flags: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none"])
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(line.starts_with("serving "), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let memory = told(&["--service", "echo", "--memory", "1GB"]);
+    assert!(memory.contains("warning: --memory is of --service kv, and this is echo: it is not used"), "{memory}");
+    let cpus = told(&["--cores", "2", "--cpus", "0,0"]);
+    assert!(cpus.contains("warning: --cpus names CPU 0 2 times"), "{cpus}");
+    let steps = told(&["--service", "search"]);
+    assert!(steps.contains("search: reading documents ...") && steps.contains("search: indexing "), "{steps}");
 }
 
 #[test]

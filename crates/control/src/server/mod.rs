@@ -193,8 +193,9 @@ pub trait Admission: Send {
     /// Decides on a request right after it was parsed.
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict;
 
-    /// Decides once more when an admitted request's turn has come, `waited` after its packet arrived. A rejection costs
-    /// no more here than on arrival and spares the execution, but its client learns of it later.
+    /// Decides once more when an admitted request's turn has come. It has `waited` since its packet arrived; a plant that
+    /// knows the CPU time of receiving the request leaves it out. A rejection costs no more here than on arrival and spares
+    /// the execution, but its client learns of it later.
     fn execute(&mut self, waited: Nanos) -> Verdict {
         let _ = waited;
         Verdict::Admit

@@ -5,7 +5,7 @@ use super::{ScenarioError, Variant};
 use leeward_control::allocation::registry;
 use leeward_control::params::Raw;
 use leeward_control::units::Nanos;
-use leeward_sim::config::{Balancing, Scheduling, ServerModel};
+use leeward_sim::config::{Balancing, Revoke, Scheduling, ServerModel, Start, Steal};
 use leeward_sim::scheduling::NAMES;
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -19,7 +19,7 @@ pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Sched
             None => Ok(None),
         };
     };
-    let table = item.table(&["policy", "min_cores", "delay", "check", "params"])?;
+    let table = item.table(&["policy", "min_cores", "delay", "check", "params", "revoke", "steal", "start"])?;
     let policy = table.require("policy", "the name of an allocator such as \"delay\"")?;
     let policy = registry::find(policy.text()?).map_err(|error| policy.error(error.to_string()))?;
     let mut model = Scheduling::new(policy.name);
@@ -32,6 +32,10 @@ pub(super) fn scheduling(server: &Reader<'_>, cores: u32) -> Result<Option<Sched
     model.min_cores = table.count_or("min_cores", 1..=cores, model.min_cores)?;
     model.allocation_delay = table.duration_or("delay", Nanos::ZERO..=SECOND, model.allocation_delay)?;
     model.check = table.duration_or("check", Nanos::ZERO..=SECOND, model.check)?;
+    let choice = |key, words: &[&str]| table.find(key).map(|item| item.choice(words)).transpose();
+    model.revoke = choice("revoke", &["any", "idle"])?.map_or(model.revoke, |index| [Revoke::Any, Revoke::Idle][index]);
+    model.steal = choice("steal", &["one", "half"])?.map_or(model.steal, |index| [Steal::One, Steal::Half][index]);
+    model.start = choice("start", &["min", "all"])?.map_or(model.start, |index| [Start::Min, Start::All][index]);
     model.balancing = balancing.map_or(model.balancing, |(read, _)| read);
     Ok(Some(model))
 }

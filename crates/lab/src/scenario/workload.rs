@@ -7,7 +7,7 @@ use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, sched
 use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_services::case::Requests;
-use leeward_sim::config::{Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const LARGEST_FILE: u64 = 64 << 20;
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
     let Some(item) = item else { return Ok(default) };
-    let table = item.table(&["cores", "batch", "costs", "order", "stalls", "allocator", "balancing"])?;
+    let table = item.table(&["cores", "batch", "costs", "order", "aqm", "stalls", "allocator", "balancing"])?;
     let costs = match table.find("costs") {
         None => default.costs,
         Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
@@ -35,6 +35,11 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             None => default.order,
             Some(0) => Order::TasksFirst,
             Some(_) => Order::PacketsFirst,
+        },
+        aqm: match table.find("aqm").map(|item| item.choice(&["head", "arrival"])).transpose()? {
+            None => default.aqm,
+            Some(0) => Aqm::Head,
+            Some(_) => Aqm::Arrival,
         },
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
         scheduling: scheduling::scheduling(&table, cores)?,

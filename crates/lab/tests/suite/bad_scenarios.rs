@@ -3,6 +3,7 @@
 
 use leeward_control::registry::Registry;
 use leeward_lab::{Scenario, ScenarioError};
+use leeward_sim::config::{Aqm, Revoke, Start, Steal};
 use std::path::Path;
 
 const GOOD: &str = r#"id = "sample"
@@ -133,8 +134,24 @@ fn impossible_values() {
     check("\"2ms\"\nseeds = 1", "\"1h\"", &["run.duration", "a duration"]);
     check("\"2ms\"", "\"2s\"\nwindow = \"1us\"", &[":18:", "run.window", "2000000 windows; accepted: up to 100000"]);
     check("\"2x\"", "\"1001M\"", &[":13:", "workload.demand"]);
+    check("\"80us\"", "\"5s\"", &[":21:", "controller.name", "`target` (5s) must be below the objective"]);
     check("\"80us\"", "\"80us\", aqm_threshold = \"20us\"", &[":21:", "controller.name", "must not be below"]);
     check("demand = [\"0.5x\", \"2x\"]", "", &["workload.demand", "missing", "[[shift]]"]);
+}
+
+#[test]
+fn rules_of_cores_that_come_and_go() {
+    let server = |rest: &str| format!("cores = 2\n{rest}");
+    check("cores = 2", &server("aqm = \"tail\""), &[":6:", "server.aqm", "\"head\", \"arrival\""]);
+    let allocator = |rest: &str| server(&format!("allocator = {{ policy = \"delay\", {rest} }}"));
+    check("cores = 2", &allocator("revoke = \"busy\""), &[":6:", "server.allocator.revoke", "\"any\", \"idle\""]);
+    check("cores = 2", &allocator("steal = 2"), &[":6:", "server.allocator.steal", "\"one\", \"half\""]);
+    check("cores = 2", &allocator("start = \"max\""), &[":6:", "server.allocator.start", "\"min\", \"all\""]);
+    let rules = allocator("revoke = \"idle\", steal = \"half\", start = \"all\"") + "\naqm = \"arrival\"";
+    let read = read(&GOOD.replace("cores = 2", &rules), &[], false).unwrap().server;
+    let scheduling = read.scheduling.unwrap();
+    assert_eq!((scheduling.revoke, scheduling.steal), (Revoke::Idle, Steal::Half));
+    assert_eq!((scheduling.start, read.aqm), (Start::All, Aqm::Arrival));
 }
 
 #[test]

@@ -49,6 +49,16 @@ pub struct Results {
     pub replicas: Vec<Replica>,
     /// The papers' claims and what we measured.
     pub claims: Vec<Claim>,
+    /// Reasons not to take runs of the real plant for measurements, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+}
+
+impl Results {
+    /// Whether the claims are no paper's: the scenario names no source, or says that it is ours.
+    pub fn claims_are_ours(&self) -> bool {
+        self.source.is_empty() || self.source.starts_with("ours")
+    }
 }
 
 /// A plot of the report.

@@ -4,7 +4,7 @@
 use super::Run;
 use crate::event::{Event, Packet};
 use crate::scheduling::scheduler::Scheduler;
-use crate::scheduling::{Finding, Placing};
+use crate::scheduling::{Finding, Placing, Steal};
 use crate::server::Activity;
 use leeward_control::allocation::Change;
 use leeward_control::server::CoresGranted;
@@ -194,9 +194,13 @@ impl Run<'_> {
         heads.min().map(|(_, queue)| queue)
     }
 
-    /// `core`, which looks for work, takes the oldest of another's queue.
+    /// `core`, which looks for work, takes the oldest of another's queue, or its older half.
     fn take(&mut self, core: usize, queue: usize) {
-        self.server.queues.transfer(queue, core);
+        let entries = match self.scheduler().steal {
+            Steal::One => 1,
+            Steal::Half => self.server.queues.length(queue).div_ceil(2),
+        };
+        (0..entries).for_each(|_| _ = self.server.queues.transfer(queue, core));
         let steal = self.config.server.costs.steal;
         self.found(core, if queue == core { Nanos::ZERO } else { steal });
         self.tell_searchers(queue);

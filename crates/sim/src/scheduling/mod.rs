@@ -2,6 +2,7 @@
 //! `leeward_control::allocation`'s; what a grant costs, and how work finds a core, is here.
 //!
 //! - [`Scheduling`]: the part of a server's model that says so.
+//! - [`Revoke`], [`Steal`], [`Start`]: rules in which simulators differ.
 //! - [`Balancing`]: where a message goes, and how a core without work finds some.
 //! - `search`: when a core that looks for work gets to whose queue.
 //! - `scheduler`: the state of all cores; `crate::run::cores` moves it on.
@@ -33,6 +34,42 @@ pub struct Scheduling {
     pub check: Nanos,
     /// How work and cores find each other.
     pub balancing: Balancing,
+    /// Cores that may be revoked.
+    pub revoke: Revoke,
+    /// Entries that a core takes from another's queue.
+    pub steal: Steal,
+    /// Cores that are there when the run begins.
+    pub start: Start,
+}
+
+/// Cores that a policy's revocations may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Revoke {
+    /// Those without work first, then any: a busy one parks after what it is at.
+    #[default]
+    Any,
+    /// Those without work only (the simulator of McClure et al., and the poster's).
+    Idle,
+}
+
+/// Entries that a core without work takes from another's queue at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steal {
+    /// The oldest.
+    #[default]
+    One,
+    /// The older half, rounded up (the simulator of McClure et al., and the poster's).
+    Half,
+}
+
+/// Cores that are there when a run begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// The fewest.
+    #[default]
+    Min,
+    /// All (the simulator of McClure et al., and the poster's).
+    All,
 }
 
 impl Scheduling {
@@ -45,6 +82,9 @@ impl Scheduling {
             allocation_delay: Nanos::from_micros(5),
             check: Nanos(100),
             balancing: Balancing::default(),
+            revoke: Revoke::default(),
+            steal: Steal::default(),
+            start: Start::default(),
         }
     }
 

@@ -1,9 +1,9 @@
 //! The state of all cores of a server whose cores come and go. What happens to the work on them is `crate::run::cores`'s.
 
-use super::Scheduling;
 use super::balancing::{Balancing, Placing};
 use super::search::Search;
 use super::usage::{Numbers, Usage};
+use super::{Revoke, Scheduling, Start, Steal};
 use crate::server_queues::Queues;
 use leeward_control::allocation::{Allocator, Change, CoreLimits, CoreSignals, Pace, registry};
 use leeward_control::units::{Nanos, Time};
@@ -77,6 +77,8 @@ pub(crate) struct Scheduler {
     pace: Pace,
     /// How long a core looks for work; `None`: until it is revoked.
     search: Option<Nanos>,
+    revoke: Revoke,
+    pub(crate) steal: Steal,
     /// Has work or looks for some.
     active: CoreSet,
     /// Of the active ones: those that look for work.
@@ -89,7 +91,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// The server begins with its fewest cores, all of them looking for work.
+    /// The server begins with its fewest cores, or with all, and all of them look for work.
     ///
     /// # Errors
     /// A policy that there is not, or parameters that it does not take, in words.
@@ -107,6 +109,8 @@ impl Scheduler {
             limits,
             pace: allocator.pace(),
             search: allocator.search(),
+            revoke: model.revoke,
+            steal: model.steal,
             allocator,
             active: CoreSet::default(),
             searching: CoreSet::default(),
@@ -114,7 +118,8 @@ impl Scheduler {
             granting: CoreSet::default(),
             rng: Rng::new(seed, Purpose::Balancing),
         };
-        for core in 0..limits.min as usize {
+        let there = if model.start == Start::All { limits.max } else { limits.min };
+        for core in 0..there as usize {
             scheduler.active.put(core, true);
         }
         Ok(scheduler)
@@ -242,10 +247,14 @@ impl Scheduler {
         self.note(now);
     }
 
-    /// The core to take away next: one without work if there is one.
+    /// The core to take away next: one without work if there is one, else any that may be taken.
     pub(crate) fn to_revoke(&self) -> Option<usize> {
         let idle = self.searching.without(self.leaving);
-        idle.last().or(self.active.without(self.leaving).last())
+        let busy = match self.revoke {
+            Revoke::Any => self.active.without(self.leaving),
+            Revoke::Idle => CoreSet::default(),
+        };
+        idle.last().or(busy.last())
     }
 
     /// `core` parks after what it is at.

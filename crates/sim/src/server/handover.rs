@@ -20,6 +20,8 @@ impl Server {
     pub(crate) fn hand_over(&mut self, from: usize, to: usize) {
         let outgoing = std::mem::take(&mut self.cores[from].outgoing);
         self.cores[to].outgoing.extend(outgoing);
+        let debt = std::mem::take(&mut self.cores[from].debt);
+        self.cores[to].debt += debt;
         self.cores[from].batch_left = 0;
         self.queues.hand_over(from, to);
     }

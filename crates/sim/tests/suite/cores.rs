@@ -1,12 +1,13 @@
 //! Servers whose cores come and go: their books in random scenarios, and what must hold of any allocator.
 
 use crate::common::{checker, scenario};
-use leeward_control::allocation::registry::POLICIES;
+use leeward_control::allocation::registry::{self, POLICIES};
+use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
-use leeward_control::units::Nanos;
-use leeward_sim::config::{Application, Balancing, Costs, Scheduling, ServerModel};
+use leeward_control::units::{Nanos, Time};
+use leeward_sim::config::{Application, Aqm, Balancing, Costs, Revoke, Scheduling, ServerModel, Start, Steal};
 use leeward_sim::scheduling::NAMES;
-use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
+use leeward_sim::{RunOutcome, SimConfig, SimError, service::Service, simulate};
 
 const SCENARIOS: u64 = 80;
 
@@ -43,11 +44,18 @@ fn random_scenarios_keep_their_books() {
 
 /// 8 cores at 1 us of service under `allocator`, at `load`.
 fn run(allocator: &str, balancing: &str, load: f64) -> RunOutcome {
+    let balancing = Balancing::parse(balancing).unwrap();
+    run_with(Scheduling { balancing, ..Scheduling::new(allocator) }, Aqm::Head, "none", load).unwrap()
+}
+
+/// The same with all that can be said of it.
+fn run_with(scheduling: Scheduling, aqm: Aqm, controller: &str, load: f64) -> Result<RunOutcome, SimError> {
     let server = ServerModel {
         cores: 8,
         costs: Costs { steal: Nanos(100), ..Costs::FREE },
         batch: 1,
-        scheduling: Some(Scheduling { balancing: Balancing::parse(balancing).unwrap(), ..Scheduling::new(allocator) }),
+        scheduling: Some(scheduling),
+        aqm,
         ..ServerModel::default()
     };
     let mut config = SimConfig::testbed(Service::Exponential(Nanos(1_000)), load);
@@ -60,8 +68,86 @@ fn run(allocator: &str, balancing: &str, load: f64) -> RunOutcome {
         audit: true,
         ..config
     };
-    let none = Registry::builtin().find("none").unwrap().clone();
-    simulate(&config, &none, &none.params(&[]).unwrap()).unwrap()
+    let algorithm = Registry::builtin().find(controller).unwrap().clone();
+    simulate(&config, &algorithm, &algorithm.params(&[]).unwrap())
+}
+
+/// A core that is granted, looks, sees nothing yet and parks, all at one instant, would be granted for ever.
+#[test]
+fn a_run_that_never_moves_on_is_refused_with_the_instant_and_the_policy() {
+    let policy = registry::find("per-request").unwrap();
+    let params = policy.params(&[("search", Raw::Text("0ns".into()))]).unwrap();
+    let scheduling = Scheduling { params, allocation_delay: Nanos::ZERO, ..Scheduling::new("per-request") };
+    let refused = run_with(scheduling, Aqm::Head, "none", 0.5).unwrap_err();
+    let SimError::Stuck { at, .. } = refused else { panic!("{refused}") };
+    let words = refused.to_string();
+    let instant = Nanos(at.0).to_string();
+    assert!(at > Time::ZERO && words.contains(&instant) && words.contains("allocator `per-request`"), "{words}");
+}
+
+/// The rules of the poster's simulator are others; with each the books balance, and the load is served.
+#[test]
+fn each_rule_of_the_posters_simulator_keeps_the_books() {
+    let ours = |allocator: &str| Scheduling::new(allocator);
+    for allocator in ["delay", "delay-range", "buffer", "utilization"] {
+        let rules = [
+            Scheduling { revoke: Revoke::Idle, ..ours(allocator) },
+            Scheduling { steal: Steal::Half, ..ours(allocator) },
+            Scheduling { start: Start::All, ..ours(allocator) },
+            Scheduling { revoke: Revoke::Idle, steal: Steal::Half, start: Start::All, ..ours(allocator) },
+        ];
+        for rule in rules {
+            for (aqm, controller) in
+                [(Aqm::Head, "none"), (Aqm::Arrival, "none"), (Aqm::Head, "breakwater"), (Aqm::Arrival, "breakwater")]
+            {
+                let report = run_with(rule.clone(), aqm, controller, 0.5).unwrap();
+                assert_eq!(report.violations, Vec::<String>::new(), "{rule:?} {aqm:?} {controller}");
+                let served = report.counts.completed as f64 / report.counts.offered as f64;
+                assert!(served > 0.95, "{rule:?} {aqm:?} {controller}: {served}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_may_begin_with_all_its_cores() {
+    // Nobody asks for anything, and nobody takes a core away: those that are there at the start stay.
+    let policy = registry::find("delay").unwrap();
+    let params = policy.params(&[("search", Raw::Text("1s".into()))]).unwrap();
+    let held = |start| {
+        let scheduling = Scheduling { params: params.clone(), start, ..Scheduling::new("delay") };
+        run_with(scheduling, Aqm::Head, "none", 1e-6).unwrap().cores.unwrap().mean_cores
+    };
+    assert_eq!((held(Start::Min), held(Start::All)), (1.0, 8.0));
+}
+
+/// `utilization` takes a core whenever its cores are not busy enough; with `idle` it never takes a busy one.
+#[test]
+fn busy_cores_are_spared_where_that_is_asked_for() {
+    let held = |revoke| {
+        let scheduling = Scheduling { revoke, ..Scheduling::new("delay-range") };
+        let report = run_with(scheduling, Aqm::Head, "none", 0.6).unwrap();
+        (report.cores.unwrap().mean_cores, report.latency.p99)
+    };
+    let (any, idle) = (held(Revoke::Any), held(Revoke::Idle));
+    assert!(idle.0 > any.0 && idle.1 < any.1, "{any:?} {idle:?}");
+}
+
+/// A request that is rejected as it arrives is never received: under overload its drop costs less.
+#[test]
+fn a_decision_on_arrival_spares_the_receiving_of_what_is_rejected() {
+    let mut config = SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 3.0);
+    config = SimConfig { warmup: Nanos::from_millis(5), duration: Nanos::from_millis(25), audit: true, ..config };
+    let codel = Registry::builtin().find("codel").unwrap().clone();
+    let goodput = |aqm| {
+        let mut config = config.clone();
+        config.server.aqm = aqm;
+        let report = simulate(&config, &codel, &codel.params(&[]).unwrap()).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{aqm:?}");
+        assert!(report.counts.dropped > 0, "{aqm:?}");
+        report.counts.good
+    };
+    assert!(goodput(Aqm::Arrival) > goodput(Aqm::Head));
 }
 
 #[test]

@@ -29,3 +29,22 @@ fn the_automatic_signal_costs_nothing_where_cores_are_short() {
         assert!(auto >= 0.95 * delay, "at {demand}x: {auto:.0}/s instead of {delay:.0}/s");
     }
 }
+
+/// Receiving and spawning are work. At 100 ns of service and no network they take longer than any target, and are no queue.
+#[test]
+fn work_is_not_waiting() {
+    let registry = Registry::builtin();
+    for name in ["breakwater", "auto"] {
+        let algorithm = registry.find(name).unwrap();
+        let mut config = SimConfig::testbed(Service::Constant(Nanos(100)), 0.1);
+        config.network.rtt = Nanos::ZERO;
+        config.workload.clients = 100;
+        // As `leeward run` derives it: ten times service and round trip.
+        config.slo = Nanos(1_000);
+        config = SimConfig { warmup: Nanos::from_millis(2), duration: Nanos::from_millis(6), ..config };
+        let report = simulate(&config, algorithm, &Params::default()).unwrap();
+        assert_eq!(report.violations, Vec::<String>::new(), "{name}");
+        let served = report.counts.completed as f64 / report.counts.offered as f64;
+        assert!(served > 0.9, "{name}: {served}");
+    }
+}

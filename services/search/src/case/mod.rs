@@ -57,6 +57,7 @@ impl Case for SearchCase {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        progress(Notice::Step("reading documents"));
         let found = Documents::load(values.file(CORPUS.name)).map_err(CaseError::input)?;
         let count = found.documents.len();
         if found.file.is_none() {

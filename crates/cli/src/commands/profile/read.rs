@@ -12,8 +12,9 @@ use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
 
 use super::args::What;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::stdout::plain;
+use crate::terminal;
 
 /// A trace that is being read.
 pub(super) struct Reading {
@@ -34,7 +35,8 @@ impl Reading {
         folders: &[PathBuf],
         open: impl FnOnce(&mut Watch<'_>) -> Result<(Trace, T), TraceError>,
     ) -> Result<(Reading, T), Failure> {
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::listen(Leaving::InOrder)?;
+        terminal::end_with_stderr(&interrupt);
         let (trace, besides) = {
             let mut watch = watch(&interrupt, "reading");
             open(&mut watch).map_err(failure)?

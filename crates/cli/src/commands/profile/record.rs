@@ -12,7 +12,7 @@ use super::args::RecordArgs;
 use super::control::options;
 use super::info::summary;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::stdout;
 
 /// The run-time's library.
@@ -41,7 +41,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     command.env("LEEWARD_PROFILE", format!("{begin},{options}"));
     let loaded = preload(&mut command, args.runtime.as_deref())?;
     // The program gets Ctrl-C, too, and ends by itself; this one waits for it.
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let name = || program.to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|error| not_run(program, error))?;
     if args.wait {

@@ -13,8 +13,9 @@ use crate::service::ServiceArgs;
 
 /// Serve requests on real sockets under an admission controller
 ///
-/// Runs until Ctrl-C or SIGTERM: then it takes no more calls, sends the answers that it owes, and ends. The protocol is
-/// docs/protocol.md.
+/// Runs until Ctrl-C, SIGTERM or SIGHUP: then it takes no more calls, sends the answers that it owes, and ends. A second signal
+/// ends it at once, and what it owes is lost; repeats within 500 ms of the first are the first, for some programs send two. The
+/// protocol is docs/protocol.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE)]
 pub(crate) struct ServeArgs {
@@ -109,10 +110,23 @@ pub(crate) fn idle(text: &str) -> Result<Idle, Failure> {
     }
 }
 
+/// Warning of a CPU that is named more than once: its cores take turns.
+pub(super) fn repeated(cpus: &[usize]) -> Option<String> {
+    let times = |cpu: &usize| cpus.iter().filter(|other| *other == cpu).count();
+    let cpu = cpus.iter().find(|cpu| times(cpu) > 1)?;
+    Some(format!("--cpus names CPU {cpu} {} times: the cores there take turns", times(cpu)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use leeward_control::units::Nanos;
+
+    #[test]
+    fn a_cpu_that_is_named_twice_is_warned_of() {
+        assert_eq!((repeated(&[]), repeated(&[0, 1, 2])), (None, None));
+        assert_eq!(repeated(&[1, 0, 0, 0]).unwrap(), "--cpus names CPU 0 3 times: the cores there take turns");
+    }
 
     #[test]
     fn idle_policies_are_read() {

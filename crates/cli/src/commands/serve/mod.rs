@@ -26,7 +26,7 @@ use recording::Recordings;
 pub(crate) use args::ServeArgs;
 
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::{admission, stdout};
 
 /// The command.
@@ -59,14 +59,17 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
     }
     let mut builder = builder.connection_limit(connections(args) as usize);
+    let mut warnings = args.service.unused();
+    warnings.extend(args::repeated(&args.cpus));
+    warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     let backend = args.service.open(args.cores.most.into())?;
-    let recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
+    let mut recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
     let mut second = builder.config().clone();
     second.recording = recordings.of_second_port().cloned();
     if let Some(recording) = recordings.of_server() {
         builder = builder.record(recording);
     }
-    let interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let start = || -> Result<_, ServerError> {
         let port = backend.open_port(&second)?;
         Ok((backend.start(builder, &args.listen)?, port))
@@ -86,11 +89,10 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(port) = &port {
         stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
-    let mut watch = recordings.all();
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
-        watch.retain(|recording| recording::goes_on(recording));
+        recordings.look();
     }
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));

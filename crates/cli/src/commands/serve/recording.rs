@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::iter;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use leeward_control::recording::EndReason;
@@ -10,6 +13,9 @@ use leeward_rpc::server::Recording;
 
 use crate::failure::Failure;
 use crate::stdout;
+
+/// Time that a disk has to say why a recording has ended.
+const REASON: Duration = Duration::from_millis(200);
 
 /// Recordings of a server, and of the second port beside it in a file beside the first.
 pub(super) struct Recordings(Vec<Kept>);
@@ -20,6 +26,8 @@ struct Kept {
     path: PathBuf,
     /// Whether there was no such file before.
     is_new: bool,
+    /// The end of a recording that ended before the server.
+    early: Option<JoinHandle<Result<(), Failure>>>,
 }
 
 impl Recordings {
@@ -34,7 +42,7 @@ impl Recordings {
         let begin = |path: PathBuf| {
             let is_new = !path.exists();
             let recording = Recording::create(&path).with_context(|| format!("recording to {}", path.display()));
-            Ok(Kept { recording: recording.map_err(Failure::Input)?, path, is_new })
+            Ok(Kept { recording: recording.map_err(Failure::Input)?, path, is_new, early: None })
         };
         let kept: Result<Vec<Kept>, Failure> = iter::once(path.to_path_buf()).chain(beside).map(begin).collect();
         Ok(Recordings(kept?))
@@ -50,9 +58,13 @@ impl Recordings {
         self.0.get(1).map(|kept| &kept.recording)
     }
 
-    /// All of them.
-    pub(super) fn all(&self) -> Vec<&Recording> {
-        self.0.iter().map(|kept| &kept.recording).collect()
+    /// Looks whether all still record; says why where one has ended before the server.
+    pub(super) fn look(&mut self) {
+        for kept in &mut self.0 {
+            if kept.early.is_none() && !kept.recording.is_recording() {
+                kept.end_early();
+            }
+        }
     }
 
     /// Nothing has been recorded, for no server has started: removes the empty files.
@@ -63,18 +75,33 @@ impl Recordings {
     }
 
     /// Ends them and says what there is.
-    pub(super) fn end(&self) -> Result<(), Failure> {
-        self.0.iter().try_for_each(|kept| end(&kept.recording, &kept.path))
+    pub(super) fn end(self) -> Result<(), Failure> {
+        let broken = || Failure::Runtime(anyhow!("the recording's thread panicked"));
+        self.0.into_iter().try_for_each(|kept| match kept.early {
+            Some(ending) => ending.join().map_err(|_| broken())?,
+            None => end(&kept.recording, &kept.path),
+        })
     }
 }
 
-/// Whether it still records; says so when it has ended before the server.
-pub(super) fn goes_on(recording: &Recording) -> bool {
-    let goes_on = recording.is_recording();
-    if !goes_on {
-        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on");
+impl Kept {
+    /// Ends a recording that has stopped by itself, on a thread of its own: a disk that hangs must not hold up the server.
+    fn end_early(&mut self) {
+        let (recording, path) = (self.recording.clone(), self.path.clone());
+        let (tell, told) = mpsc::channel();
+        self.early = Some(thread::spawn(move || {
+            let outcome = end(&recording, &path);
+            let why = outcome.as_ref().err().map(ToString::to_string);
+            let _ = tell.send(why);
+            outcome
+        }));
+        let why = match told.recv_timeout(REASON) {
+            Ok(Some(why)) => why,
+            Ok(None) => format!("recording to {}", self.path.display()),
+            Err(_) => format!("recording to {}: the disk does not answer", self.path.display()),
+        };
+        let _ = writeln!(std::io::stderr(), "warning: the recording has ended early; the server goes on: {why}");
     }
-    goes_on
 }
 
 /// Ends it and says what there is.

@@ -126,12 +126,19 @@ impl Config {
     /// The configuration that `params` ask for.
     ///
     /// # Errors
-    /// An AQM threshold below the delay target: the pool could never settle at its target. A largest pool below the
-    /// smallest.
+    /// A delay target that is not below the objective: requests would be late before the pool shrinks, and nothing would be
+    /// left for their wait at the client. An AQM threshold below the delay target: the pool could never settle at its
+    /// target. A largest pool below the smallest.
     pub fn read(signal: Signal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let on = |name| params.choice(name, "on") == "on";
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
         let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
+        if params.is_set("target") && target >= environment.slo {
+            return Err(ParamError::Conflict(format!(
+                "`target` ({target}) must be below the objective ({})",
+                environment.slo
+            )));
+        }
         let aqm_threshold = params.duration("aqm_threshold", target * 2); // Breakwater §5.1: 2·d_t
         if aqm_threshold < target {
             return Err(ParamError::Conflict(format!(

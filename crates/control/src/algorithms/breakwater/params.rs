@@ -38,7 +38,8 @@ const ALPHA: ParamSpec = ParamSpec {
     name: "alpha",
     kind: Kind::Number { min: 0.0, max: 100.0 },
     default: "0.1%",
-    doc: "α: credits added per session and round trip while the delay is under its target",
+    doc: "α: credits added per session and round trip while the delay is under its target; fractions add up, so that a single \
+          session's pool grows by one credit in 1,000 round trips: with few sessions raise α, or set additive",
     tune: &["0.05%", "0.1%", "0.2%", "0.5%"],
 };
 const BETA: ParamSpec = ParamSpec {

@@ -1,23 +1,30 @@
 //! `leeward load`: requests for a server, and what came of each.
+//!
+//! - `words`: the report for people. `doubts`: reasons not to believe it, which come first and make the exit code.
+
+mod doubts;
+mod words;
 
 use anyhow::{Context, anyhow};
 use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
-use leeward_load::report::{Ending, LoadReport, Percentiles};
-use leeward_load::{LoadConfig, LoadError, Plan, Polling, Schedule, output, run, run_scaled};
+use leeward_load::report::LoadReport;
+use leeward_load::{Answers, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
 use leeward_services::case::Target;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Leaving};
 use crate::{admission, service, stdout};
 
 use super::target;
+use doubts::Ends;
 
 /// Load a server and report what came of each request
 ///
@@ -56,9 +63,9 @@ pub(crate) struct LoadArgs {
     /// How long requests are issued, warm-up included
     #[arg(long, value_name = "SPAN", default_value = "5s")]
     pub(crate) duration: String,
-    /// The part at the beginning that is not measured
-    #[arg(long, value_name = "SPAN", default_value = "1s")]
-    pub(crate) warmup: String,
+    /// The part at the beginning that is not measured; by default 1s, or a fifth of the duration where that is less
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) warmup: Option<String>,
     /// Draws arrivals and service times
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -84,7 +91,11 @@ Examples:
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
 
 The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
-answers are; start the server with --admission none to measure it without control (--closed 1).";
+answers are; start the server with --admission none to measure it without control (--closed 1).
+
+Exit codes: 0 measured; 1 the server or a connection failed on the way, or nothing was answered; 2 wrong input;
+3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
+The report is printed in any case, and says first what is wrong with it.";
 
 /// The command.
 pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
@@ -102,7 +113,8 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let config = LoadConfig {
         budget,
         ask: requests.prepare(&server).map_err(service::failure)?,
-        warmup: parse_duration(&args.warmup).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?,
+        answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
+        warmup: warmup(args)?,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
@@ -116,13 +128,21 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     }
     // The client side of a controller knows nothing of the server's cores.
     let environment = Environment::new(1, rtt, slo);
-    let interrupt = Interrupt::listen()?;
+    let ends = Ends::of(&algorithm, &params, &environment)?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let client = || (algorithm.build_client)(&params, &environment);
+    let mut is_said = false;
+    let watch = |progress: &Progress| {
+        if let (false, Some(words)) = (is_said, ends.differ(progress.gives_credits)) {
+            is_said = true;
+            let _ = writeln!(std::io::stderr(), "warning: {words}");
+        }
+    };
     let (capacity, recording) = match wish {
-        Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), |_| {}).map_err(failure)?),
+        Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
         Wish::Multiple { ratio, closed, workload, duration } => {
             let schedule = |capacity: Rate| Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration);
-            let scaled = run_scaled(&config, &closed, schedule, client, interrupt.flag(), |_| {}).map_err(failure)?;
+            let scaled = run_scaled(&config, &closed, schedule, client, interrupt.flag(), watch).map_err(failure)?;
             (Some((ratio, scaled.measured.throughput_per_s)), scaled.recording)
         }
     };
@@ -132,11 +152,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         target::write(path, &String::from_utf8_lossy(&bytes))?;
     }
     let report = &recording.report;
-    stdout::print(&if args.json { json(report, capacity)? } else { text(report, capacity) })?;
-    match report.violations.first() {
-        Some(violation) => Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}"))),
-        None => Ok(()),
+    let doubts = doubts::of(report, &args.service);
+    stdout::print(&if args.json { json(report, capacity)? } else { words::text(report, capacity, &doubts) })?;
+    if let Some(violation) = report.violations.first() {
+        return Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}")));
     }
+    doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
 }
 
 /// How long the capacity is measured, a quarter of it without counting.
@@ -148,6 +169,20 @@ enum Wish<W> {
     Plan(Plan),
     /// So many times what the server can do.
     Multiple { ratio: f64, closed: Plan, workload: W, duration: Nanos },
+}
+
+/// The part that is not measured.
+fn warmup(args: &LoadArgs) -> Result<Nanos, Failure> {
+    let duration = admission::span("--duration", &args.duration)?;
+    let Some(written) = &args.warmup else { return Ok(Nanos::from_secs(1).min(Nanos(duration.0 / 5))) };
+    let warmup = parse_duration(written).map_err(|error| Failure::Input(anyhow!("--warmup: {error}")))?;
+    if warmup >= duration {
+        return Err(Failure::Input(anyhow!(
+            "--warmup {written} is all of --duration {}: nothing would be measured",
+            args.duration
+        )));
+    }
+    Ok(warmup)
 }
 
 fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workload>, Failure> {
@@ -207,60 +242,4 @@ fn failure(error: LoadError) -> Failure {
         }
         _ => Failure::Runtime(anyhow!(error.to_string())),
     }
-}
-
-/// Report for people: first the results, then how much of them to believe.
-fn text(report: &LoadReport, capacity: Option<(f64, f64)>) -> String {
-    let measured = &report.measured;
-    let latency = |name: &str, spans: &Percentiles| {
-        let [p50, p99, p999] = [spans.p50, spans.p99, spans.p999].map(Nanos::as_micros_f64);
-        format!("{name:<22} p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us\n")
-    };
-    let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
-    let mut text = String::new();
-    if let Some((ratio, capacity)) = capacity {
-        text += &format!(
-            "demand                 {:.1} k/s: {ratio} x {:.1} k/s, answered in {MEASURING} of closed loop before\n",
-            ratio * capacity / 1e3,
-            capacity / 1e3,
-        );
-    }
-    text += &format!(
-        "goodput                {:.1} k/s in time of {:.1} k/s answered; objective {}\n",
-        report.goodput_per_s / 1e3,
-        report.throughput_per_s / 1e3,
-        Nanos(report.slo_ns),
-    );
-    text += &latency("latency", &report.latency);
-    text += &latency("  without its own wait", &report.latency_from_send);
-    text += &format!(
-        "other ends             {} dropped, {ended_at_client} ended at the client, {} failed, {} lost\n",
-        measured.dropped,
-        measured.failed,
-        measured.disconnected + measured.unsent,
-    );
-    // What never ended has no latency: without these lines a server that answers only what is easy would look fast.
-    let totals = &report.totals;
-    if totals.too_long > 0 {
-        text += &format!("too long               {} not sent: the server takes shorter payloads\n", totals.too_long);
-    }
-    if totals.unfinished > 0 {
-        text += &format!("never answered         {} when the wait for the last answers was over\n", totals.unfinished);
-    }
-    let cut = match report.ending {
-        Ending::Stopped => Some("stopped"),
-        Ending::Disconnected => Some("no connection was left"),
-        _ => None,
-    };
-    if let Some(cut) = cut {
-        text += &format!("cut short              {cut} after {}\n", Nanos(report.duration_ns));
-    }
-    text += &format!(
-        "schedule               {:.2} % issued more than {} late; {} connections, {} lost",
-        report.adherence.late_share * 100.0,
-        Nanos(report.adherence.late_after_ns),
-        report.connections.opened,
-        report.connections.lost,
-    );
-    text
 }
