@@ -1,8 +1,8 @@
 //! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
 //! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
 
-use crate::support::{Outcome, Owned, encoded, fed, frames, sides};
-use leeward_wire::{Decoded, Decoder, HEADER_LEN, PayloadLimit, Side, decode};
+use crate::support::{Outcome, Owned, call, encoded, fed, frames, sides};
+use leeward_wire::{Call, Decoded, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, decode};
 use proptest::prelude::*;
 
 fn stream(frames: &[Owned]) -> Vec<u8> {
@@ -179,6 +179,48 @@ proptest! {
     }
 
     /// A caller who doesn't take all frames between reads still gets them all.
+    /// What stands behind a frame that is thrown away is understood, wherever the stream is cut; and it took no memory.
+    #[test]
+    fn a_frame_that_is_skipped_hides_nothing(
+        lengths in prop::collection::vec(0..200_000_usize, 1..6),
+        chunks in prop::collection::vec(1..30_000_usize, 1..20),
+    ) {
+        let named = |number: u64, length| {
+            let request = RequestId::new(number + 1).unwrap();
+            (request, encoded(&Frame::Call(Call { request, payload: &vec![0; length], ..call() })))
+        };
+        let frames: Vec<_> = (0..).zip(&lengths).map(|(number, length)| named(number, *length)).collect();
+        let bytes: Vec<u8> = frames.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+        let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
+        let (mut rest, mut chunks, mut seen) = (&bytes[..], chunks.iter().cycle(), Vec::new());
+        while !rest.is_empty() {
+            let spare = decoder.spare();
+            let count = chunks.next().map_or(1, |chunk| *chunk).min(spare.len()).min(rest.len());
+            spare[..count].copy_from_slice(&rest[..count]);
+            rest = &rest[count..];
+            decoder.filled(count);
+            loop {
+                match decoder.next_frame().unwrap() {
+                    Some(Frame::Call(call)) => seen.push(call.request),
+                    Some(_) => prop_assert!(false),
+                    None => break,
+                }
+            }
+            let coming = match decoder.coming() {
+                Some(Frame::Call(call)) => Some(call.request),
+                _ => None,
+            };
+            if let Some(request) = coming {
+                seen.push(request);
+                decoder.skip();
+            }
+            prop_assert!(decoder.capacity() <= 16 * 1024);
+        }
+        prop_assert_eq!(decoder.next_frame().unwrap(), None);
+        prop_assert_eq!(decoder.end(), Ok(()));
+        prop_assert_eq!(seen, frames.iter().map(|(request, _)| *request).collect::<Vec<_>>());
+    }
+
     #[test]
     fn a_lazy_caller_loses_nothing((from, frames) in streams(), chunk in 1..5_000_usize, takes in 1..3_usize) {
         let bytes = stream(&frames);

@@ -14,8 +14,6 @@ const KEYS_PER_PART: usize = 16;
 const ROOM: usize = 16 * 1024;
 /// A buffer up to this length is every connection's own.
 const SMALL: usize = 2 * ROOM;
-/// A buffer that was larger is given back when it is empty.
-const KEPT: usize = 64 * 1024;
 
 /// A request, out of its connection's buffer: a line and perhaps a data block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,7 +146,8 @@ impl Decoder {
         }
     }
 
-    /// Gives the memory back if nothing is buffered.
+    /// Gives the memory back if nothing is buffered. Whoever bounds the memory of all connections says when: a client that
+    /// sends one large value after the other would pay for each.
     pub fn release(&mut self) {
         if self.buffered() == 0 {
             self.buffer = Vec::new();
@@ -336,9 +335,6 @@ impl Decoder {
         self.state = State::Line;
         if self.start == self.filled {
             (self.start, self.filled) = (0, 0);
-            if self.buffer.len() > KEPT {
-                self.buffer = Vec::new();
-            }
         }
     }
 }
