@@ -45,11 +45,11 @@ mod tests {
         assert!(ration.is_there(now));
         ration.spend(SAVED);
         assert!(!ration.is_there(now));
-        now = now + Nanos(SHARE * 10);
+        now += Nanos(SHARE * 10);
         assert!(ration.is_there(now));
         ration.spend(Nanos(10));
         assert!(!ration.is_there(now));
-        now = now + Nanos::from_secs(100);
+        now += Nanos::from_secs(100);
         assert!(ration.is_there(now));
         ration.spend(SAVED);
         assert!(!ration.is_there(now), "no more is saved");

@@ -1,6 +1,6 @@
 //! Sockets of an attacker: many that write and read as fast as they can, on one thread.
 
-use crate::attack::Target;
+use crate::target::Target;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;

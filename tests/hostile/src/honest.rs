@@ -1,6 +1,6 @@
 //! The well-behaved client beside an attack: an open loop, counted from when each request was due.
 
-use crate::attack::Port;
+use crate::target::Port;
 use anyhow::Context;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -114,7 +114,7 @@ fn exchange(
     stored: &mut Option<String>,
 ) -> std::io::Result<Answer> {
     let mut line = String::new();
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         let value = format!("{name}-{number}");
         write!(stream.get_mut(), "set h{name} 0 0 {}\r\n{value}\r\n", value.len())?;
         read_line(stream, &mut line)?;

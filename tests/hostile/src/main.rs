@@ -1,6 +1,6 @@
 //! Attacks on both of Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
 //!
-//! - `attack`: what an attack is. `rpc`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
+//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
 //! - `honest`: the well-behaved client. `server`: the program under attack, and what it holds of the system.
 //! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
 //!
@@ -12,16 +12,18 @@ mod honest;
 mod memcached;
 mod rpc;
 mod server;
+mod target;
 mod trial;
 mod verdict;
 
 use anyhow::{Context, bail};
-use attack::{ATTACKS, Attack, Port, Target};
+use attack::{ATTACKS, Attack};
 use clap::{Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use target::{Port, Target};
 use trial::{Plan, Trial};
 
 /// Attack Leeward's ports beside an honest client, in turns with runs without an attack

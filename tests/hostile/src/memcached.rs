@@ -1,7 +1,7 @@
 //! Attacks on memcached's protocol. They are as valid against memcached.
 
-use crate::attack::Target;
 use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use crate::target::Target;
 use std::io::{Read, Write};
 
 /// The largest value, or nearly.

@@ -1,7 +1,7 @@
 //! Attacks on Leeward's own protocol.
 
-use crate::attack::Target;
 use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use crate::target::Target;
 use leeward_control::units::Priority;
 use leeward_wire::{
     Budget, Call, CreditId, Demand, Encoder, Frame, Method, Nanos32, PayloadLimit, Ping, Register, RequestId, Timestamp,

@@ -1,6 +1,6 @@
 //! The program under attack: started for one attack, looked at, ended.
 
-use crate::attack::Port;
+use crate::target::Port;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};

@@ -1,8 +1,9 @@
 //! An attack in turns with none, beside the honest client.
 
-use crate::attack::{Attack, Port};
+use crate::attack::Attack;
 use crate::honest::{self, Experience};
 use crate::server::{Held, Server};
+use crate::target::Port;
 use anyhow::Context;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,7 +1,7 @@
 //! Verdict on an attack's results: what the issue of each is, in a line, and whether that is as it should be.
 
-use crate::attack::Port;
 use crate::honest::Experience;
+use crate::target::Port;
 use crate::trial::{Plan, Trial};
 
 /// How far the second port may be below memcached.
