@@ -14,6 +14,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     /// How long the honest client asks each time.
     span: Duration,
+    /// Time after an attack: longer than connections linger.
+    rest: Duration,
     /// How often an attack is tried that did not go well.
     pub(crate) attempts: u32,
     /// Goodput that is to be left, of that without an attack.
@@ -25,19 +27,33 @@ pub(crate) struct Plan {
 impl Plan {
     /// For numbers.
     pub(crate) fn full(rounds: u32) -> Self {
-        Plan { rounds, span: Duration::from_secs(3), attempts: 1, kept: 0.90, in_time: true }
+        Plan {
+            rounds,
+            span: Duration::from_secs(3),
+            rest: Duration::from_millis(2_500),
+            attempts: 1,
+            kept: 0.90,
+            in_time: true,
+        }
     }
 
     /// For continuous integration, whose machines are shared: what was broken had a thousandth left, or nothing.
     pub(crate) fn short() -> Self {
-        Plan { rounds: 1, span: Duration::from_secs(1), attempts: 3, kept: 0.2, in_time: false }
+        Plan {
+            rounds: 1,
+            span: Duration::from_secs(1),
+            rest: Duration::from_millis(1_200),
+            attempts: 3,
+            kept: 0.2,
+            in_time: false,
+        }
     }
 }
 
 /// The attack is there before the honest client, and longer.
 const LEAD: Duration = Duration::from_millis(800);
-/// After an attack: longer than connections linger.
-const REST: Duration = Duration::from_millis(2_500);
+/// Time that what has ended may take to end.
+const SETTLES: Duration = Duration::from_secs(3);
 
 /// Results of an attack.
 pub(crate) struct Trial {
@@ -77,7 +93,7 @@ impl Trial {
             trial.during.memory = trial.during.memory.max(held.memory);
             trial.during.descriptors = trial.during.descriptors.max(held.descriptors);
             attacker.end();
-            std::thread::sleep(REST);
+            std::thread::sleep(plan.rest);
             trial.rounds.push((without, beside));
         }
         trial.after = ask(&server)?;
@@ -101,7 +117,7 @@ fn settled(server: &Server, before: Held) -> anyhow::Result<Held> {
     let began = Instant::now();
     loop {
         let held = server.held().context("the server is gone")?;
-        if held.descriptors <= before.descriptors || began.elapsed() > REST {
+        if held.descriptors <= before.descriptors || began.elapsed() > SETTLES {
             return Ok(held);
         }
         std::thread::sleep(Duration::from_millis(50));
