@@ -268,6 +268,8 @@ clockid_t lw_control_clock(void) { return control_clock; }
 
 bool lw_control_exists(void) { return atomic_load(&exists); }
 
+bool lw_control_is_beginning(void) { return atomic_load(&exists) && !atomic_load(&ready); }
+
 void lw_control_abandon(void) {
     if (listen_fd >= 0)
         close(listen_fd);

@@ -366,6 +366,8 @@ void lw_control_start(bool child);
 /* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
 void lw_control_finish(void);
 bool lw_control_exists(void);
+/* Whether the control thread has not yet begun to record, or to wait. */
+bool lw_control_is_beginning(void);
 /* In a forked child: the thread is gone, and whoever connects means the parent. */
 void lw_control_abandon(void);
 /* The CPU time of the control thread. */

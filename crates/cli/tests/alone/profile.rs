@@ -43,6 +43,27 @@ fn built(folder: &Path, source: &str) -> Option<PathBuf> {
 }
 
 #[test]
+fn assembly_is_built_beside_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_) = built(folder.path(), "../../profiler/examples/snapshot.cc") else { return };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let section = ".section .note.GNU-stack,\"\",%progbits\n";
+    write("plain.s", &format!(".globl plain\nplain:\n  ret\n{section}"));
+    write("macros.S", &format!("#define NAME macros\n.globl NAME\nNAME:\n  ret\n{section}"));
+    write("main.c", "void plain(void), macros(void);\nint main(void) { plain(); macros(); return 0; }\n");
+    for options in ["-c main.c plain.s macros.S", "-g -c plain.s macros.S", "-save-temps -c macros.S", "main.c plain.s macros.S -o all"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .arg("cc")
+            .args(options.split(' '))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{options}: {}", text(&output.stderr));
+    }
+    assert!(Command::new(folder.path().join("all")).status().unwrap().success());
+}
+
+#[test]
 fn what_a_recording_lacks_is_said() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
