@@ -16,7 +16,7 @@ const char *lw_config_default(struct lw_config *config) {
         .lock_threshold = 1000,
         .segment = 64u << 20,
         .disk = 1u << 30,
-        .ring = 8192,
+        .ring = 524288,
         .idle = 1000000000u,
         .cpu = -1,
         .signal = SIGUSR2,

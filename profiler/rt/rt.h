@@ -64,7 +64,7 @@ struct lw_config {
     uint64_t lock_threshold;
     uint64_t segment; /* bytes */
     uint64_t disk;    /* bytes of all segments */
-    uint64_t ring;    /* entries per thread, a power of two */
+    uint64_t ring;    /* entries that a thread's ring may grow to, a power of two */
     uint64_t idle;    /* the clock sleeps once the program has for this long; 0: never */
     int cpu;          /* for the ticking thread; -1: any */
     int signal;       /* starts and stops; 0: none */
@@ -125,6 +125,15 @@ static inline uint64_t lw_pack(const volatile void *address, unsigned kind_and_m
 
 struct lw_block;
 
+/* Memory of a ring: entries of the events from the `from`th of its thread on. The producer goes on in the next one, which is larger, when
+ * one is full; the consumer empties the ones before first, and gives them back. */
+struct lw_ring {
+    uint64_t from;
+    uint64_t mask;
+    struct lw_event *entries;
+    struct lw_ring *_Atomic next;
+};
+
 enum lw_life { LW_FREE, LW_LIVE, LW_EXITED, LW_DRAINED };
 
 /* A thread of the program: its ring (one producer, itself; one consumer, the ticker), and what the ticker, the scanner
@@ -135,6 +144,7 @@ struct lw_thread {
     uint64_t tail_seen;
     uint64_t mask;
     struct lw_event *entries;
+    struct lw_ring *writing;
     /* Set while an event is written: a signal handler that comes in between must not write another. */
     volatile bool busy;
 
@@ -143,6 +153,7 @@ struct lw_thread {
 
     /* The consumer's line. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t tail;
+    struct lw_ring *reading;
     struct lw_block *block;
     uint64_t lost_told[LW_TOPICS];
     struct lw_scan *scan;
@@ -158,7 +169,6 @@ struct lw_thread {
     /* The scanner holds it while it reads the shadow, the thread while it takes it away. */
     atomic_flag shadow_lock;
     struct lw_shadow *shadow;
-    size_t ring_bytes;
 };
 
 /* This thread's record; NULL before its first event, LW_NOBODY for threads that are none of ours to record. */
@@ -181,6 +191,15 @@ static inline struct lw_thread *lw_thread_self(void) {
     return self == LW_NOBODY ? NULL : lw_thread_make();
 }
 
+/* The ring seems to be full: looks how far it has been emptied, and goes on in a larger one if need be. Whether there is room. */
+LW_PRESERVE bool lw_ring_make_room(struct lw_thread *self, uint64_t head);
+/* The entry that is to be read next, by the consumer only. */
+struct lw_event *lw_ring_entry(struct lw_thread *thread, uint64_t tail);
+/* Forgets what is in the rings, while there is no consumer. */
+void lw_ring_discard(struct lw_thread *thread);
+/* Its first memory; false without any. */
+bool lw_ring_begin(struct lw_thread *thread);
+
 /* Appends an event of this thread to its ring, or counts it as lost. */
 static inline void lw_push(struct lw_thread *self, enum lw_topic topic, uint64_t first, uint64_t second, uint64_t extra,
                            uint64_t time) {
@@ -191,9 +210,7 @@ static inline void lw_push(struct lw_thread *self, enum lw_topic topic, uint64_t
     self->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
-    if (LW_UNLIKELY(head - self->tail_seen > self->mask))
-        self->tail_seen = atomic_load_explicit(&self->tail, memory_order_acquire);
-    if (LW_UNLIKELY(head - self->tail_seen > self->mask)) {
+    if (LW_UNLIKELY(head - self->tail_seen > self->mask) && !lw_ring_make_room(self, head)) {
         atomic_fetch_add_explicit(&self->lost[topic], 1, memory_order_relaxed);
     } else {
         struct lw_event *event = &self->entries[head & self->mask];
@@ -250,7 +267,7 @@ static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(loc
 #define LW_BLOCK_FRONT 48u
 #define LW_EVENT_ROOM 80u
 
-enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END };
+enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE };
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
@@ -288,10 +305,10 @@ extern _Atomic uint64_t lw_lost_total;
 /* Writes an event of another thread on its behalf (the ticker's thread only). */
 void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_event *event, uint64_t now);
 bool lw_ticker_start(enum lw_engine engine);
+/* CPU time of the program's own threads; by the ticking thread. */
+uint64_t lw_program_time(void);
 /* Stops it once all rings are empty and all blocks are handed in. */
 void lw_ticker_stop(void);
-/* The longest time the clock stood still, and how often for more than ten ticks (at least 50 us). */
-extern _Atomic uint64_t lw_clock_worst, lw_clock_gaps;
 /* Scans of a thread that found the same call as before; that read the stack; that were discarded because the thread moved
  * on meanwhile. And the mean pause between two looks at all threads, in 1/256 ns. */
 extern _Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
@@ -304,6 +321,35 @@ bool lw_scan_prepare(struct lw_thread *thread);
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow);
 void lw_scan_forget(struct lw_thread *thread, uint64_t now);
 
+/* ---- how the clock's thread waits (pace.c) --------------------------------------------------------------------------- */
+
+/* The clock stood still: nothing that lasted no longer than this is known of the time. */
+struct lw_still {
+    uint64_t start, length;
+    uint64_t used; /* CPU time that the program's threads used meanwhile */
+};
+/* What became of the clock since recording began; read by the control thread. */
+struct lw_pace {
+    _Atomic uint64_t stills, stood, worst; /* how often it stood still, how long in all and at most */
+    _Atomic uint64_t coarse;               /* time in which it ticked no more often than every `coarse_tick` */
+    _Atomic uint64_t coarse_tick;
+    _Atomic uint64_t used; /* CPU time of the program's threads */
+    _Atomic bool real_time; /* it sleeps with priority over other programs */
+};
+extern struct lw_pace lw_pace;
+
+/* Before the first tick; by the ticking thread, as the rest of these. */
+void lw_pace_begin(uint64_t now);
+/* Between two ticks now, in nanoseconds. */
+uint64_t lw_pace_tick(void);
+/* The clock went on from `before` to `now`. */
+void lw_pace_ticked(uint64_t before, uint64_t now);
+/* Lets time pass until the next tick, or a part of it. */
+void lw_pace_wait(uint64_t next, uint64_t now);
+void lw_pace_end(uint64_t now);
+/* The next time the clock stood still that nobody has taken yet; by the control thread. */
+bool lw_pace_take(struct lw_still *into);
+
 /* ---- files (writer.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
 
 /* Begins the trace's first segment; false with a message if it can't. */
@@ -312,6 +358,8 @@ bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room
 bool lw_writer_step(void);
 void lw_writer_end(int reason);
 const char *lw_writer_folder(void);
+/* What became of the clock, up to now. */
+void lw_writer_pace(uint64_t now);
 void lw_writer_note(int level, int topic, const char *text);
 uint32_t lw_crc32c(uint32_t crc, const void *bytes, size_t length);
 /* Appends a block of its own to the segment (sched.c). */

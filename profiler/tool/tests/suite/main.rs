@@ -1,6 +1,7 @@
 //! Traces and what is made of them, in one program. `memory.rs` is apart, because its allocator counts for the whole program.
 
 mod damaged;
+mod exports;
 mod fuzz;
 mod golden;
 mod parquet;
