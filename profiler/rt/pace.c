@@ -95,9 +95,15 @@ static uint64_t pauses_length(void) {
     return least > 0 ? least : 1;
 }
 
-uint64_t lw_pace_tick(void) { return starved && lw_config.tick < COARSE_TICK ? COARSE_TICK : lw_config.tick; }
+/* As far apart as ticks should be while there is a CPU for the clock. */
+static uint64_t wanted_tick(void) { return lw_config.overhead > 0 ? lw_overhead_tick() : lw_config.tick; }
 
-static bool sleeps(void) { return starved || lw_config.tick >= SLEEPS_FROM; }
+uint64_t lw_pace_tick(void) {
+    uint64_t tick = wanted_tick();
+    return starved && tick < COARSE_TICK ? COARSE_TICK : tick;
+}
+
+static bool sleeps(void) { return starved || wanted_tick() >= SLEEPS_FROM; }
 
 void lw_pace_wait(uint64_t next, uint64_t now) {
     if (sleeps()) {
@@ -120,8 +126,11 @@ static void set_priority(bool real_time) {
 
 /* Holds are measured by the clock: one that a tick fell into by chance must stay below their threshold. */
 static void tell_clock(void) {
-    bool coarse = lw_pace_tick() > lw_config.tick;
-    uint64_t tick = lw_pace_tick(), slack = coarse ? tick + tick / 2 : lw_config.tick / 2;
+    uint64_t tick = lw_pace_tick(), wanted = wanted_tick();
+    bool coarse = tick > wanted;
+    uint64_t slack = coarse ? tick + tick / 2 : wanted / 2;
+    /* Differences of the clock are whole ticks, give or take how late a tick is. */
+    LW_SET(threshold, lw_config.threshold > wanted / 2 ? lw_config.threshold - wanted / 2 : 0);
     LW_SET(hold_threshold, lw_config.lock_threshold > 0 ? lw_config.lock_threshold + slack : 0);
     LW_SET(previous, UINT64_MAX);
     LW_SET(coarse, coarse);
@@ -222,8 +231,15 @@ static bool was_made_to_wait(uint64_t length) {
 
 void lw_pace_ticked(uint64_t before, uint64_t now) {
     uint64_t gap = now - before, tick = lw_pace_tick();
-    if (tick > lw_config.tick)
+    if (starved)
         add(&lw_pace.coarse, gap);
+    add(&lw_pace.ticks, 1);
+    if (lw_config.overhead > 0) {
+        uint64_t ticks = atomic_load_explicit(&lw_pace.ticks, memory_order_relaxed);
+        atomic_store_explicit(&lw_pace.tick, (now - LW_GET(began)) / ticks, memory_order_relaxed);
+        if (lw_overhead_look(now, ticks, lw_events_taken))
+            tell_clock();
+    }
     /* A clock that sleeps is a little late each time. */
     bool still = gap > STILL_LEAST && gap > (sleeps() ? 2 * tick : 10 * tick);
     if (still)
@@ -250,6 +266,9 @@ void lw_pace_begin(uint64_t now) {
     look_around();
     pauses = pauses_length();
     memset(&lw_pace, 0, sizeof lw_pace);
+    if (lw_config.overhead > 0)
+        lw_overhead_begin();
+    atomic_store(&lw_pace.tick, wanted_tick());
     atomic_store(&stills_head, 0);
     atomic_store(&stills_tail, 0);
     starved = false;

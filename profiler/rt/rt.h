@@ -60,6 +60,7 @@ struct lw_config {
     bool on;               /* record from the start on */
     enum lw_engine engine; /* how calls are recorded */
     uint64_t tick;         /* nanoseconds between two ticks or scans; 0: as often as possible */
+    double overhead;       /* share of the program's CPU time that recording may take; 0: as `tick` says */
     uint64_t threshold;    /* shortest call that is recorded */
     uint64_t lock_threshold;
     uint64_t segment; /* bytes */
@@ -99,6 +100,7 @@ enum lw_kind {
     LW_SWITCHED_OUT = 10,
     LW_SWITCHED_IN = 12,
     LW_LOST = 14,
+    LW_LABEL = 15,
 };
 
 enum lw_object { LW_MUTEX, LW_READER, LW_WRITER, LW_CONDITION, LW_SPIN, LW_SEMAPHORE, LW_JOIN };
@@ -115,7 +117,7 @@ enum lw_topic { LW_ANYTHING, LW_CALLS, LW_LOCKS, LW_REQUESTS, LW_SCHED, LW_TOPIC
 struct lw_event {
     uint64_t first;  /* function, lock or queue << 8 | marks and kind */
     uint64_t second; /* return address, call site or request */
-    uint64_t extra;  /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: how many */
+    uint64_t extra;  /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: how many; LABEL: its number */
     uint64_t time;   /* when it was over */
 };
 
@@ -267,7 +269,7 @@ static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(loc
 #define LW_BLOCK_FRONT 48u
 #define LW_EVENT_ROOM 80u
 
-enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE };
+enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS };
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
@@ -334,9 +336,21 @@ struct lw_pace {
     _Atomic uint64_t coarse;               /* time in which it ticked no more often than every `coarse_tick` */
     _Atomic uint64_t coarse_tick;
     _Atomic uint64_t used; /* CPU time of the program's threads */
+    _Atomic uint64_t tick; /* between two ticks, on average where it follows from `overhead` */
+    _Atomic uint64_t ticks; /* how many */
     _Atomic bool real_time; /* it sleeps with priority over other programs */
 };
 extern struct lw_pace lw_pace;
+
+/* Events that were taken from rings since recording began; the ticking thread's. */
+extern uint64_t lw_events_taken;
+
+/* The tick that follows from the share of CPU time that recording may take (overhead.c); by the ticking thread. */
+void lw_overhead_begin(void);
+uint64_t lw_overhead_tick(void);
+/* Whether the tick was changed, after so many ticks and events. */
+bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
+void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks);
 
 /* Before the first tick; by the ticking thread, as the rest of these. */
 void lw_pace_begin(uint64_t now);
@@ -381,10 +395,17 @@ void lw_put_varint(struct lw_payload *p, uint64_t value);
 void lw_put_bytes(struct lw_payload *p, const void *bytes, size_t length);
 void lw_put_text(struct lw_payload *p, const char *text);
 
+/* The number of a label's text (labels.c). */
+uint32_t lw_label_number(const char *text);
+/* Puts together the payload of a labels block, behind label `from`; the last one that is in it. */
+uint32_t lw_labels_encode(struct lw_payload *p, uint32_t from);
+
 /* Whether modules came or went since the last call; looks at all of them if so. */
 bool lw_modules_changed(uint64_t now);
 /* Puts together the payload of a modules block, from module `from` on; the next one to begin with, 0 when all are in. */
 uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from);
+/* Whether this code is part of the program, and was not preloaded. */
+bool lw_modules_is_linked(void);
 void lw_modules_reset(void);
 /* Around a fork: nobody looks at the modules meanwhile, or the dynamic linker's lock would be held for ever in the child. */
 void lw_modules_hold(void);

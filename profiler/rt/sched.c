@@ -38,7 +38,9 @@ static int descriptor_count;
 static size_t page_size;
 /* Ours: asking the kernel for each record costs more than reading it. */
 static pid_t process;
-static pid_t ignored[8];
+/* Threads of the run-time itself, the latest ones: each recording has a clock's. */
+#define IGNORED 16
+static pid_t ignored[IGNORED];
 static int ignored_count;
 
 /* Threads that have written no event have no record; their numbers are kept here until they have. A word each, so that a
@@ -141,15 +143,14 @@ static void write_batch(uint64_t now) {
 }
 
 static bool is_ignored(pid_t tid) {
-    for (int i = 0; i < ignored_count; i++)
+    for (int i = 0; i < ignored_count && i < IGNORED; i++)
         if (ignored[i] == tid)
             return true;
     return false;
 }
 
 void lw_sched_ignore_this_thread(void) {
-    if (ignored_count < (int)(sizeof ignored / sizeof *ignored))
-        ignored[ignored_count++] = (pid_t)syscall(SYS_gettid);
+    ignored[ignored_count++ % IGNORED] = (pid_t)syscall(SYS_gettid);
 }
 
 /* The bytes of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time, cpu as `sample_type` asks for them. */

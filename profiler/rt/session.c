@@ -26,6 +26,8 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     if (!lw_writer_begin(lw_engine, child, error, room))
         return error;
     atomic_fetch_add(&lw_session, 1);
+    if (lw_modules_is_linked())
+        lw_writer_note(0, 4, "the program was built with the run-time in it");
     atomic_store(&lw_scans_same, 0);
     atomic_store(&lw_scans_full, 0);
     atomic_store(&lw_scans_raced, 0);
@@ -52,6 +54,10 @@ static void note_how_it_went(void) {
     lw_writer_pace(lw_now());
     double all = (double)(lw_now() - LW_GET(began)) / 100;
     uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
+    if (lw_config.overhead > 0) {
+        lw_overhead_words(text, sizeof text, lw_now(), atomic_load(&lw_pace.ticks));
+        lw_writer_note(0, 4, text);
+    }
     if (coarse > 0) {
         snprintf(text, sizeof text,
                  "the machine was busy: for %.0f %% of the time the clock slept between ticks of %llu us%s, and calls shorter than two of them may be missing",

@@ -18,6 +18,7 @@
 _Alignas(128) LW_EXPORT struct lw_clock lw_clock = {.threshold = UINT64_MAX, .lock_threshold = UINT64_MAX};
 
 _Atomic uint64_t lw_lost_total;
+uint64_t lw_events_taken;
 _Atomic bool lw_recording;
 
 static _Atomic bool stop, running;
@@ -169,6 +170,7 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
         if (lw_block_is_full(block))
             hand_in(thread);
     }
+    lw_events_taken += tail - before;
     if (tail != before)
         atomic_store_explicit(&thread->tail, tail, memory_order_release);
     if (tail != sweep->head)
@@ -286,8 +288,9 @@ static void *ticker(void *unused) {
     bool scans = engine == LW_ENGINE_SCAN;
     struct sweep sweep = {0};
     struct idle idle = {0};
+    lw_events_taken = 0;
+    lw_pace_begin(lw_now());
     uint64_t last = lw_now(), next = last;
-    lw_pace_begin(last);
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         uint64_t now = lw_now();
         if (now >= next) {

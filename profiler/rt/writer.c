@@ -20,6 +20,7 @@ static int file = -1;
 static bool failed;
 static uint32_t segment, oldest;
 static uint64_t segment_bytes, total_bytes, events;
+static uint32_t labels_written;
 static uint64_t clock_next, modules_next, pace_next;
 static uint8_t trace_id[16];
 static uint64_t anchor, wall_anchor;
@@ -213,6 +214,17 @@ static void write_threads(void) {
     }
 }
 
+/* Labels that this segment does not have yet. */
+static void write_labels(void) {
+    for (;;) {
+        struct lw_payload p = payload();
+        uint32_t until = lw_labels_encode(&p, labels_written);
+        if (until == labels_written || !write_block(LW_BLOCK_LABELS, scratch, p.length))
+            return;
+        labels_written = until;
+    }
+}
+
 /* One block: all sums, and as many pauses as fit. */
 static bool write_pace(uint64_t now) {
     /* Each takes at most 28 bytes. */
@@ -227,6 +239,7 @@ static bool write_pace(uint64_t now) {
     lw_put_varint(&p, atomic_load(&lw_pace.coarse));
     lw_put_varint(&p, atomic_load(&lw_pace.coarse_tick));
     lw_put_varint(&p, atomic_load(&lw_pace.used));
+    lw_put_varint(&p, atomic_load(&lw_pace.tick));
     lw_put_varint(&p, count);
     for (uint32_t i = 0; i < count; i++) {
         lw_put_u64(&p, list[i].start);
@@ -276,6 +289,7 @@ static bool open_segment(void) {
     lw_modules_changed(lw_now());
     write_modules();
     write_threads();
+    labels_written = 0;
     write_clock(lw_now());
     return !failed;
 }
@@ -359,6 +373,7 @@ void lw_writer_write_events(struct lw_block *block) {
         return;
     if (segment_bytes + block->length > lw_config.segment)
         rotate();
+    write_labels();
     if (write_block(LW_BLOCK_EVENTS, block->bytes, block->length - 16))
         events += block->count;
 }

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Each, Sink};
-use crate::format::meta::{End, Header, Module, Note, Thread};
+use crate::format::meta::{End, Header, Module, Note, Pace, Thread};
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
 pub use damage::{Damage, Region};
@@ -119,6 +119,8 @@ pub struct Trace {
     damage: Damage,
     counts: Counts,
     runs: Vec<Run>,
+    pace: Pace,
+    labels: BTreeMap<u32, String>,
 }
 
 impl Trace {
@@ -205,6 +207,21 @@ impl Trace {
     /// Damage of the trace.
     pub fn damage(&self) -> &Damage {
         &self.damage
+    }
+
+    /// What became of the clock; all times at which it stood still, sorted by start, as far as they were listed.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Resolution of the times of calls that was achieved, in nanoseconds: the longest tick that the clock was told to make.
+    pub fn resolution(&self) -> u64 {
+        self.header.resolution.max(self.pace.tick)
+    }
+
+    /// Text of a label by its number; `None` for 0 and for numbers that no block names.
+    pub fn label(&self, number: u32) -> Option<&str> {
+        self.labels.get(&number).map(String::as_str)
     }
 
     /// Counts of the trace's content.
