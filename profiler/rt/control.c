@@ -26,6 +26,8 @@ static int wake_fd = -1, listen_fd = -1;
 static _Atomic bool toggle, finish_wanted, finished, ready, exists;
 static bool as_child;
 static clockid_t control_clock;
+static int usual_nice;
+static bool nice_known;
 
 void lw_say(const char *format, ...) {
     char line[1024];
@@ -59,6 +61,9 @@ static void *helper(void *argument) {
     void *(*run)(void *) = birth->run;
     lw_self = LW_NOBODY;
     prctl(PR_SET_NAME, birth->name);
+    /* Made by the control thread, it would go before the program's threads, too. */
+    if (nice_known)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), usual_nice);
     lw_sched_ignore_this_thread();
     atomic_store(&birth->taken, true);
     return run(NULL);
@@ -238,8 +243,10 @@ static void *control(void *unused) {
     if (pthread_getcpuclockid(pthread_self(), &control_clock) != 0)
         control_clock = CLOCK_THREAD_CPUTIME_ID;
     /* It does little, but what it does not carry away in time is lost; where it may not go before others, it doesn't. */
-    if (setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -10) != 0)
-        errno = 0;
+    id_t own = (id_t)syscall(SYS_gettid);
+    usual_nice = getpriority(PRIO_PROCESS, own);
+    nice_known = true;
+    setpriority(PRIO_PROCESS, own, usual_nice < -10 ? usual_nice : -10);
     open_socket();
     if (lw_config.on) {
         char error[512];

@@ -166,7 +166,10 @@ mod tests {
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("a", "a")]), ["a"]);
         assert_eq!(found(&[("main", "_start"), ("a", "main"), ("b", "a"), ("a", "b")]), ["a", "b"]);
         // `a` sorts, and the comparison may call `a`.
-        assert_eq!(found(&[("main", "_start"), ("a", "main"), ("compares", "qsort"), ("a", "compares")]), ["a", "compares"]);
+        assert_eq!(
+            found(&[("main", "_start"), ("a", "main"), ("compares", "qsort"), ("a", "compares")]),
+            ["a", "compares"]
+        );
     }
 
     proptest! {

@@ -291,7 +291,8 @@ impl Collector {
         let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
         calls
             .map(|(key, Counted { latest, .. })| {
-                let caller = if key.caller == 0 { String::new() } else { symbols.caller(key.caller, *latest).function() };
+                let caller =
+                    if key.caller == 0 { String::new() } else { symbols.caller(key.caller, *latest).function() };
                 (symbols.place(key.what, *latest).function(), caller)
             })
             .collect()

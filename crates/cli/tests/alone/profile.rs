@@ -51,7 +51,12 @@ fn assembly_is_built_beside_c() {
     write("plain.s", &format!(".globl plain\nplain:\n  ret\n{section}"));
     write("macros.S", &format!("#define NAME macros\n.globl NAME\nNAME:\n  ret\n{section}"));
     write("main.c", "void plain(void), macros(void);\nint main(void) { plain(); macros(); return 0; }\n");
-    for options in ["-c main.c plain.s macros.S", "-g -c plain.s macros.S", "-save-temps -c macros.S", "main.c plain.s macros.S -o all"] {
+    for options in [
+        "-c main.c plain.s macros.S",
+        "-g -c plain.s macros.S",
+        "-save-temps -c macros.S",
+        "main.c plain.s macros.S -o all",
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
             .arg("cc")
             .args(options.split(' '))

@@ -85,7 +85,10 @@ fn every_subcommand_reads_a_trace() {
     assert_eq!(requests["slowest"][0]["label"], "KEYS");
     // Of calls that are taken for requests only the recorded ones are known.
     let shown = printed(&["profile", "tail", trace, "--request-fn", "0x100"]);
-    assert!(shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1 µs were not recorded"), "{shown}");
+    assert!(
+        shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1 µs were not recorded"),
+        "{shown}"
+    );
 
     let page = folder.path().join("page.html");
     let shown = printed(&["profile", "timeline", trace, "200", "--html", page.to_str().unwrap()]);

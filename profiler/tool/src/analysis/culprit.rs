@@ -128,7 +128,10 @@ impl Tree {
         at = place;
         for _ in 0..BEHIND {
             let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == at);
-            let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least) else { break };
+            let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least)
+            else {
+                break;
+            };
             path.push(next);
             at = next;
         }
@@ -187,10 +190,14 @@ pub(super) fn culprit(
     let best = all.iter().map(|(_, one)| score(one)).fold(0.0, f64::max);
     let most = all.iter().map(|(_, one)| one.explains).fold(0.0, f64::max);
     let (_, mut chosen) = if best > 0.0 {
-        all.into_iter().filter(|(_, one)| score(one) >= 0.95 * best).min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
+        all.into_iter()
+            .filter(|(_, one)| score(one) >= 0.95 * best)
+            .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
     } else {
         // All requests call the same: the innermost in which the difference still is.
-        all.into_iter().filter(|(_, one)| one.explains >= 0.8 * most).max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
+        all.into_iter()
+            .filter(|(_, one)| one.explains >= 0.8 * most)
+            .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
     };
     chosen.path = tree.path(symbols, heaviest[&chosen.function].1);
     chosen.text = words(&chosen);

@@ -231,7 +231,10 @@ mod tests {
             (2, 60, What::RequestEnd { id: 7 }),
         ]);
         let work = vec![Work { thread: 1, start: 10, end: 20 }, Work { thread: 2, start: 50, end: 60 }];
-        assert_eq!(requests, [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0 }]);
+        assert_eq!(
+            requests,
+            [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0 }]
+        );
         assert_eq!(unfinished, 0);
     }
 

@@ -74,7 +74,12 @@ impl Selector {
 ///
 /// # Errors
 /// When the trace can't be read any more, or the watcher stops it.
-pub fn alike(trace: &Trace, symbols: &mut Symbols, name: &str, watch: &mut Watch<'_>) -> Result<Vec<String>, TraceError> {
+pub fn alike(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    name: &str,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<String>, TraceError> {
     let mut functions: Map<u64, u64> = Map::default();
     trace.overlapping(0, u64::MAX, watch, |event| {
         if let What::Call { function, .. } = event.what

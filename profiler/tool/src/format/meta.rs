@@ -375,9 +375,7 @@ impl Pace {
 pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, Malformed> {
     let mut cursor = Cursor::new(payload);
     let count = cursor.bounded(MANY)?;
-    (0..count)
-        .map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?, cursor.text()?)))
-        .collect()
+    (0..count).map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?, cursor.text()?))).collect()
 }
 
 /// A pair of clocks, to see how far the scale has drifted.

@@ -1,8 +1,8 @@
 //! What makes the slowest slow, by the function that the others do not call, by label, and in totals that count each moment once.
 
 use crate::support::*;
-use leeward_profile::analysis::tail::{by_label, tail};
 use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::tail::{by_label, tail};
 use leeward_profile::format::What;
 use leeward_profile::format::event::Extent;
 use leeward_profile::format::write::TraceWriter;
@@ -80,13 +80,20 @@ fn labels_are_compared_by_themselves() {
 fn recursion_counts_each_moment_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
-    let inside = |function: u64, caller: u64, duration: u64| What::Call { function, caller: caller + 1, duration, extent: Extent::Whole };
+    let inside = |function: u64, caller: u64, duration: u64| What::Call {
+        function,
+        caller: caller + 1,
+        duration,
+        extent: Extent::Whole,
+    };
     // 200 deep, so that more than one stretch is remembered; then one that is none: 3 calls in a row.
     for turn in 1..=20_u64 {
         let base = turn * 10_000_000;
         for depth in (0..200_u64).rev() {
             let caller = if depth == 0 { HANDLE } else { PARSE };
-            writer.event(WORKER, base + 1_000_000 - depth * 1000, inside(PARSE, caller, 900_000 - depth * 2000)).unwrap();
+            writer
+                .event(WORKER, base + 1_000_000 - depth * 1000, inside(PARSE, caller, 900_000 - depth * 2000))
+                .unwrap();
         }
         for call in 1..=3 {
             writer.event(WORKER, base + 2_000_000 + call * 100_000, inside(WRITE, HANDLE, 50_000)).unwrap();
@@ -98,7 +105,8 @@ fn recursion_counts_each_moment_once() {
         let (trace, collector) = stats::open(folder.path(), &options, 2, &mut ignore).unwrap();
         let (_, mut symbols) = open(folder.path());
         let rows = stats::rows(&trace, collector, &mut symbols, &options, &mut ignore).unwrap();
-        let total = |name: u64| rows.iter().filter(|row| row.name == format!("{name:#x}")).map(|row| row.total).max().unwrap();
+        let total =
+            |name: u64| rows.iter().filter(|row| row.name == format!("{name:#x}")).map(|row| row.total).max().unwrap();
         assert_eq!(total(WRITE), 20 * 150_000, "{rows:#?}");
         assert_eq!(total(PARSE), 20 * 900_000, "{rows:#?}");
         assert!(rows.iter().all(|row| row.total < 300_000_000));

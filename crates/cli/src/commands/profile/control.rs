@@ -70,7 +70,9 @@ fn silence(pid: u32) -> &'static str {
             "it was started plainly, and a run-time can't be brought into a process that runs: start it with \
              `leeward profile record --wait -- PROGRAM`, or with LEEWARD_PROFILE=wait if it was built with `leeward cc`"
         }
-        (true, true) => "its run-time has no socket: LEEWARD_PROFILE in its environment may be wrong, which it said on stderr when it began",
+        (true, true) => {
+            "its run-time has no socket: LEEWARD_PROFILE in its environment may be wrong, which it said on stderr when it began"
+        }
         (true, false) => {
             "LEEWARD_PROFILE is in its environment, but the run-time is not in it: build it with `leeward cc`, or start it with \
              `leeward profile record`, which preloads the run-time where programs accept that"

@@ -79,7 +79,11 @@ impl Reading {
             Err(error) => return failure(error),
         };
         let names: Vec<String> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
-        let similar = if names.is_empty() { String::new() } else { format!("; recorded were, among others, {}", names.join(", ")) };
+        let similar = if names.is_empty() {
+            String::new()
+        } else {
+            format!("; recorded were, among others, {}", names.join(", "))
+        };
         Failure::Input(anyhow!(
             "no call of `{}` was recorded: it is no function of the program, or its calls take less than {}{similar}",
             plain(name),
@@ -106,10 +110,9 @@ impl Reading {
     /// The selection that was asked for; an error if there is nothing to select.
     pub(super) fn selection(&self, what: &What) -> Result<Selection, Failure> {
         match &what.request_fn {
-            Some(name) if self.trace.counts().calls == 0 => Err(Failure::Input(anyhow!(
-                "no call of `{name}`: {}",
-                no_calls(&self.trace)
-            ))),
+            Some(name) if self.trace.counts().calls == 0 => {
+                Err(Failure::Input(anyhow!("no call of `{name}`: {}", no_calls(&self.trace))))
+            }
             Some(name) => Ok(Selection::CallsOf(name.clone())),
             None if self.trace.counts().requests == 0 => Err(Failure::Input(anyhow!(
                 "the program marks no requests: name the function whose calls are requests with --request-fn NAME, or see docs/profile.md"
@@ -133,7 +136,8 @@ pub(super) fn no_calls(trace: &Trace) -> String {
             show(trace.counts().span())
         )
     } else {
-        "the trace has no calls of functions; the program must be built with `leeward cc` (docs/profile-build.md)".into()
+        "the trace has no calls of functions; the program must be built with `leeward cc` (docs/profile-build.md)"
+            .into()
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     for slow in &found.slowest {
         let threads = plain(&slow.threads.join(", "));
         let label = slow.label.as_ref().map_or(String::new(), |label| format!(" ({})", plain(label)));
-        out += &format!("\n{}  request {}{label}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
+        out +=
+            &format!("\n{}  request {}{label}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
         for (cause, nanos) in slow.causes.iter().take(4) {
             out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), plain(cause));
         }

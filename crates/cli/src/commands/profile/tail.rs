@@ -103,12 +103,25 @@ fn by_label(args: &TailArgs, reading: &mut Reading, tails: Vec<(String, Tail)>) 
         return stdout::print(&value.to_string());
     }
     let right = Align::Right;
-    let mut table =
-        Table::new(&[("label", Align::Left), ("requests", right), ("p50", right), ("p99", right), ("max", right), ("culprit", Align::Left)]);
+    let mut table = Table::new(&[
+        ("label", Align::Left),
+        ("requests", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+        ("culprit", Align::Left),
+    ]);
     let name = |label: &str| if label.is_empty() { "(none)".into() } else { plain(label) };
     for (label, tail) in &tails {
         let culprit = tail.culprit.as_ref().map_or(String::new(), |culprit| plain(&culprit.function));
-        table.row(vec![name(label), tail.requests.to_string(), show(tail.p50), show(tail.p99), show(tail.max), culprit]);
+        table.row(vec![
+            name(label),
+            tail.requests.to_string(),
+            show(tail.p50),
+            show(tail.p99),
+            show(tail.max),
+            culprit,
+        ]);
     }
     let mut out = format!("{table}");
     for (label, tail) in tails.iter().take(EXPLAINED) {
