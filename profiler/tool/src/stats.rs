@@ -286,7 +286,7 @@ impl Collector {
         (!all.gave_up && !too_many).then_some(all)
     }
 
-    /// Who called whom: names of functions and their callers.
+    /// Names of functions and of their callers.
     fn calls(&self, symbols: &mut Symbols) -> Vec<(String, String)> {
         let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
         calls

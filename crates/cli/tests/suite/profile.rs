@@ -86,7 +86,7 @@ fn every_subcommand_reads_a_trace() {
     // Of calls that are taken for requests only the recorded ones are known.
     let shown = printed(&["profile", "tail", trace, "--request-fn", "0x100"]);
     assert!(
-        shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1 µs were not recorded"),
+        shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1.00 µs were not recorded"),
         "{shown}"
     );
 

@@ -66,7 +66,7 @@ struct Node {
     time: u64,
 }
 
-/// Who called whom in the slow requests, and for how long.
+/// Tree of the calls in the slow requests, with their times.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::format::What;
 use crate::trace::{Trace, TraceError, Watch};
 
-/// What a recording missed. Shares are from 0 to 1.
+/// Parts of a run that its recording missed. Shares are from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Missing {
     /// Share of the time in which the clock stood still.

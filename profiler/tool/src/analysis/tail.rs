@@ -188,7 +188,7 @@ pub fn by_label(
     Ok(all)
 }
 
-/// One comparison under way.
+/// Comparison under way.
 #[derive(Default)]
 struct Comparison {
     slow: Group,

@@ -13,7 +13,7 @@ pub(crate) struct Unsure {
 }
 
 impl Unsure {
-    /// Those of a trace.
+    /// Times at which the clock of a trace stood still.
     pub(crate) fn of(trace: &Trace) -> Unsure {
         let Pace { stills, coarse, coarse_tick, .. } = trace.pace();
         Unsure { stills: stills.clone(), coarse: if *coarse > 0 { *coarse_tick } else { 0 } }

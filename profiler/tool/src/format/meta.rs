@@ -327,7 +327,7 @@ pub struct Still {
     pub used: u64,
 }
 
-/// What became of the clock so far. Spans in nanoseconds; sums are since the recording began.
+/// Course of the clock so far: how long it stood still, how long it was coarse. Spans in nanoseconds; sums are since the recording began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// How long it stood still in all.

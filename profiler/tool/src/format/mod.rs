@@ -41,7 +41,7 @@ pub mod kind {
     pub const NOTE: u8 = 6;
     /// The end of a segment.
     pub const END: u8 = 7;
-    /// What became of the clock of a recording.
+    /// Course of the recording's clock: when it stood still, when it was coarse.
     pub const PACE: u8 = 8;
     /// Texts that requests are labelled with.
     pub const LABELS: u8 = 9;

@@ -209,14 +209,16 @@ impl Trace {
         &self.damage
     }
 
-    /// What became of the clock; all times at which it stood still, sorted by start, as far as they were listed.
+    /// Course of the clock. Times at which it stood still are sorted by start, as far as they were listed.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// Resolution of the times of calls that was achieved, in nanoseconds: the longest tick that the clock was told to make.
+    /// Resolution of the times of calls that was achieved for most of the time, in nanoseconds.
     pub fn resolution(&self) -> u64 {
-        self.header.resolution.max(self.pace.tick)
+        let mostly_coarse = self.pace.coarse > self.counts.span() / 2;
+        let coarse = if mostly_coarse { self.pace.coarse_tick } else { 0 };
+        self.header.resolution.max(self.pace.tick).max(coarse)
     }
 
     /// Text of a label by its number; `None` for 0 and for numbers that no block names.

@@ -1,4 +1,4 @@
-//! What makes the slowest slow, by the function that the others do not call, by label, and in totals that count each moment once.
+//! Causes of slow requests: by the function that the others do not call, by label; and totals that count each moment once.
 
 use crate::support::*;
 use leeward_profile::analysis::Selection;

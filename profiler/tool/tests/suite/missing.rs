@@ -8,14 +8,14 @@ use leeward_profile::format::meta::{Pace, Still};
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::trace::{Trace, ignore};
 
-/// A thread calls a function of `length` every 100 µs for a second; the clock stands still for `still` in every 10 ms. How many calls are
+/// A thread calls a function of `length` every 97 µs for a second; the clock stands still for `still` in every 10 ms. How many calls are
 /// missing, and how many are said to be.
 fn hidden(length: u64, still: u64) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     let (mut all, mut seen) = (0, 0);
     // A step that is no divisor of the pauses', so that calls begin anywhere in them.
-    for start in (1_000_000..1_001_000_000_u64).step_by(100_003) {
+    for start in (1_000_000..1_001_000_000_u64).step_by(97_003) {
         let stands = |time: u64| (time % 10_000_000 < still).then_some(time / 10_000_000);
         all += 1;
         if stands(start).is_some() && stands(start) == stands(start + length) {

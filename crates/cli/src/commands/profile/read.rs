@@ -99,7 +99,7 @@ impl Reading {
         }
     }
 
-    /// What is to be known of calls that were taken for requests; nothing of requests that the program marks.
+    /// Remark on calls that were taken for requests; empty for requests that the program marks.
     pub(super) fn only_recorded(&self, what: &What) -> String {
         let least = show(self.trace.header().call_threshold);
         what.request_fn.as_ref().map_or(String::new(), |_| {
@@ -111,7 +111,7 @@ impl Reading {
     pub(super) fn selection(&self, what: &What) -> Result<Selection, Failure> {
         match &what.request_fn {
             Some(name) if self.trace.counts().calls == 0 => {
-                Err(Failure::Input(anyhow!("no call of `{name}`: {}", no_calls(&self.trace))))
+                Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls(&self.trace))))
             }
             Some(name) => Ok(Selection::CallsOf(name.clone())),
             None if self.trace.counts().requests == 0 => Err(Failure::Input(anyhow!(

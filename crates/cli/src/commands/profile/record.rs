@@ -89,7 +89,7 @@ pub(super) fn summarize(path: &Path) -> Result<u64, Failure> {
             let calls = trace.counts().calls;
             if calls == 0 && trace.header().engine != Engine::None {
                 let why = super::read::no_calls(&trace);
-                let _ = writeln!(std::io::stderr(), "note: no call of a function was recorded: {why}");
+                let _ = writeln!(std::io::stderr(), "note: no call of a function was recorded; {why}");
             }
             stdout::print(&format!("{}{}", summary(&trace), trace.damage()))?;
             Ok(trace.counts().events)

@@ -70,7 +70,7 @@ fn text(reading: &Reading, tail: &Tail, args: &TailArgs, limit: usize) -> String
     out
 }
 
-/// What holds for the whole trace.
+/// Remarks on the whole trace.
 fn closing(reading: &Reading) -> String {
     let mut out = String::new();
     if reading.trace.counts().scheduler == 0 {
