@@ -37,7 +37,7 @@ cl::opt<bool> MeasureUnwinding("leeward-unwind", cl::init(true),
                                cl::desc("Measure functions left by a C++ exception, too"));
 
 cl::list<std::string> RequestFunctions("leeward-request-fn", cl::CommaSeparated,
-                                       cl::desc("NAME or NAME:N: each call is a request, its id argument N"));
+                                       cl::desc("NAME, NAME:N or NAME:N:L: each call is a request, its id argument N, its label the text in argument L"));
 
 static void readText(StringRef Text) {
   SmallVector<StringRef, 8> Lines;

@@ -24,7 +24,8 @@ extern llvm::cl::list<std::string> ExclusionLists;
 extern llvm::cl::opt<bool> OnlyMarked;
 /// Functions left by a C++ exception are measured too.
 extern llvm::cl::opt<bool> MeasureUnwinding;
-/// `NAME` or `NAME:N`: each call of it is a request, whose id is argument N (from 0) or a counter.
+/// `NAME`, `NAME:N` or `NAME:N:L`: each call of it is a request, whose id is argument N (from 0) or, without N or with `-`, a counter, and
+/// whose label is the text that argument L points to.
 extern llvm::cl::list<std::string> RequestFunctions;
 
 /// Takes options from LEEWARD_PASS_OPTIONS, one a line: for compilers that parse theirs before they load plugins. Once is enough.

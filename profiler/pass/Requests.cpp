@@ -17,21 +17,42 @@ namespace leeward {
 
 namespace {
 
-/// `NAME` or `NAME:N`.
+/// `NAME`, `NAME:N`, or `NAME:N:L`, where `-` for N leaves the ids to the run-time.
 struct Named {
   std::string Name;
   std::optional<unsigned> Argument;
+  std::optional<unsigned> Label;
 };
 
 } // namespace
 
-/// A colon is part of C++ names, too: only digits after the last one are an argument's number.
-static Named parse(StringRef Text) {
+/// Takes `:WORD` off the end of `Text`, if that is a number or, where it may be, `-`.
+static bool takeNumber(StringRef &Text, std::optional<unsigned> &Into, bool MayBeNone) {
+  // A colon is part of C++ names, too: only digits after the last one are an argument's number.
   size_t Colon = Text.rfind(':');
-  unsigned Argument;
-  if (Colon != StringRef::npos && Colon > 0 && !Text.substr(Colon + 1).getAsInteger(10, Argument))
-    return {Text.substr(0, Colon).str(), Argument};
-  return {Text.str(), std::nullopt};
+  if (Colon == StringRef::npos || Colon == 0)
+    return false;
+  StringRef Word = Text.substr(Colon + 1);
+  unsigned Number;
+  if (!Word.getAsInteger(10, Number))
+    Into = Number;
+  else if (!MayBeNone || Word != "-")
+    return false;
+  Text = Text.substr(0, Colon);
+  return true;
+}
+
+static Named parse(StringRef Text) {
+  Named Which;
+  std::optional<unsigned> Last;
+  if (takeNumber(Text, Last, false)) {
+    if (takeNumber(Text, Which.Argument, true))
+      Which.Label = Last;
+    else
+      Which.Argument = Last;
+  }
+  Which.Name = Text.str();
+  return Which;
 }
 
 /// A function of the run-time. None throws: else each call of it would be one more way out of the function.
@@ -85,6 +106,16 @@ static void instrument(Function &F, const Named &Which) {
   FunctionCallee End = runtime(M, "leeward_req_end", EndType);
   Value *Id = requestId(B, F, Which);
   B.CreateCall(runtime(M, "leeward_req_start", StartType), {Id, ConstantPointerNull::get(B.getPtrTy())});
+  if (Which.Label) {
+    unsigned Index = *Which.Label + (F.hasStructRetAttr() ? 1 : 0);
+    if (Index < F.arg_size() && F.getArg(Index)->getType()->isPointerTy()) {
+      auto *LabelType = FunctionType::get(B.getVoidTy(), {B.getInt64Ty(), B.getPtrTy()}, false);
+      B.CreateCall(runtime(M, "leeward_req_label", LabelType), {Id, F.getArg(Index)});
+    } else {
+      WithColor::warning() << "leeward: argument " << *Which.Label << " of " << F.getName()
+                           << " is no pointer to a text; its requests have no label\n";
+    }
+  }
   bool Unwinding = mayUnwind(F);
   if (Unwinding)
     adoptPersonality(F);

@@ -29,6 +29,9 @@ struct lw_clock {
     /* `slept`: the value of `now` while the clock is frozen, because the program sleeps. `woke`: the time at which it resumed.
      * A call that started at `slept` counts from `woke`. */
     _Atomic uint64_t slept, woke;
+    /* Another line, seldom read. While the clock ticks less often than it was told to, because the machine is busy: `coarse` is 1, and
+     * `previous` the value of `now` before this one. */
+    _Atomic uint64_t coarse, previous;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");
 

@@ -150,6 +150,14 @@ void lw_block_append(struct lw_block *block, const struct lw_event *event) {
         *at++ = (uint8_t)event->second;
         at = varint(at, event->extra);
         break;
+    case LW_LABEL: {
+        uint8_t inside[24] = {1};
+        uint8_t *end = varint(varint(inside + 1, event->second), event->extra);
+        at = varint(at, (uint64_t)(end - inside));
+        memcpy(at, inside, (size_t)(end - inside));
+        at += end - inside;
+        break;
+    }
     default: /* LW_REQ_END_ALL has nothing more */
         break;
     }

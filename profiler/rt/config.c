@@ -16,7 +16,7 @@ const char *lw_config_default(struct lw_config *config) {
         .lock_threshold = 1000,
         .segment = 64u << 20,
         .disk = 1u << 30,
-        .ring = 8192,
+        .ring = 524288,
         .idle = 1000000000u,
         .cpu = -1,
         .signal = SIGUSR2,
@@ -102,6 +102,12 @@ static bool read_option(struct lw_config *config, const char *name, const char *
         }
         return read_span(value, &config->tick) && config->tick >= 100 && config->tick <= 1000000000;
     }
+    if (strcmp(name, "overhead") == 0) {
+        char *end;
+        double percent = strtod(value, &end);
+        config->overhead = percent / 100;
+        return *value >= '0' && *value <= '9' && (*end == '\0' || strcmp(end, "%") == 0) && percent >= 0.1 && percent <= 100;
+    }
     if (strcmp(name, "threshold") == 0)
         return read_span(value, &config->threshold);
     if (strcmp(name, "lock-threshold") == 0)
@@ -162,6 +168,7 @@ static const char *accepted(const char *name) {
         const char *name, *values;
     } options[] = {
         {"tick", "100ns to 1s, or busy"},
+        {"overhead", "0.1% to 100%"},
         {"threshold", "a time, such as 1us"},
         {"lock-threshold", "a time, such as 1us"},
         {"idle", "10ms or more, or never"},

@@ -30,7 +30,8 @@ static void after_fork_in_child(void) {
     lw_modules_let_go();
     if (process == 0)
         return;
-    bool was_on = atomic_load(&lw_phase) != LW_OFF;
+    /* A child that forks at once has a control thread that has not come to begin yet: it was about to record. */
+    bool was_on = atomic_load(&lw_phase) != LW_OFF || (lw_config.on && lw_control_is_beginning());
     bool wanted = lw_control_exists() && lw_config.follow;
     process = getpid();
     atomic_store(&lw_recording, false);

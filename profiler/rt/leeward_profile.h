@@ -24,6 +24,10 @@ extern "C" {
  * tells queues apart, or NULL. */
 void leeward_req_start(uint64_t id, const void *queue LEEWARD_NO_QUEUE);
 
+/* Request `id` is of this kind: a command's name, a route. The text is copied; 63 bytes of it count. Programs have up to a thousand different
+ * ones. */
+void leeward_req_label(uint64_t id, const char *label);
+
 /* This thread puts request `id` into `queue` (or NULL) for whoever goes on with it. */
 void leeward_req_block(uint64_t id, const void *queue);
 
@@ -36,6 +40,7 @@ void leeward_req_end_all(void);
 #else
 
 static inline void leeward_req_start(uint64_t id, const void *queue LEEWARD_NO_QUEUE) { (void)id, (void)queue; }
+static inline void leeward_req_label(uint64_t id, const char *label) { (void)id, (void)label; }
 static inline void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
 static inline void leeward_req_end(uint64_t id) { (void)id; }
 static inline void leeward_req_end_all(void) {}

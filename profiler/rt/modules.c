@@ -164,6 +164,14 @@ uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from) {
     return until < count ? until : 0;
 }
 
+bool lw_modules_is_linked(void) {
+    uint64_t here = (uint64_t)(uintptr_t)lw_modules_is_linked;
+    for (int range = 0; count > 0 && range < modules[0].ranges; range++)
+        if (here - modules[0].starts[range] < modules[0].sizes[range])
+            return true;
+    return false;
+}
+
 void lw_modules_reset(void) {
     looked = false;
     count = 0;

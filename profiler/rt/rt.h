@@ -60,11 +60,12 @@ struct lw_config {
     bool on;               /* record from the start on */
     enum lw_engine engine; /* how calls are recorded */
     uint64_t tick;         /* nanoseconds between two ticks or scans; 0: as often as possible */
+    double overhead;       /* share of the program's CPU time that recording may take; 0: as `tick` says */
     uint64_t threshold;    /* shortest call that is recorded */
     uint64_t lock_threshold;
     uint64_t segment; /* bytes */
     uint64_t disk;    /* bytes of all segments */
-    uint64_t ring;    /* entries per thread, a power of two */
+    uint64_t ring;    /* entries that a thread's ring may grow to, a power of two */
     uint64_t idle;    /* the clock sleeps once the program has for this long; 0: never */
     int cpu;          /* for the ticking thread; -1: any */
     int signal;       /* starts and stops; 0: none */
@@ -99,6 +100,7 @@ enum lw_kind {
     LW_SWITCHED_OUT = 10,
     LW_SWITCHED_IN = 12,
     LW_LOST = 14,
+    LW_LABEL = 15,
 };
 
 enum lw_object { LW_MUTEX, LW_READER, LW_WRITER, LW_CONDITION, LW_SPIN, LW_SEMAPHORE, LW_JOIN };
@@ -115,7 +117,7 @@ enum lw_topic { LW_ANYTHING, LW_CALLS, LW_LOCKS, LW_REQUESTS, LW_SCHED, LW_TOPIC
 struct lw_event {
     uint64_t first;  /* function, lock or queue << 8 | marks and kind */
     uint64_t second; /* return address, call site or request */
-    uint64_t extra;  /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: how many */
+    uint64_t extra;  /* CALL: its start; HELD: wait | hold << 32; WAITED, ACQUIRED: wait; LOST: how many; LABEL: its number */
     uint64_t time;   /* when it was over */
 };
 
@@ -124,6 +126,15 @@ static inline uint64_t lw_pack(const volatile void *address, unsigned kind_and_m
 }
 
 struct lw_block;
+
+/* Memory of a ring: entries of the events from the `from`th of its thread on. The producer goes on in the next one, which is larger, when
+ * one is full; the consumer empties the ones before first, and gives them back. */
+struct lw_ring {
+    uint64_t from;
+    uint64_t mask;
+    struct lw_event *entries;
+    struct lw_ring *_Atomic next;
+};
 
 enum lw_life { LW_FREE, LW_LIVE, LW_EXITED, LW_DRAINED };
 
@@ -135,6 +146,7 @@ struct lw_thread {
     uint64_t tail_seen;
     uint64_t mask;
     struct lw_event *entries;
+    struct lw_ring *writing;
     /* Set while an event is written: a signal handler that comes in between must not write another. */
     volatile bool busy;
 
@@ -143,6 +155,7 @@ struct lw_thread {
 
     /* The consumer's line. */
     _Alignas(LW_CACHE_LINE) _Atomic uint64_t tail;
+    struct lw_ring *reading;
     struct lw_block *block;
     uint64_t lost_told[LW_TOPICS];
     struct lw_scan *scan;
@@ -158,7 +171,6 @@ struct lw_thread {
     /* The scanner holds it while it reads the shadow, the thread while it takes it away. */
     atomic_flag shadow_lock;
     struct lw_shadow *shadow;
-    size_t ring_bytes;
 };
 
 /* This thread's record; NULL before its first event, LW_NOBODY for threads that are none of ours to record. */
@@ -181,6 +193,15 @@ static inline struct lw_thread *lw_thread_self(void) {
     return self == LW_NOBODY ? NULL : lw_thread_make();
 }
 
+/* The ring seems to be full: looks how far it has been emptied, and goes on in a larger one if need be. Whether there is room. */
+LW_PRESERVE bool lw_ring_make_room(struct lw_thread *self, uint64_t head);
+/* The entry that is to be read next, by the consumer only. */
+struct lw_event *lw_ring_entry(struct lw_thread *thread, uint64_t tail);
+/* Forgets what is in the rings, while there is no consumer. */
+void lw_ring_discard(struct lw_thread *thread);
+/* Its first memory; false without any. */
+bool lw_ring_begin(struct lw_thread *thread);
+
 /* Appends an event of this thread to its ring, or counts it as lost. */
 static inline void lw_push(struct lw_thread *self, enum lw_topic topic, uint64_t first, uint64_t second, uint64_t extra,
                            uint64_t time) {
@@ -191,9 +212,7 @@ static inline void lw_push(struct lw_thread *self, enum lw_topic topic, uint64_t
     self->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
     uint64_t head = atomic_load_explicit(&self->head, memory_order_relaxed);
-    if (LW_UNLIKELY(head - self->tail_seen > self->mask))
-        self->tail_seen = atomic_load_explicit(&self->tail, memory_order_acquire);
-    if (LW_UNLIKELY(head - self->tail_seen > self->mask)) {
+    if (LW_UNLIKELY(head - self->tail_seen > self->mask) && !lw_ring_make_room(self, head)) {
         atomic_fetch_add_explicit(&self->lost[topic], 1, memory_order_relaxed);
     } else {
         struct lw_event *event = &self->entries[head & self->mask];
@@ -250,7 +269,7 @@ static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(loc
 #define LW_BLOCK_FRONT 48u
 #define LW_EVENT_ROOM 80u
 
-enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END };
+enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS };
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
@@ -288,10 +307,10 @@ extern _Atomic uint64_t lw_lost_total;
 /* Writes an event of another thread on its behalf (the ticker's thread only). */
 void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_event *event, uint64_t now);
 bool lw_ticker_start(enum lw_engine engine);
+/* CPU time of the program's own threads; by the ticking thread. */
+uint64_t lw_program_time(void);
 /* Stops it once all rings are empty and all blocks are handed in. */
 void lw_ticker_stop(void);
-/* The longest time the clock stood still, and how often for more than ten ticks (at least 50 us). */
-extern _Atomic uint64_t lw_clock_worst, lw_clock_gaps;
 /* Scans of a thread that found the same call as before; that read the stack; that were discarded because the thread moved
  * on meanwhile. And the mean pause between two looks at all threads, in 1/256 ns. */
 extern _Atomic uint64_t lw_scans_same, lw_scans_full, lw_scans_raced, lw_scan_mean;
@@ -304,6 +323,47 @@ bool lw_scan_prepare(struct lw_thread *thread);
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow);
 void lw_scan_forget(struct lw_thread *thread, uint64_t now);
 
+/* ---- how the clock's thread waits (pace.c) --------------------------------------------------------------------------- */
+
+/* The clock stood still: nothing that lasted no longer than this is known of the time. */
+struct lw_still {
+    uint64_t start, length;
+    uint64_t used; /* CPU time that the program's threads used meanwhile */
+};
+/* What became of the clock since recording began; read by the control thread. */
+struct lw_pace {
+    _Atomic uint64_t stills, stood, worst; /* how often it stood still, how long in all and at most */
+    _Atomic uint64_t coarse;               /* time in which it ticked no more often than every `coarse_tick` */
+    _Atomic uint64_t coarse_tick;
+    _Atomic uint64_t used; /* CPU time of the program's threads */
+    _Atomic uint64_t tick; /* between two ticks, on average where it follows from `overhead` */
+    _Atomic uint64_t ticks; /* how many */
+    _Atomic bool real_time; /* it sleeps with priority over other programs */
+};
+extern struct lw_pace lw_pace;
+
+/* Events that were taken from rings since recording began; the ticking thread's. */
+extern uint64_t lw_events_taken;
+
+/* The tick that follows from the share of CPU time that recording may take (overhead.c); by the ticking thread. */
+void lw_overhead_begin(void);
+uint64_t lw_overhead_tick(void);
+/* Whether the tick was changed, after so many ticks and events. */
+bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
+void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks);
+
+/* Before the first tick; by the ticking thread, as the rest of these. */
+void lw_pace_begin(uint64_t now);
+/* Between two ticks now, in nanoseconds. */
+uint64_t lw_pace_tick(void);
+/* The clock went on from `before` to `now`. */
+void lw_pace_ticked(uint64_t before, uint64_t now);
+/* Lets time pass until the next tick, or a part of it. */
+void lw_pace_wait(uint64_t next, uint64_t now);
+void lw_pace_end(uint64_t now);
+/* The next time the clock stood still that nobody has taken yet; by the control thread. */
+bool lw_pace_take(struct lw_still *into);
+
 /* ---- files (writer.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
 
 /* Begins the trace's first segment; false with a message if it can't. */
@@ -312,6 +372,8 @@ bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room
 bool lw_writer_step(void);
 void lw_writer_end(int reason);
 const char *lw_writer_folder(void);
+/* What became of the clock, up to now. */
+void lw_writer_pace(uint64_t now);
 void lw_writer_note(int level, int topic, const char *text);
 uint32_t lw_crc32c(uint32_t crc, const void *bytes, size_t length);
 /* Appends a block of its own to the segment (sched.c). */
@@ -333,10 +395,17 @@ void lw_put_varint(struct lw_payload *p, uint64_t value);
 void lw_put_bytes(struct lw_payload *p, const void *bytes, size_t length);
 void lw_put_text(struct lw_payload *p, const char *text);
 
+/* The number of a label's text (labels.c). */
+uint32_t lw_label_number(const char *text);
+/* Puts together the payload of a labels block, behind label `from`; the last one that is in it. */
+uint32_t lw_labels_encode(struct lw_payload *p, uint32_t from);
+
 /* Whether modules came or went since the last call; looks at all of them if so. */
 bool lw_modules_changed(uint64_t now);
 /* Puts together the payload of a modules block, from module `from` on; the next one to begin with, 0 when all are in. */
 uint32_t lw_modules_encode(struct lw_payload *p, uint32_t from);
+/* Whether this code is part of the program, and was not preloaded. */
+bool lw_modules_is_linked(void);
 void lw_modules_reset(void);
 /* Around a fork: nobody looks at the modules meanwhile, or the dynamic linker's lock would be held for ever in the child. */
 void lw_modules_hold(void);
@@ -366,6 +435,8 @@ void lw_control_start(bool child);
 /* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
 void lw_control_finish(void);
 bool lw_control_exists(void);
+/* Whether the control thread has not yet begun to record, or to wait. */
+bool lw_control_is_beginning(void);
 /* In a forked child: the thread is gone, and whoever connects means the parent. */
 void lw_control_abandon(void);
 /* The CPU time of the control thread. */

@@ -17,7 +17,10 @@
 
 #define MAX_CPUS 512
 #define MAX_EVENTS 4096
-#define PAGES 16u /* 64 KiB per CPU: some 1,500 switches between two looks */
+/* 2 MiB per CPU if that is allowed and there are few: some 40,000 switches between two looks, which on a busy machine are far apart. */
+#define PAGES_LEAST 16u
+#define PAGES_MOST 512u
+#define PAGES_IN_ALL 8192u
 #define MAX_TIDS 8192u
 #define BATCH 4096u
 
@@ -29,12 +32,15 @@ struct source {
 
 static struct source sources[MAX_CPUS];
 static int source_count;
+static uint64_t pages;
 static int descriptors[MAX_EVENTS];
 static int descriptor_count;
 static size_t page_size;
 /* Ours: asking the kernel for each record costs more than reading it. */
 static pid_t process;
-static pid_t ignored[8];
+/* Threads of the run-time itself, the latest ones: each recording has a clock's. */
+#define IGNORED 16
+static pid_t ignored[IGNORED];
 static int ignored_count;
 
 /* Threads that have written no event have no record; their numbers are kept here until they have. A word each, so that a
@@ -137,15 +143,14 @@ static void write_batch(uint64_t now) {
 }
 
 static bool is_ignored(pid_t tid) {
-    for (int i = 0; i < ignored_count; i++)
+    for (int i = 0; i < ignored_count && i < IGNORED; i++)
         if (ignored[i] == tid)
             return true;
     return false;
 }
 
 void lw_sched_ignore_this_thread(void) {
-    if (ignored_count < (int)(sizeof ignored / sizeof *ignored))
-        ignored[ignored_count++] = (pid_t)syscall(SYS_gettid);
+    ignored[ignored_count++ % IGNORED] = (pid_t)syscall(SYS_gettid);
 }
 
 /* The bytes of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time, cpu as `sample_type` asks for them. */
@@ -206,7 +211,7 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
 }
 
 static void read_source(struct source *source, uint64_t now) {
-    uint64_t size = PAGES * page_size;
+    uint64_t size = pages * page_size;
     const uint8_t *data = (const uint8_t *)source->page + page_size;
     uint64_t head = __atomic_load_n(&source->page->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = source->page->data_tail;
@@ -238,7 +243,7 @@ void lw_sched_step(uint64_t now) {
 static void close_all(void) {
     for (int i = 0; i < source_count; i++)
         if (sources[i].page)
-            munmap(sources[i].page, (PAGES + 1) * page_size);
+            munmap(sources[i].page, (pages + 1) * page_size);
     for (int i = 0; i < descriptor_count; i++)
         close(descriptors[i]);
     source_count = descriptor_count = 0;
@@ -285,6 +290,13 @@ static int open_event(pid_t tid, int cpu, bool inherit) {
     return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
+static bool is_mapped(void) {
+    for (int i = 0; i < source_count; i++)
+        if (sources[i].page)
+            return true;
+    return false;
+}
+
 /* The switches of one thread (and of those that it will make) on one CPU, or of all (-1). False with errno. */
 static bool open_source(pid_t tid, int cpu) {
     struct source *source = &sources[cpu];
@@ -294,9 +306,13 @@ static bool open_source(pid_t tid, int cpu) {
     descriptors[descriptor_count++] = fd;
     if (source->page)
         return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, source->fd) == 0;
-    void *page = mmap(NULL, (PAGES + 1) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED)
-        return false;
+    void *page;
+    /* Memory that is locked is bounded; the first source finds out how much there may be, the others take as much. */
+    while ((page = mmap(NULL, (pages + 1) * page_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+        if (pages == PAGES_LEAST || is_mapped())
+            return false;
+        pages /= 2;
+    }
     *source = (struct source){.fd = fd, .page = page};
     return true;
 }
@@ -330,6 +346,8 @@ static bool open_wide(void) {
             close_all();
             memset(sources, 0, sizeof sources);
             source_count = cpus;
+            /* Each has the same size: all of them by thread, with as little as that takes. */
+            pages = PAGES_LEAST;
             return false;
         }
     return descriptor_count > 0;
@@ -345,6 +363,8 @@ const char *lw_sched_begin(char *reason, size_t room) {
     batch_count = 0;
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
     source_count = (int)(cpus < MAX_CPUS ? cpus : MAX_CPUS);
+    for (pages = PAGES_MOST; pages > PAGES_LEAST && pages * (uint64_t)source_count > PAGES_IN_ALL;)
+        pages /= 2;
     if (!lw_config.sched_own && open_wide())
         return NULL;
     int threads = list_threads(tids, MAX_EVENTS);

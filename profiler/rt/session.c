@@ -26,6 +26,8 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     if (!lw_writer_begin(lw_engine, child, error, room))
         return error;
     atomic_fetch_add(&lw_session, 1);
+    if (lw_modules_is_linked())
+        lw_writer_note(0, 4, "the program was built with the run-time in it");
     atomic_store(&lw_scans_same, 0);
     atomic_store(&lw_scans_full, 0);
     atomic_store(&lw_scans_raced, 0);
@@ -48,20 +50,33 @@ const char *lw_session_start(bool child, char *error, size_t room) {
 }
 
 static void note_how_it_went(void) {
-    char text[256];
-    uint64_t gaps = atomic_load(&lw_clock_gaps);
-    if (gaps > 0) {
+    char text[320];
+    lw_writer_pace(lw_now());
+    double all = (double)(lw_now() - LW_GET(began)) / 100;
+    uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
+    if (lw_config.overhead > 0) {
+        lw_overhead_words(text, sizeof text, lw_now(), atomic_load(&lw_pace.ticks));
+        lw_writer_note(0, 4, text);
+    }
+    if (coarse > 0) {
         snprintf(text, sizeof text,
-                 "the clock stood still for more than ten ticks %llu times, at most for %llu us: times around are that much off",
-                 (unsigned long long)gaps, (unsigned long long)(atomic_load(&lw_clock_worst) / 1000));
+                 "the machine was busy: for %.0f %% of the time the clock slept between ticks of %llu us%s, and calls shorter than two of them may be missing",
+                 (double)coarse / all, (unsigned long long)(atomic_load(&lw_pace.coarse_tick) / 1000),
+                 atomic_load(&lw_pace.real_time) ? "" : ", without real-time priority, which is not allowed here");
         lw_writer_note(1, 4, text);
+    }
+    if (stills > 0) {
+        snprintf(text, sizeof text, "the clock stood still %llu times, for %.2f %% of the time in all, at most for %llu us: calls within are missing",
+                 (unsigned long long)stills, (double)atomic_load(&lw_pace.stood) / all,
+                 (unsigned long long)(atomic_load(&lw_pace.worst) / 1000));
+        lw_writer_note((double)atomic_load(&lw_pace.stood) / all >= 0.1, 4, text);
     }
     uint64_t same = atomic_load(&lw_scans_same), full = atomic_load(&lw_scans_full), raced = atomic_load(&lw_scans_raced);
     if (same + full > 0) {
-        double all = (double)(same + full + raced) / 100;
+        double each = (double)(same + full + raced) / 100;
         snprintf(text, sizeof text, "scans: %llu ns between two valid ones, %.0f %% found no change, %.0f %% read the stack, %.0f %% were discarded",
-                 (unsigned long long)((lw_now() - LW_GET(began)) / (same + full)), (double)same / all, (double)full / all,
-                 (double)raced / all);
+                 (unsigned long long)((lw_now() - LW_GET(began)) / (same + full)), (double)same / each, (double)full / each,
+                 (double)raced / each);
         lw_writer_note(0, 4, text);
     }
     uint64_t refused = atomic_load(&lw_threads_refused);

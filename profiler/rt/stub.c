@@ -15,6 +15,7 @@ STUB LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const vo
 }
 STUB void leeward_req_start(uint64_t id, const void *queue) { (void)id, (void)queue; }
 STUB void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
+STUB void leeward_req_label(uint64_t id, const char *label) { (void)id, (void)label; }
 STUB void leeward_req_end(uint64_t id) { (void)id; }
 STUB void leeward_req_end_all(void) {}
 STUB uint64_t __leeward_next_request(void) { return 0; }

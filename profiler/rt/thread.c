@@ -45,7 +45,7 @@ void lw_threads_discard(void) {
     uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_acquire);
     for (uint32_t slot = 0; slot < slots; slot++) {
         struct lw_thread *thread = lw_thread_at(slot);
-        atomic_store(&thread->tail, atomic_load(&thread->head));
+        lw_ring_discard(thread);
         if (atomic_load(&thread->life) == LW_EXITED)
             atomic_store(&thread->life, LW_FREE);
     }
@@ -63,25 +63,17 @@ static struct lw_thread *find_free(void) {
     uint32_t slots = atomic_load_explicit(&lw_thread_slots, memory_order_relaxed);
     for (uint32_t slot = 0; slot < slots; slot++) {
         struct lw_thread *thread = lw_thread_at(slot);
-        if (atomic_load_explicit(&thread->life, memory_order_acquire) == LW_FREE &&
-            thread->ring_bytes == lw_config.ring * sizeof(struct lw_event))
+        if (atomic_load_explicit(&thread->life, memory_order_acquire) == LW_FREE)
             return thread;
     }
     if (slots == LW_MAX_THREADS)
         return NULL;
-    size_t ring_bytes = lw_config.ring * sizeof(struct lw_event);
     struct lw_thread *thread = map(sizeof *thread);
-    struct lw_event *entries = map(ring_bytes);
-    if (!thread || !entries) {
+    if (!thread || !lw_ring_begin(thread)) {
         if (thread)
             munmap(thread, sizeof *thread);
-        if (entries)
-            munmap(entries, ring_bytes);
         return NULL;
     }
-    thread->entries = entries;
-    thread->mask = lw_config.ring - 1;
-    thread->ring_bytes = ring_bytes;
     atomic_store_explicit(&lw_threads[slots], thread, memory_order_release);
     atomic_store_explicit(&lw_thread_slots, slots + 1, memory_order_release);
     return thread;
@@ -90,7 +82,8 @@ static struct lw_thread *find_free(void) {
 /* The free record becomes this thread's. With the registry's lock held. */
 static void take(struct lw_thread *thread) {
     /* The ring goes on where its last thread left it: the ticker may be looking. */
-    thread->tail_seen = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_acquire);
+    thread->tail_seen = tail > thread->writing->from ? tail : thread->writing->from;
     thread->busy = false;
     for (int topic = 0; topic < LW_TOPICS; topic++) {
         atomic_store_explicit(&thread->lost[topic], 0, memory_order_relaxed);
@@ -159,7 +152,7 @@ void lw_threads_forget(void) {
         struct lw_thread *thread = lw_thread_at(slot);
         thread->block = NULL;
         thread->shadow = NULL;
-        atomic_store(&thread->tail, atomic_load(&thread->head));
+        lw_ring_discard(thread);
         lw_unlock(&thread->shadow_lock);
         atomic_store_explicit(&thread->life, LW_FREE, memory_order_relaxed);
     }

@@ -12,15 +12,13 @@
 #define SWEEP_PAUSE 200000u
 /* Events that are emptied between two looks at the clock: about a quarter of a microsecond. */
 #define AT_ONCE 4
-/* Ticks at least this long apart are slept through. */
-#define SLEEPS_FROM 20000u
 /* A block with anything in it is handed in after this time. */
 #define BLOCK_AGE 100000000u
 
 _Alignas(128) LW_EXPORT struct lw_clock lw_clock = {.threshold = UINT64_MAX, .lock_threshold = UINT64_MAX};
 
-_Atomic uint64_t lw_clock_worst, lw_clock_gaps;
 _Atomic uint64_t lw_lost_total;
+uint64_t lw_events_taken;
 _Atomic bool lw_recording;
 
 static _Atomic bool stop, running;
@@ -47,8 +45,14 @@ LW_PRESERVE static __attribute__((noinline)) void seldom(uint64_t start, uint64_
     lw_push(self, LW_CALLS, lw_pack(function, kind), (uint64_t)(uintptr_t)caller, start, end);
 }
 
+/* A tick of a clock that is coarser than it should be falls into many a short call, which then looks as long as that tick. Whether the call
+ * is so short that it would not have been recorded: as far as is known, it lasted from that tick to now. */
+LW_PRESERVE static __attribute__((noinline)) bool is_short(uint64_t end) { return lw_now() - end < lw_config.threshold; }
+
 LW_PRESERVE static __attribute__((noinline)) void record(uint64_t start, uint64_t end, const void *function, const void *caller) {
     struct lw_thread *self = lw_self;
+    if (LW_UNLIKELY(LW_GET(coarse)) && start == LW_GET(previous) && is_short(end))
+        return;
     if (LW_UNLIKELY((uintptr_t)self <= (uintptr_t)LW_NOBODY || start == LW_GET(slept) || start < LW_GET(began)))
         return seldom(start, end, function, caller);
     lw_push(self, LW_CALLS, lw_pack(function, LW_CALL), (uint64_t)(uintptr_t)caller, start, end);
@@ -162,10 +166,11 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
         struct lw_block *block = block_of(thread, now);
         if (!block)
             break; /* the disk is slow: what is in the ring waits there */
-        lw_block_append(block, &thread->entries[tail & thread->mask]);
+        lw_block_append(block, lw_ring_entry(thread, tail));
         if (lw_block_is_full(block))
             hand_in(thread);
     }
+    lw_events_taken += tail - before;
     if (tail != before)
         atomic_store_explicit(&thread->tail, tail, memory_order_release);
     if (tail != sweep->head)
@@ -180,13 +185,11 @@ static bool sweep_step(struct sweep *sweep, uint64_t now) {
 
 /* ---- the thread ---------------------------------------------------------------------------------------------------------- */
 
-static void publish(uint64_t now, uint64_t before, uint64_t tick) {
+static void publish(uint64_t now, uint64_t before) {
+    if (LW_GET(coarse))
+        LW_SET(previous, before);
     LW_SET(now, now);
-    uint64_t gap = now - before;
-    if (gap > atomic_load_explicit(&lw_clock_worst, memory_order_relaxed))
-        atomic_store_explicit(&lw_clock_worst, gap, memory_order_relaxed);
-    if (gap > 50000 && gap > 10 * tick)
-        atomic_fetch_add_explicit(&lw_clock_gaps, 1, memory_order_relaxed);
+    lw_pace_ticked(before, now);
 }
 
 /* Everything that is in the rings goes out, as far as blocks can be had within a second. */
@@ -230,7 +233,7 @@ static uint64_t cpu_time(clockid_t which) {
 }
 
 /* CPU time of the program's own threads. */
-static uint64_t program_time(void) {
+uint64_t lw_program_time(void) {
     uint64_t all = cpu_time(CLOCK_PROCESS_CPUTIME_ID);
     uint64_t ours = cpu_time(CLOCK_THREAD_CPUTIME_ID) + cpu_time(lw_control_clock());
     return all > ours ? all - ours : 0;
@@ -245,7 +248,7 @@ static bool is_idle(struct idle *idle, uint64_t now) {
     if (lw_config.idle == 0 || now < idle->look)
         return false;
     idle->look = now + IDLE_LOOK;
-    uint64_t used = program_time();
+    uint64_t used = lw_program_time();
     if (used > idle->used + IDLE_NOISE || idle->since == 0) {
         idle->used = used;
         idle->since = now;
@@ -256,7 +259,7 @@ static bool is_idle(struct idle *idle, uint64_t now) {
 /* Naps until the program runs again. A function that is entered meanwhile reads an old time: the slow path puts it right. */
 static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
     LW_SET(slept, LW_GET(now));
-    while (!atomic_load_explicit(&stop, memory_order_relaxed) && program_time() <= idle->used + IDLE_NOISE) {
+    while (!atomic_load_explicit(&stop, memory_order_relaxed) && lw_program_time() <= idle->used + IDLE_NOISE) {
         lw_sleep(IDLE_NAP);
         while (sweep_step(sweep, lw_now()))
             ;
@@ -267,30 +270,7 @@ static void sleep_while_idle(struct idle *idle, struct sweep *sweep) {
     idle->look = 0;
 }
 
-/* ---- between two ticks ---------------------------------------------------------------------------------------------------- */
-
-#define PAUSES 64u
-
-/* How long a pause is, in 1/PAUSES ns: as long as the shortest of some tries, for we may be interrupted. */
-static uint64_t pauses_length(void) {
-    uint64_t least = UINT64_MAX;
-    for (int turn = 0; turn < 8; turn++) {
-        uint64_t before = lw_now();
-        for (unsigned n = 0; n < PAUSES; n++)
-            lw_relax();
-        uint64_t length = lw_now() - before;
-        if (length < least)
-            least = length;
-    }
-    return least > 0 ? least : 1;
-}
-
-/* Half of the time until the next tick, and nothing but pauses: looking at the clock again and again takes the core's units from whoever
- * has its other half. Half, for a pause may take longer than it did. */
-static void pause_before(uint64_t next, uint64_t now, uint64_t length) {
-    for (uint64_t n = (next - now) / 2 * PAUSES / length; n > 0; n--)
-        lw_relax();
-}
+/* ---- the clock ---------------------------------------------------------------------------------------------------------------- */
 
 static void *ticker(void *unused) {
     (void)unused;
@@ -308,12 +288,13 @@ static void *ticker(void *unused) {
     bool scans = engine == LW_ENGINE_SCAN;
     struct sweep sweep = {0};
     struct idle idle = {0};
-    uint64_t pauses = pauses_length();
+    lw_events_taken = 0;
+    lw_pace_begin(lw_now());
     uint64_t last = lw_now(), next = last;
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         uint64_t now = lw_now();
         if (now >= next) {
-            publish(now, last, tick);
+            publish(now, last);
             last = now;
             if (scans)
                 lw_scan_all(now);
@@ -321,23 +302,16 @@ static void *ticker(void *unused) {
                 sleep_while_idle(&idle, &sweep);
                 last = next = LW_GET(now);
             }
-            next += tick;
+            next += lw_pace_tick();
             if (next < now)
-                next = now + tick;
-            if (tick >= SLEEPS_FROM) {
-                while (sweep_step(&sweep, now))
-                    ;
-                now = lw_now();
-                if (now < next)
-                    lw_sleep(next - now);
-            } else if (tick == 0) {
+                next = now + lw_pace_tick();
+            if (tick == 0)
                 sweep_step(&sweep, now);
-            }
         } else if (!sweep_step(&sweep, now)) {
-            pause_before(next, now, pauses);
-            lw_relax();
+            lw_pace_wait(next, now);
         }
     }
+    lw_pace_end(lw_now());
     finish();
     atomic_store(&running, false);
     return NULL;
@@ -346,8 +320,6 @@ static void *ticker(void *unused) {
 bool lw_ticker_start(enum lw_engine which) {
     engine = which;
     atomic_store(&stop, false);
-    atomic_store(&lw_clock_worst, 0);
-    atomic_store(&lw_clock_gaps, 0);
     uint64_t now = lw_now();
     /* Differences of the clock are whole ticks, give or take how late a tick is. */
     uint64_t slack = lw_config.tick / 2;

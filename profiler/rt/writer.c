@@ -12,6 +12,7 @@
 
 #define CLOCK_PAUSE 1000000000u
 #define MODULE_PAUSE 20000000u
+#define PACE_PAUSE 200000000u
 #define PAYLOAD_ROOM 65536u
 
 static char folder[4200];
@@ -19,7 +20,8 @@ static int file = -1;
 static bool failed;
 static uint32_t segment, oldest;
 static uint64_t segment_bytes, total_bytes, events;
-static uint64_t clock_next, modules_next;
+static uint32_t labels_written;
+static uint64_t clock_next, modules_next, pace_next;
 static uint8_t trace_id[16];
 static uint64_t anchor, wall_anchor;
 static enum lw_engine trace_engine;
@@ -212,6 +214,48 @@ static void write_threads(void) {
     }
 }
 
+/* Labels that this segment does not have yet. */
+static void write_labels(void) {
+    for (;;) {
+        struct lw_payload p = payload();
+        uint32_t until = lw_labels_encode(&p, labels_written);
+        if (until == labels_written || !write_block(LW_BLOCK_LABELS, scratch, p.length))
+            return;
+        labels_written = until;
+    }
+}
+
+/* One block: all sums, and as many pauses as fit. */
+static bool write_pace(uint64_t now) {
+    /* Each takes at most 28 bytes. */
+    enum { ROOM = PAYLOAD_ROOM / 32 };
+    static struct lw_still list[ROOM];
+    uint32_t count = 0;
+    while (count < ROOM && lw_pace_take(&list[count]))
+        count++;
+    struct lw_payload p = payload();
+    lw_put_u64(&p, now);
+    lw_put_varint(&p, atomic_load(&lw_pace.stood));
+    lw_put_varint(&p, atomic_load(&lw_pace.coarse));
+    lw_put_varint(&p, atomic_load(&lw_pace.coarse_tick));
+    lw_put_varint(&p, atomic_load(&lw_pace.used));
+    lw_put_varint(&p, atomic_load(&lw_pace.tick));
+    lw_put_varint(&p, count);
+    for (uint32_t i = 0; i < count; i++) {
+        lw_put_u64(&p, list[i].start);
+        lw_put_varint(&p, list[i].length);
+        lw_put_varint(&p, list[i].used);
+    }
+    write_block(LW_BLOCK_PACE, scratch, p.length);
+    return count == ROOM;
+}
+
+void lw_writer_pace(uint64_t now) {
+    while (write_pace(now))
+        ;
+    pace_next = now + PACE_PAUSE;
+}
+
 static void write_end(int reason) {
     struct lw_payload p = payload();
     lw_put_u64(&p, lw_now());
@@ -245,6 +289,7 @@ static bool open_segment(void) {
     lw_modules_changed(lw_now());
     write_modules();
     write_threads();
+    labels_written = 0;
     write_clock(lw_now());
     return !failed;
 }
@@ -328,6 +373,7 @@ void lw_writer_write_events(struct lw_block *block) {
         return;
     if (segment_bytes + block->length > lw_config.segment)
         rotate();
+    write_labels();
     if (write_block(LW_BLOCK_EVENTS, block->bytes, block->length - 16))
         events += block->count;
 }
@@ -355,6 +401,8 @@ bool lw_writer_step(void) {
     }
     if (!failed && file >= 0 && now >= clock_next)
         write_clock(now);
+    if (!failed && file >= 0 && now >= pace_next)
+        lw_writer_pace(now);
     return !failed;
 }
 

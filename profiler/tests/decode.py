@@ -8,7 +8,7 @@ import bisect, glob, os, struct, subprocess, sys
 
 MASK = (1 << 64) - 1
 KINDS = {1: "call", 2: "held", 3: "waited", 4: "acquired", 5: "released", 6: "start", 7: "block", 8: "end", 9: "endall",
-         10: "out", 11: "woken", 12: "in", 13: "migrated", 14: "lost"}
+         10: "out", 11: "woken", 12: "in", 13: "migrated", 14: "lost", 15: "label"}
 
 TABLE = []
 for i in range(256):
@@ -64,7 +64,7 @@ class Reader:
 class Trace:
     def __init__(self):
         self.header, self.modules, self.threads, self.events, self.notes, self.ends = None, {}, {}, [], [], []
-        self.bytes = 0
+        self.bytes, self.stills, self.labels, self.pace = 0, [], {}, None
 
 
 def header(r):
@@ -137,6 +137,11 @@ def read_events(r, trace):
             rest = (r.varint(), r.varint())
         elif kind == 14:
             rest = (r.u8(), r.varint())
+        elif kind == 15:
+            inside = Reader(r.take(r.varint()))
+            if inside.u8() != 1:
+                continue
+            rest = (inside.varint(), inside.varint())
         else:
             sys.exit(f"an event of kind {kind}")
         if not earliest <= time - duration <= time <= latest:
@@ -174,6 +179,12 @@ def read(folder, events=True):
             elif kind == 6:
                 r.u64()
                 trace.notes.append((r.u8(), r.u8(), r.text()))
+            elif kind == 8:
+                r.u64()
+                trace.pace = [r.varint() for _ in range(5)]
+                trace.stills += [(r.u64(), r.varint(), r.varint()) for _ in range(r.varint())]
+            elif kind == 9:
+                trace.labels.update([(r.varint(), r.text()) for _ in range(r.varint())])
             elif kind == 7:
                 trace.ends.append((r.u64(), r.u8(), r.u64(), r.u64()))
             at += 16 + length
@@ -219,7 +230,15 @@ def main():
         print("module", key, m["build_id"] or "-", m["path"], "unloaded" if m["unloaded"] else "loaded")
     for note in trace.notes:
         print("note", *note)
+    if trace.pace:
+        if sum(length for _, length, _ in trace.stills) > trace.pace[0]:
+            sys.exit("more pauses are listed than there were")
+        print("pace", *trace.pace, "stills", len(trace.stills))
     for kind, thread, start, duration, rest in trace.events:
+        if kind == "label":
+            if rest[1] and rest[1] not in trace.labels:
+                sys.exit(f"label {rest[1]} has no text")
+            rest = (rest[0], trace.labels.get(rest[1], ""))
         if kind == "call":
             rest = (names.of(rest[0]), "from", names.of(rest[1]), "early" if rest[2] & 0x20 else "cut" if rest[2] else "")
         elif kind == "held":

@@ -4,7 +4,7 @@
 """
 import os, sys
 
-KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler")
+KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "readers")
 
 
 def required():

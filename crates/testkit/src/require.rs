@@ -27,10 +27,13 @@ pub enum Need {
     IoUring,
     /// Scheduler events from the kernel, which some containers forbid.
     Scheduler,
+    /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions (`profiler/tests/readers`).
+    Readers,
 }
 
 impl Need {
-    const ALL: [Need; 5] = [Need::Memcached, Need::Profiler, Need::RustcPlugin, Need::IoUring, Need::Scheduler];
+    const ALL: [Need; 6] =
+        [Need::Memcached, Need::Profiler, Need::RustcPlugin, Need::IoUring, Need::Scheduler, Need::Readers];
 
     /// The word in `LEEWARD_REQUIRE`.
     pub fn word(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Need {
             Need::RustcPlugin => "rustc_plugin",
             Need::IoUring => "io_uring",
             Need::Scheduler => "scheduler",
+            Need::Readers => "readers",
         }
     }
 

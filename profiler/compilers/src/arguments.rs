@@ -167,9 +167,10 @@ pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], arguments: &[O
     // Loaded twice: by the front end, so that it knows the plugin's options, and for the pipeline.
     say(&["-Xclang".as_ref(), "-load".as_ref(), "-Xclang".as_ref(), file.as_os_str(), &pass]);
     // Marks functions, so that `__attribute__((no_instrument_function))` reaches the plugin, which takes the marks away.
-    say(&["-finstrument-functions-after-inlining".as_ref(), "-mllvm".as_ref(), "-leeward-only-marked".as_ref()]);
-    for option in plugin {
-        say(&["-mllvm".as_ref(), option]);
+    say(&["-finstrument-functions-after-inlining".as_ref()]);
+    // To the front end alone: clang would give a plain `-mllvm` to its assembler, too, which loads no plugin and refuses the option.
+    for option in std::iter::once(OsStr::new("-leeward-only-marked")).chain(plugin.iter().map(OsString::as_os_str)) {
+        say(&["-Xclang".as_ref(), "-mllvm".as_ref(), "-Xclang".as_ref(), option]);
     }
     say(&["-idirafter".as_ref(), &files.path("include")]);
     say(&["--end-no-unused-arguments".as_ref()]);
@@ -244,12 +245,22 @@ mod tests {
         let all = arguments("-O2 a.c -o a");
         for part in [
             "-fpass-plugin=/p/libleeward_pass.so",
-            "-mllvm -leeward-engine=scan",
+            "-Xclang -mllvm -Xclang -leeward-engine=scan",
             "/p/libleeward_rt.a /p/libleeward_shim.a",
             " -O2 a.c -o a -x none ",
         ] {
             assert!(all.contains(part), "{all}");
         }
+    }
+
+    #[test]
+    fn the_assembler_gets_none_of_the_plugins_options() {
+        let all = arguments("-c a.S");
+        let words: Vec<&str> = all.split(' ').collect();
+        for (place, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("-leeward-")) {
+            assert_eq!(words[place - 3..place], ["-Xclang", "-mllvm", "-Xclang"], "{word} in {all}");
+        }
+        assert!(all.contains("-leeward-only-marked"), "{all}");
     }
 
     #[test]

@@ -28,6 +28,12 @@ impl Request {
         self.id
     }
 
+    /// Says of what kind the request is: a command's name, a route. 63 bytes of it count, and a program has up to a thousand different ones.
+    /// `leeward profile tail --by label` compares requests with the same label.
+    pub fn label(&self, label: &str) {
+        runtime::request_label(self.id, label);
+    }
+
     /// Puts the request into a queue, for another thread to go on with it. The queue's address tells queues apart.
     pub fn into_queue<Q: ?Sized>(self, queue: &Q) -> Queued {
         let id = self.id;

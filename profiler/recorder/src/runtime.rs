@@ -18,6 +18,7 @@ static CALL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static START: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static BLOCK: Function = Function(AtomicPtr::new(ptr::null_mut()));
 static END: Function = Function(AtomicPtr::new(ptr::null_mut()));
+static LABEL: Function = Function(AtomicPtr::new(ptr::null_mut()));
 
 /// Run by the loader before `main`, and before anything of a library that is loaded later.
 #[used]
@@ -45,6 +46,7 @@ extern "C" fn find() {
         (&START, c"leeward_req_start"),
         (&BLOCK, c"leeward_req_block"),
         (&END, c"leeward_req_end"),
+        (&LABEL, c"leeward_req_label"),
     ] {
         function.0.store(look_up(name), Ordering::Relaxed);
     }
@@ -119,6 +121,19 @@ fn with_queue(function: &Function, id: u64, queue: usize) {
     // SAFETY: the symbols are `void leeward_req_start(uint64_t, const void *)` and `leeward_req_block` likewise; the queue's
     // address is only written down.
     unsafe { transmute::<*mut c_void, extern "C" fn(u64, usize)>(function)(id, queue) }
+}
+
+pub(crate) fn request_label(id: u64, label: &str) {
+    let function = LABEL.0.load(Ordering::Relaxed);
+    if function.is_null() {
+        return;
+    }
+    // The run-time keeps 63 bytes, up to the first zero.
+    let mut text = [0_u8; 64];
+    let length = label.floor_char_boundary(63);
+    text[..length].copy_from_slice(&label.as_bytes()[..length]);
+    // SAFETY: the symbol is `void leeward_req_label(uint64_t, const char *)`, which copies the text; its last byte is zero.
+    unsafe { transmute::<*mut c_void, extern "C" fn(u64, *const u8)>(function)(id, text.as_ptr()) }
 }
 
 pub(crate) fn request_end(id: u64) {

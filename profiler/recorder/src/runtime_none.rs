@@ -20,4 +20,6 @@ pub(crate) fn request_start(_: u64, _: usize) {}
 
 pub(crate) fn request_block(_: u64, _: usize) {}
 
+pub(crate) fn request_label(_: u64, _: &str) {}
+
 pub(crate) fn request_end(_: u64) {}

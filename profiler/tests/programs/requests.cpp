@@ -1,4 +1,4 @@
-// The API of leeward_profile.h, and requests by name (`handle`: id is its second argument; `serve::work`: counted).
+// The API of leeward_profile.h, and requests by name (`handle`: id is its second argument, label its first; `serve::work`: counted).
 #include "leeward_profile.h"
 
 #include <cstdio>
@@ -20,6 +20,7 @@ static void work() { usleep(500); }
 int main() {
   leeward_req_start(17, &queue);
   leeward_req_start(18);
+  leeward_req_label(17, "GET");
   leeward_req_block(18, &queue);
   leeward_req_end(17);
   leeward_req_start(18, &queue);

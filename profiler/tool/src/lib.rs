@@ -24,6 +24,7 @@ pub mod export;
 pub mod format;
 pub mod hash;
 pub mod histogram;
+mod recursion;
 pub mod render;
 pub mod span;
 pub mod stats;

@@ -14,6 +14,7 @@ use crate::format::event::Sink;
 use crate::format::{Event, ObjectKind, What};
 use crate::hash::Map;
 use crate::histogram::Histogram;
+use crate::recursion;
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
 
@@ -52,7 +53,7 @@ pub struct Row {
     pub caller: Option<String>,
     /// How many were recorded; per request: how many requests there are.
     pub count: u64,
-    /// All of them together.
+    /// All of them together; of calls within calls of the same function, only the outermost.
     pub total: u64,
     /// Their mean.
     pub mean: u64,
@@ -110,6 +111,32 @@ pub fn open(
     let mut collector = Collector::new(options);
     trace.overlapping(0, u64::MAX, watch, |event| collector.event(event))?;
     Ok((trace, collector))
+}
+
+/// The lines, ranked by the wanted percentile. The total of a function that calls itself counts each moment once: where there is such a
+/// function, the trace is read again for that.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn rows(
+    trace: &Trace,
+    collector: Collector,
+    symbols: &mut Symbols,
+    options: &Options,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<Row>, TraceError> {
+    let names = recursion::candidates(&collector.calls(symbols));
+    let mut rows = collector.rows(symbols, options, trace.resolution());
+    if names.is_empty() {
+        return Ok(rows);
+    }
+    let totals = recursion::totals(trace, symbols, &names, options.by_caller, options.thread, watch)?;
+    for row in rows.iter_mut().filter(|row| row.sort == Sort::Call) {
+        if let Some(total) = totals.get(&(row.name.clone(), row.caller.clone())) {
+            row.total = *total;
+        }
+    }
+    Ok(rows)
 }
 
 /// Collects statistics from events. The order matters only for which keys share a histogram, should there be too many.
@@ -259,7 +286,19 @@ impl Collector {
         (!all.gave_up && !too_many).then_some(all)
     }
 
-    /// The lines, ranked by the wanted percentile.
+    /// Names of functions and of their callers.
+    fn calls(&self, symbols: &mut Symbols) -> Vec<(String, String)> {
+        let calls = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
+        calls
+            .map(|(key, Counted { latest, .. })| {
+                let caller =
+                    if key.caller == 0 { String::new() } else { symbols.caller(key.caller, *latest).function() };
+                (symbols.place(key.what, *latest).function(), caller)
+            })
+            .collect()
+    }
+
+    /// The lines, ranked by the wanted percentile. Totals are sums of all calls: [`rows`] puts those of recursive functions right.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
         let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
         for (key, Counted { spans, latest: time }) in self.keys.into_iter().zip(self.counted) {
@@ -335,7 +374,7 @@ pub fn per_request(
             *seen = time;
         }
     };
-    let mut follower = Follower::new(selection);
+    let mut follower = Follower::new(trace, selection);
     trace.in_order(
         watch,
         |_| true,
@@ -353,5 +392,5 @@ pub fn per_request(
         let absent = requests - histogram.count().min(requests);
         histogram.record_many(0, absent);
     }
-    Ok((ranked(merged, options, trace.header().resolution), requests))
+    Ok((ranked(merged, options, trace.resolution()), requests))
 }

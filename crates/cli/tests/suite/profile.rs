@@ -30,10 +30,13 @@ fn json(arguments: &[&str]) -> Value {
 /// 200 requests; each hundredth waits for a lock.
 fn synthetic(folder: &Path) {
     let mut writer = TraceWriter::create(folder, &Setup::default()).unwrap();
+    writer.labels(&[(1, "GET"), (2, "KEYS")]).unwrap();
     for id in 1..=200_u64 {
         let (start, wait) = (id * 1_000_000, if id % 100 == 0 { 300_000 } else { 0 });
         let end = start + 10_000 + wait;
         writer.event(0, start, What::RequestStart { id, queue: None }).unwrap();
+        let label = if wait > 0 { 2 } else { 1 };
+        writer.event(0, start, What::RequestLabel { id, label }).unwrap();
         if wait > 0 {
             let held = |wait, hold, site| What::Held { object: ObjectKind::Mutex, lock: 0x700, site, wait, hold };
             writer.event(1, start + wait, held(0, wait + 5_000, 0x401)).unwrap();
@@ -59,7 +62,7 @@ fn every_subcommand_reads_a_trace() {
     let trace = trace.to_str().unwrap();
 
     let info = json(&["profile", "info", trace, "--json"]);
-    assert_eq!((info["counts"]["events"].as_u64(), info["damage"].as_array().map(Vec::len)), (Some(604), Some(0)));
+    assert_eq!((info["counts"]["events"].as_u64(), info["damage"].as_array().map(Vec::len)), (Some(804), Some(0)));
     assert!(printed(&["profile", "info", trace]).contains("recording was stopped"));
 
     let stats = json(&["profile", "stats", trace, "--json", "-p", "50"]);
@@ -74,6 +77,18 @@ fn every_subcommand_reads_a_trace() {
     let tail = json(&["profile", "tail", trace, "--json"]);
     assert_eq!(tail["findings"][0]["cause"], "waiting for a mutex, 0x100");
     assert!(printed(&["profile", "tail", trace]).contains("held it, taken in 0x400"));
+    let shown = printed(&["profile", "tail", trace, "--by", "label"]);
+    let of = |label: &str| shown.lines().find(|line| line.starts_with(label)).unwrap_or_default().to_string();
+    assert!(of("KEYS").contains(" 2 ") && of("GET").contains(" 198 "), "{shown}");
+    let labels = json(&["profile", "tail", trace, "--by", "label", "--json"]);
+    assert_eq!((&labels["labels"][0]["label"], &labels["labels"][0]["tail"]["requests"]), (&"KEYS".into(), &2.into()));
+    assert_eq!(requests["slowest"][0]["label"], "KEYS");
+    // Of calls that are taken for requests only the recorded ones are known.
+    let shown = printed(&["profile", "tail", trace, "--request-fn", "0x100"]);
+    assert!(
+        shown.contains("of 200 recorded calls of 0x100 took") && shown.contains("less than 1.00 µs were not recorded"),
+        "{shown}"
+    );
 
     let page = folder.path().join("page.html");
     let shown = printed(&["profile", "timeline", trace, "200", "--html", page.to_str().unwrap()]);
@@ -113,6 +128,29 @@ fn what_can_not_be_done_is_said_in_a_line() {
         check(&["profile", "export", path, "--format", "parquet", "-o", "-"], 2, "--features parquet");
     }
     check(&["profile", "stats", path, "--thread", "5"], 2, "no thread 5");
+    // A name that is none is no success with nothing in it, whoever asks.
+    let out = folder.path().join("folded").to_str().unwrap().to_string();
+    for command in [
+        vec!["tail", path],
+        vec!["requests", path],
+        vec!["requests", path, "--json"],
+        vec!["timeline", path],
+        vec!["stats", path, "--per-request"],
+        vec!["export", path, "--format", "folded", "-o", &out],
+    ] {
+        let arguments: Vec<&str> = ["profile"].into_iter().chain(command).chain(["--request-fn", "0x10"]).collect();
+        check(&arguments, 2, "no call of `0x10` was recorded");
+        check(&arguments, 2, "recorded were, among others, `0x100`");
+    }
+    let plainly = Command::new("sleep").arg("60").spawn();
+    if let Ok(mut plainly) = plainly {
+        check(&["profile", "attach", &plainly.id().to_string()], 2, "it was started plainly");
+        plainly.kill().unwrap();
+        plainly.wait().unwrap();
+    }
+    check(&["profile", "attach", "4294967295"], 2, "there is no such process");
+    check(&["profile", "record", "--overhead", "200%", "--", "true"], 2, "0.1% to 100%");
+    check(&["profile", "record", "--ring", "x,y", "--", "true"], 2, "a number with a unit");
     check(&["profile", "attach", "4294967295"], 2, "does not listen");
     check(&["profile", "record", "--tick", "1,us", "--", "true"], 2, "a number with a unit");
     check(

@@ -3,21 +3,25 @@
 
 use std::collections::VecDeque;
 
-use super::activity::{Activity, Interval};
+use super::activity::{Activity, Interval, sweep};
 use super::breakdown::{self, Breakdown};
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::sums::Sums;
+use super::unsure::Unsure;
 use crate::format::event::OffCpu;
 use crate::format::{Event, What};
 use crate::hash::Map;
 use crate::symbols::Symbols;
+use crate::trace::Trace;
 
 /// How long after its end a request is looked at: the calls around it end a moment later.
 const AFTER: u64 = 50_000;
 /// Intervals that are remembered in all: 40 MB.
 const MOST: usize = 1 << 20;
+/// Times that a thread was blocked that are remembered.
+const AWAY: usize = 64;
 /// Threads that are remembered.
 const THREADS: usize = 1 << 17;
 
@@ -27,15 +31,18 @@ pub(crate) struct Past {
     /// In the order of being written down.
     pub(crate) intervals: VecDeque<Interval>,
     off: Option<(u64, OffCpu)>,
+    /// When the thread was last blocked: from, until.
+    away: VecDeque<(u64, u64)>,
 }
 
 impl Past {
     /// Turns an event into what the thread did, if it tells.
-    pub(crate) fn take(&mut self, event: &Event) {
+    pub(crate) fn take(&mut self, event: &Event, unsure: &Unsure) {
         let now = event.time;
         match event.what {
             What::Call { function, caller, duration, .. } => {
-                self.push(now.saturating_sub(duration), now, now, Activity::Call { function, caller });
+                let start = self.begin(now.saturating_sub(duration), now, unsure);
+                self.push(start, now, now, Activity::Call { function, caller });
             }
             What::Held { object, lock, site, wait, hold } if wait > 0 => {
                 let taken = now.saturating_sub(hold);
@@ -54,10 +61,27 @@ impl Past {
             What::SwitchedIn { .. } => {
                 if let Some((since, why)) = self.off.take() {
                     self.push(since, now, now, Activity::Off(why));
+                    if why == OffCpu::Blocked {
+                        if self.away.len() >= AWAY {
+                            self.away.pop_front();
+                        }
+                        self.away.push_back((since, now));
+                    }
                 }
             }
             _ => {}
         }
+    }
+
+    /// Begin of a call that seems to begin at `start`. Where the clock stood still then, and the thread blocked meanwhile, the call
+    /// counts from the thread's return: of a function that came later nobody should say that it blocked.
+    fn begin(&self, start: u64, end: u64, unsure: &Unsure) -> u64 {
+        let mut later = self.away.iter().rev().take_while(|(_, until)| *until > start).peekable();
+        if later.peek().is_none() {
+            return start;
+        }
+        let latest = start.saturating_add(unsure.window(start)).min(end);
+        later.find(|(from, until)| *from >= start && *until <= latest).map_or(start, |(_, until)| *until)
     }
 
     /// Time from which the thread is off the CPU, and why.
@@ -103,6 +127,7 @@ pub struct Memory {
     count: usize,
     /// Intervals seen before this time may have been forgotten.
     forgotten: u64,
+    unsure: Unsure,
 }
 
 impl Memory {
@@ -122,7 +147,7 @@ impl Memory {
         }
         let past = self.threads.entry(event.thread).or_default();
         let before = past.intervals.len();
-        past.take(event);
+        past.take(event, &self.unsure);
         self.count += past.intervals.len() - before;
         if self.count >= MOST {
             self.forget();
@@ -166,6 +191,14 @@ impl Memory {
         breakdown
     }
 
+    /// Each piece of a request's time, with what its thread was doing, the outermost first.
+    pub fn stacks(&self, request: &Request, mut visit: impl FnMut(&[Activity], u64, u64)) {
+        for work in &request.work {
+            let mut intervals = self.between(work.thread, work.start, work.end);
+            sweep(&mut intervals, work.start, work.end, &mut visit);
+        }
+    }
+
     /// Nanoseconds of a request in each function with all that it called.
     pub fn inclusive(&self, request: &Request) -> Sums<u64> {
         breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to))
@@ -181,9 +214,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A follower that looks for these requests.
-    pub fn new(selection: &Selection) -> Follower {
-        Follower { selector: Selector::new(selection), memory: Memory::default(), ended: VecDeque::new() }
+    /// A follower of a trace that looks for these requests.
+    pub fn new(trace: &Trace, selection: &Selection) -> Follower {
+        let memory = Memory { unsure: Unsure::of(trace), ..Memory::default() };
+        Follower { selector: Selector::new(selection), memory, ended: VecDeque::new() }
     }
 
     /// Takes the next event in the order of time; hands out requests that ended a moment ago.

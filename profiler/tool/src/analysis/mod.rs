@@ -3,14 +3,17 @@
 
 pub mod activity;
 pub mod breakdown;
+pub mod culprit;
 pub mod follow;
 mod locks;
+pub mod missing;
 pub mod requests;
 pub mod select;
 pub mod slowest;
 pub mod sums;
 pub mod tail;
 pub mod timeline;
+pub(crate) mod unsure;
 
 pub use activity::{Activity, Interval};
 pub use breakdown::{Breakdown, Cause};

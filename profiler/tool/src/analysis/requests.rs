@@ -41,6 +41,8 @@ pub struct Request {
     pub queued: Vec<(u64, u64, u64)>,
     /// Whether some stretches were left out, because there were too many.
     pub cut: bool,
+    /// Number of its label's text; 0 without one.
+    pub label: u32,
 }
 
 impl Request {
@@ -77,7 +79,11 @@ impl Tracker {
     pub fn concerns(event: &Event) -> bool {
         matches!(
             event.what,
-            What::RequestStart { .. } | What::RequestBlock { .. } | What::RequestEnd { .. } | What::RequestEndAll
+            What::RequestStart { .. }
+                | What::RequestBlock { .. }
+                | What::RequestEnd { .. }
+                | What::RequestEndAll
+                | What::RequestLabel { .. }
         )
     }
 
@@ -87,6 +93,11 @@ impl Tracker {
         match event.what {
             What::RequestStart { id, .. } => self.start(id, thread, now),
             What::RequestBlock { id, queue } => self.block(id, thread, now, queue.unwrap_or(0)),
+            What::RequestLabel { id, label } => {
+                if let Some(open) = self.open.get_mut(&id) {
+                    open.request.label = label;
+                }
+            }
             What::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
             What::RequestEndAll => {
                 for id in self.threads.remove(&thread).unwrap_or_default() {
@@ -109,7 +120,7 @@ impl Tracker {
             self.give_up_half();
         }
         let open = self.open.entry(id).or_insert_with(|| Open {
-            request: Request { id, start: now, end: now, work: Vec::new(), queued: Vec::new(), cut: false },
+            request: Request { id, start: now, end: now, work: Vec::new(), queued: Vec::new(), cut: false, label: 0 },
             running: self.spare.pop().unwrap_or_default(),
             waits: None,
         });
@@ -220,8 +231,25 @@ mod tests {
             (2, 60, What::RequestEnd { id: 7 }),
         ]);
         let work = vec![Work { thread: 1, start: 10, end: 20 }, Work { thread: 2, start: 50, end: 60 }];
-        assert_eq!(requests, [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false }]);
+        assert_eq!(
+            requests,
+            [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0 }]
+        );
         assert_eq!(unfinished, 0);
+    }
+
+    #[test]
+    fn a_label_stays_until_the_end() {
+        let (requests, _) = all(&[
+            (1, 1, What::RequestLabel { id: 7, label: 3 }),
+            (1, 2, What::RequestStart { id: 7, queue: None }),
+            (1, 3, What::RequestLabel { id: 7, label: 4 }),
+            (2, 4, What::RequestLabel { id: 7, label: 5 }),
+            (1, 5, What::RequestEnd { id: 7 }),
+            (1, 6, What::RequestStart { id: 7, queue: None }),
+            (1, 7, What::RequestEnd { id: 7 }),
+        ]);
+        assert_eq!(requests.iter().map(|one| one.label).collect::<Vec<_>>(), [5, 0]);
     }
 
     #[test]

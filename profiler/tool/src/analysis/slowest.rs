@@ -22,6 +22,8 @@ pub struct Slow {
     pub start: u64,
     /// How long it took.
     pub latency: u64,
+    /// Its label, if it has one.
+    pub label: Option<String>,
     /// The threads that worked on it.
     pub threads: Vec<String>,
     /// Where the time went, the largest first.
@@ -64,7 +66,7 @@ pub fn slowest(
             }
         }
     };
-    let mut follower = Follower::new(selection);
+    let mut follower = Follower::new(trace, selection);
     trace.in_order(
         watch,
         |_| true,
@@ -88,6 +90,7 @@ pub fn slowest(
             id: request.id,
             start: request.start.saturating_sub(trace.counts().first),
             latency: request.latency(),
+            label: trace.label(request.label).map(String::from),
             threads: threads.into_iter().map(|thread| trace.thread_name(thread)).collect(),
             causes,
             incomplete: breakdown.incomplete,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::Serialize;
 
 use super::breakdown::{Cause, doing};
+use super::culprit::{Culprit, Groups, Inclusive, Tree, culprit};
 use super::follow::{Follower, Memory};
 use super::requests::Request;
 use super::select::{Selection, Selector};
@@ -58,8 +59,8 @@ pub struct Holder {
     pub doing: Vec<(String, f64)>,
 }
 
-/// The comparison.
-#[derive(Clone, Debug, Serialize)]
+/// The comparison. Spans in nanoseconds.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Tail {
     /// All requests.
     pub requests: u64,
@@ -71,6 +72,14 @@ pub struct Tail {
     pub slow_mean: u64,
     /// Mean latency of the others.
     pub rest_mean: u64,
+    /// Half of all are shorter.
+    pub p50: u64,
+    /// 99 % of all are shorter.
+    pub p99: u64,
+    /// The longest of all.
+    pub max: u64,
+    /// The function behind most of the difference, with all that it calls.
+    pub culprit: Option<Culprit>,
     /// Differences, the largest first.
     pub findings: Vec<Finding>,
     /// Slow requests of which something had been forgotten.
@@ -84,6 +93,7 @@ struct Group {
     requests: u64,
     latency: u128,
     causes: Map<Cause, Sum>,
+    inclusive: Inclusive,
     incomplete: u64,
 }
 
@@ -148,54 +158,135 @@ pub fn tail(
     share: f64,
     watch: &mut Watch<'_>,
 ) -> Result<Tail, TraceError> {
-    let threshold = {
-        let mut latencies = Histogram::default();
-        let mut selector = Selector::new(selection);
-        trace.in_order(
-            watch,
-            |event| Selector::concerns(selection, event),
-            |event| {
-                selector.event(event, symbols, |request| latencies.record(request.latency()));
-            },
-        )?;
-        latencies.limit_of_largest(share)
+    let mut all = compare(trace, symbols, selection, share, |_| 0, watch)?;
+    Ok(all.remove(&0).unwrap_or_default())
+}
+
+/// Labels that are told apart; the requests of all others are one group.
+const LABELS: usize = 64;
+
+/// Like [`tail`] for the requests of each label by themselves: what makes the slowest with this label slower than the others with it. The
+/// label with the slowest requests first; requests without one have an empty label.
+///
+/// # Errors
+/// See there.
+pub fn by_label(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    share: f64,
+    watch: &mut Watch<'_>,
+) -> Result<Vec<(String, Tail)>, TraceError> {
+    let all = compare(trace, symbols, selection, share, |request| request.label, watch)?;
+    let text = |label: u32| match trace.label(label) {
+        Some(text) => text.to_string(),
+        None if label == u32::MAX => "(other labels)".into(),
+        None => String::new(),
     };
-    let (mut slow, mut rest) = (Group::default(), Group::default());
-    let mut blames: Map<Cause, Blame> = Map::default();
-    let mut take = |request: &Request, memory: &Memory| {
+    let mut all: Vec<(String, Tail)> = all.into_iter().map(|(label, tail)| (text(label), tail)).collect();
+    all.sort_by(|a, b| (b.1.p99, b.1.max, &a.0).cmp(&(a.1.p99, a.1.max, &b.0)));
+    Ok(all)
+}
+
+/// Comparison under way.
+#[derive(Default)]
+struct Comparison {
+    slow: Group,
+    rest: Group,
+    blames: Map<Cause, Blame>,
+    tree: Tree,
+}
+
+impl Comparison {
+    fn take(&mut self, request: &Request, memory: &Memory, threshold: u64) {
         let breakdown = memory.breakdown(request);
-        if request.latency() >= threshold {
-            slow.add(request, &breakdown.causes);
-            slow.incomplete += u64::from(breakdown.incomplete);
-            for wait in &breakdown.waits {
-                let cause = grouped(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
-                if blames.len() >= CAUSES && !blames.contains_key(&cause) {
-                    continue;
-                }
-                blame(blames.entry(cause).or_default(), wait, memory);
-            }
-        } else {
-            rest.add(request, &breakdown.causes);
+        let inclusive = memory.inclusive(request);
+        if request.latency() < threshold {
+            self.rest.add(request, &breakdown.causes);
+            self.rest.inclusive.add(&inclusive, request.end);
+            return;
         }
+        self.slow.add(request, &breakdown.causes);
+        self.slow.inclusive.add(&inclusive, request.end);
+        self.slow.incomplete += u64::from(breakdown.incomplete);
+        let tree = &mut self.tree;
+        memory.stacks(request, |stack, from, to| tree.add(stack, to - from, request.end));
+        for wait in &breakdown.waits {
+            let cause = grouped(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
+            if self.blames.len() < CAUSES || self.blames.contains_key(&cause) {
+                blame(self.blames.entry(cause).or_default(), wait, memory);
+            }
+        }
+    }
+
+    fn finish(self, trace: &Trace, symbols: &mut Symbols, latencies: &Histogram, threshold: u64) -> Tail {
+        let Comparison { slow, rest, blames, tree } = self;
+        let groups = Groups { slow: (slow.requests, slow.mean()), rest: (rest.requests, rest.mean()) };
+        Tail {
+            requests: slow.requests + rest.requests,
+            slow: slow.requests,
+            threshold,
+            slow_mean: slow.mean(),
+            rest_mean: rest.mean(),
+            p50: latencies.percentile(50.0),
+            p99: latencies.percentile(99.0),
+            max: latencies.max(),
+            culprit: culprit(symbols, &slow.inclusive, &rest.inclusive, &groups, &tree),
+            findings: findings(trace, symbols, &slow, &rest, blames),
+            incomplete: slow.incomplete,
+            unfinished: 0,
+        }
+    }
+}
+
+/// Compares within each group of requests.
+fn compare(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    share: f64,
+    group: impl Fn(&Request) -> u32,
+    watch: &mut Watch<'_>,
+) -> Result<BTreeMap<u32, Tail>, TraceError> {
+    let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
+    let mut selector = Selector::new(selection);
+    trace.in_order(
+        watch,
+        |event| Selector::concerns(selection, event),
+        |event| {
+            selector.event(event, symbols, |request| {
+                let of = group(&request);
+                let of = if latencies.len() < LABELS || latencies.contains_key(&of) { of } else { u32::MAX };
+                latencies.entry(of).or_default().record(request.latency());
+            });
+        },
+    )?;
+    let thresholds: BTreeMap<u32, u64> =
+        latencies.iter().map(|(of, latencies)| (*of, latencies.limit_of_largest(share))).collect();
+    let mut all: BTreeMap<u32, Comparison> = BTreeMap::new();
+    let mut take = |request: &Request, memory: &Memory| {
+        let of = group(request);
+        let of = if thresholds.contains_key(&of) { of } else { u32::MAX };
+        let threshold = thresholds.get(&of).copied().unwrap_or_default();
+        all.entry(of).or_default().take(request, memory, threshold);
     };
-    let mut follower = Follower::new(selection);
+    let mut follower = Follower::new(trace, selection);
     trace.in_order(
         watch,
         |_| true,
         |event| follower.event(event, symbols, |request, memory, _| take(request, memory)),
     )?;
     let unfinished = follower.finish(symbols, |request, memory, _| take(request, memory));
-    let findings = findings(trace, symbols, &slow, &rest, blames);
-    Ok(Tail {
-        requests: slow.requests + rest.requests,
-        slow: slow.requests,
-        threshold,
-        slow_mean: slow.mean(),
-        rest_mean: rest.mean(),
-        findings,
-        incomplete: slow.incomplete,
-        unfinished,
-    })
+    let mut tails: BTreeMap<u32, Tail> = BTreeMap::new();
+    for (of, comparison) in all {
+        let (latencies, threshold) = (&latencies[&of], thresholds[&of]);
+        let tail = comparison.finish(trace, symbols, latencies, threshold);
+        tails.insert(of, Tail { unfinished, ..tail });
+    }
+    if tails.is_empty() && unfinished > 0 {
+        tails.insert(0, Tail { unfinished, ..Tail::default() });
+    }
+    Ok(tails)
 }
 
 fn blame(blame: &mut Blame, wait: &super::breakdown::LockWait, memory: &Memory) {

@@ -9,6 +9,7 @@ use super::follow::Past;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
+use super::unsure::Unsure;
 use crate::format::event::OffCpu;
 use crate::format::{Event, ObjectKind, What};
 use crate::hash::Map;
@@ -187,6 +188,7 @@ impl Scene {
             }
         })?;
         events.sort_by_key(|event| event.time);
+        let unsure = Unsure::of(trace);
         let mut pasts: HashMap<u32, Past> = HashMap::new();
         let (mut holds, mut kinds) = (Holds::default(), HashMap::new());
         let mut scheduler = false;
@@ -211,13 +213,13 @@ impl Scene {
                     if past.off().is_none() && past.intervals.is_empty() {
                         // It was off before the first that was read.
                         let off = What::SwitchedOut { cpu: 0, next: 0, why: OffCpu::Blocked };
-                        past.take(&Event { time: from, thread, what: off });
+                        past.take(&Event { time: from, thread, what: off }, &unsure);
                     }
                 }
                 What::SwitchedOut { .. } => scheduler = true,
                 _ => {}
             }
-            past.take(event);
+            past.take(event, &unsure);
         }
         let mut threads: HashMap<u32, Vec<Interval>> = HashMap::new();
         for (thread, past) in pasts {

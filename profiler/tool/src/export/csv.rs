@@ -33,7 +33,7 @@ pub(super) fn export(
                     out,
                     "{},{},{},{},{},{},{},{object},{},{}",
                     quoted(&trace.thread_name(event.thread)),
-                    line.kind,
+                    quoted(line.kind),
                     line.start.saturating_sub(zero),
                     event.time.saturating_sub(zero),
                     line.wait,

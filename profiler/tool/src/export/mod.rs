@@ -139,6 +139,7 @@ fn walk(
 ) -> Result<(), TraceError> {
     let mut past: std::collections::BTreeMap<u32, crate::analysis::follow::Past> = std::collections::BTreeMap::new();
     let mut held_back = 0;
+    let unsure = crate::analysis::unsure::Unsure::of(trace);
     let mut selector = crate::analysis::select::Selector::new(selection);
     trace.in_order(
         watch,
@@ -155,7 +156,7 @@ fn walk(
             ended.iter().for_each(|request| show(Shown::Request(request), symbols));
             let of = past.entry(event.thread).or_default();
             let before = of.intervals.len();
-            of.take(event);
+            of.take(event, &unsure);
             held_back += of.intervals.len() - before;
             if of.intervals.len() >= BATCH {
                 held_back -= of.intervals.len();
@@ -214,7 +215,7 @@ fn follow(
     watch: &mut Watch<'_>,
     mut done: impl FnMut(&Request, &Memory, &mut Symbols),
 ) -> Result<(), TraceError> {
-    let mut follower = Follower::new(selection);
+    let mut follower = Follower::new(trace, selection);
     trace.in_order(watch, |_: &Event| true, |event| follower.event(event, symbols, &mut done))?;
     follower.finish(symbols, done);
     Ok(())

@@ -163,17 +163,18 @@ fn thread_track(writer: &mut Writer<'_>, trace: &Trace, thread: u32) -> io::Resu
     })
 }
 
-/// The ends of the slices that are open.
+/// Starts and ends of the slices that are open.
 #[derive(Default)]
-struct Nest(Vec<u64>);
+struct Nest(Vec<(u64, u64)>);
 
 impl Nest {
     fn end_of(&mut self, start: u64, end: u64) -> u64 {
-        while self.0.last().is_some_and(|open| *open <= start) {
+        // A call that lasts longer than a batch comes after those that it made: they do not contain it.
+        while self.0.last().is_some_and(|(from, until)| *until <= start || *from > start) {
             self.0.pop();
         }
-        let end = self.0.last().map_or(end, |open| end.min(*open));
-        self.0.push(end);
+        let end = self.0.last().map_or(end, |(_, until)| end.min(*until));
+        self.0.push((start, end));
         end
     }
 }

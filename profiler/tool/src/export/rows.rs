@@ -49,6 +49,9 @@ impl Row {
             }
             What::RequestEnd { id } => Row { id: Some(id), ..plain("request end") },
             What::RequestEndAll => plain("requests end"),
+            What::RequestLabel { id, label } => {
+                Row { id: Some(id), object: u64::from(label), ..plain("request label") }
+            }
             What::SwitchedOut { cpu, why, .. } => {
                 let kind = if why == OffCpu::Runnable { "switched out, runnable" } else { "switched out, blocked" };
                 Row { cpu: Some(cpu), ..plain(kind) }

@@ -150,6 +150,13 @@ pub enum What {
     },
     /// All requests of the thread are over.
     RequestEndAll,
+    /// A request gets a label, such as a command's name.
+    RequestLabel {
+        /// The request.
+        id: u64,
+        /// Number of the label's text; see [`Trace::label`](crate::trace::Trace::label).
+        label: u32,
+    },
     /// The thread lost its CPU.
     SwitchedOut {
         /// Which CPU.
@@ -317,6 +324,8 @@ const CALL: u8 = 1;
 const KNOWN: u8 = 0x80;
 const CUT: u8 = 0x40;
 const EARLY: u8 = 0x20;
+/// First byte of an event of kind 15 that labels a request; others are passed over.
+pub(crate) const LABEL: u8 = 1;
 /// Which marks each kind may have.
 const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
 
@@ -506,8 +515,11 @@ impl Decoder {
             }
             _ => {
                 let length = cursor.bounded(super::TEXT_MAX)?;
-                cursor.take(length)?;
-                return Ok(None);
+                let mut inside = Cursor::new(cursor.take(length)?);
+                match inside.u8() {
+                    Ok(LABEL) => What::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? },
+                    _ => return Ok(None),
+                }
             }
         };
         Ok(Some(Event { time: now, thread, what }))

@@ -316,6 +316,68 @@ impl End {
     }
 }
 
+/// Time in which the clock stood still: a call within left nothing. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Still {
+    /// Value of the clock meanwhile.
+    pub start: u64,
+    /// How long.
+    pub length: u64,
+    /// CPU time that the program used meanwhile.
+    pub used: u64,
+}
+
+/// Course of the clock so far: how long it stood still, how long it was coarse. Spans in nanoseconds; sums are since the recording began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// How long it stood still in all.
+    pub stood: u64,
+    /// How long it ticked no more often than every `coarse_tick`, though it was told to.
+    pub coarse: u64,
+    /// Between two ticks while the machine was busy.
+    pub coarse_tick: u64,
+    /// CPU time of the program.
+    pub used: u64,
+    /// Between two ticks, as it was told or as its share of the CPU allowed.
+    pub tick: u64,
+    /// When it stood still, since the block before.
+    pub stills: Vec<Still>,
+}
+
+impl Pace {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is cut off.
+    pub fn read(payload: &[u8], clock: &Clock) -> Result<Pace, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        cursor.u64()?;
+        let mut pace = Pace {
+            stood: cursor.varint()?,
+            coarse: cursor.varint()?,
+            coarse_tick: cursor.varint()?,
+            used: cursor.varint()?,
+            tick: cursor.varint()?,
+            stills: Vec::new(),
+        };
+        for _ in 0..cursor.bounded(MANY)? {
+            let start = clock.nanos(cursor.u64()?);
+            pace.stills.push(Still { start, length: cursor.varint()?, used: cursor.varint()? });
+        }
+        Ok(pace)
+    }
+}
+
+/// Reads a block of labels: numbers and their texts.
+///
+/// # Errors
+/// What is wrong with the first that can't be read.
+pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, Malformed> {
+    let mut cursor = Cursor::new(payload);
+    let count = cursor.bounded(MANY)?;
+    (0..count).map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?, cursor.text()?))).collect()
+}
+
 /// A pair of clocks, to see how far the scale has drifted.
 ///
 /// # Errors

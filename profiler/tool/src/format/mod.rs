@@ -41,4 +41,8 @@ pub mod kind {
     pub const NOTE: u8 = 6;
     /// The end of a segment.
     pub const END: u8 = 7;
+    /// Course of the recording's clock: when it stood still, when it was coarse.
+    pub const PACE: u8 = 8;
+    /// Texts that requests are labelled with.
+    pub const LABELS: u8 = 9;
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::block::put_block;
 use super::event::{Extent, OffCpu, Pairs, What};
-use super::meta::{Clock, End, Engine, Header, Module, Thread};
+use super::meta::{Clock, End, Engine, Header, Module, Pace, Thread};
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
@@ -137,6 +137,14 @@ impl Encoder {
             What::RequestBlock { id, queue } => 7 | self.request(id, queue),
             What::RequestEnd { id } => 8 | self.request(id, None),
             What::RequestEndAll => 9,
+            What::RequestLabel { id, label } => {
+                let mut inside = vec![super::event::LABEL];
+                put_varint(&mut inside, id);
+                put_varint(&mut inside, u64::from(label));
+                put_varint(&mut self.body, inside.len() as u64);
+                self.body.append(&mut inside);
+                15
+            }
             What::SwitchedOut { cpu, next, why } => {
                 put_varint(&mut self.body, u64::from(cpu));
                 put_varint(&mut self.body, u64::from(next));
@@ -243,6 +251,37 @@ impl TraceWriter {
             }
         }
         Ok(())
+    }
+
+    /// Writes what became of the clock.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn pace(&mut self, pace: &Pace) -> io::Result<()> {
+        let mut payload = 0_u64.to_le_bytes().to_vec();
+        for number in [pace.stood, pace.coarse, pace.coarse_tick, pace.used, pace.tick, pace.stills.len() as u64] {
+            put_varint(&mut payload, number);
+        }
+        for still in &pace.stills {
+            payload.extend(still.start.to_le_bytes());
+            put_varint(&mut payload, still.length);
+            put_varint(&mut payload, still.used);
+        }
+        self.block(kind::PACE, &payload)
+    }
+
+    /// Writes the texts of labels.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn labels(&mut self, labels: &[(u32, &str)]) -> io::Result<()> {
+        let mut payload = Vec::new();
+        put_varint(&mut payload, labels.len() as u64);
+        for (number, text) in labels {
+            put_varint(&mut payload, u64::from(*number));
+            put_text(&mut payload, text);
+        }
+        self.block(kind::LABELS, &payload)
     }
 
     /// Writes a note.

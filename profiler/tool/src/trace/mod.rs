@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Each, Sink};
-use crate::format::meta::{End, Header, Module, Note, Thread};
+use crate::format::meta::{End, Header, Module, Note, Pace, Thread};
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
 pub use damage::{Damage, Region};
@@ -119,6 +119,8 @@ pub struct Trace {
     damage: Damage,
     counts: Counts,
     runs: Vec<Run>,
+    pace: Pace,
+    labels: BTreeMap<u32, String>,
 }
 
 impl Trace {
@@ -205,6 +207,23 @@ impl Trace {
     /// Damage of the trace.
     pub fn damage(&self) -> &Damage {
         &self.damage
+    }
+
+    /// Course of the clock. Times at which it stood still are sorted by start, as far as they were listed.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Resolution of the times of calls that was achieved for most of the time, in nanoseconds.
+    pub fn resolution(&self) -> u64 {
+        let mostly_coarse = self.pace.coarse > self.counts.span() / 2;
+        let coarse = if mostly_coarse { self.pace.coarse_tick } else { 0 };
+        self.header.resolution.max(self.pace.tick).max(coarse)
+    }
+
+    /// Text of a label by its number; `None` for 0 and for numbers that no block names.
+    pub fn label(&self, number: u32) -> Option<&str> {
+        self.labels.get(&number).map(String::as_str)
     }
 
     /// Counts of the trace's content.

@@ -14,7 +14,7 @@ use super::places::{self, Counts};
 use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Sink};
-use crate::format::meta::{End, Header, Module, Note, Thread, read_clock};
+use crate::format::meta::{End, Header, Module, Note, Pace, Thread, read_clock, read_labels};
 use crate::format::varint::Malformed;
 use crate::format::{BLOCK_HEADER, kind};
 
@@ -22,6 +22,9 @@ use crate::format::{BLOCK_HEADER, kind};
 const THREADS: usize = 1 << 18;
 const MODULES: usize = 1 << 14;
 const NOTES: usize = 1000;
+/// Most times at which the clock stood still, and labels, that are kept.
+const STILLS: usize = 1 << 17;
+const LABELS: usize = 1 << 16;
 /// How often the watcher is told, in bytes.
 const TELL: u64 = 1 << 20;
 
@@ -76,6 +79,8 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         damage,
         counts: Counts::new(),
         runs: Vec::new(),
+        pace: Pace::default(),
+        labels: BTreeMap::new(),
         header,
     };
     Ok((trace, segments))
@@ -113,6 +118,7 @@ fn read_all(
     }
     decoding.settle(|decoded| note(trace, decoded));
     go_on(watch, total, total)?;
+    trace.pace.stills.sort_by_key(|still| still.start);
     let continues = |end: &End| end.reason == End::CONTINUES;
     trace.damage.unended = trace.end.as_ref().is_none_or(continues);
     // All blocks may have been damaged.
@@ -284,6 +290,20 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
                 trace.notes.push(note);
             } else if !known {
                 trace.damage.too_many += 1;
+            }
+        }
+        kind::PACE => {
+            let pace = Pace::read(payload, &clock)?;
+            let mut stills = std::mem::take(&mut trace.pace.stills);
+            // The sums have all of them; of those listed a part shows how long they are.
+            stills.extend(pace.stills.iter().take(STILLS.saturating_sub(stills.len())));
+            trace.pace = Pace { stills, ..pace };
+        }
+        kind::LABELS => {
+            for (number, text) in read_labels(payload)? {
+                if trace.labels.len() < LABELS || trace.labels.contains_key(&number) {
+                    trace.labels.insert(number, text);
+                }
             }
         }
         kind::END => trace.end = Some(End::read(payload, &clock)?),

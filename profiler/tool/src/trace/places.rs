@@ -98,9 +98,11 @@ impl Counts {
             What::Call { .. } => self.calls += 1,
             What::Held { .. } | What::Acquired { .. } | What::Released { .. } => self.locks += 1,
             What::Waited { .. } => self.waits += 1,
-            What::RequestStart { .. } | What::RequestBlock { .. } | What::RequestEnd { .. } | What::RequestEndAll => {
-                self.requests += 1
-            }
+            What::RequestStart { .. }
+            | What::RequestBlock { .. }
+            | What::RequestEnd { .. }
+            | What::RequestEndAll
+            | What::RequestLabel { .. } => self.requests += 1,
             What::Lost { count, .. } => self.lost = self.lost.saturating_add(count),
             _ => self.scheduler += 1,
         }

@@ -1,8 +1,11 @@
 //! Traces and what is made of them, in one program. `memory.rs` is apart, because its allocator counts for the whole program.
 
+mod culprits;
 mod damaged;
+mod exports;
 mod fuzz;
 mod golden;
+mod missing;
 mod parquet;
 mod planted;
 #[path = "../../examples/support/store.rs"]

@@ -45,6 +45,9 @@ pub(crate) struct Recording {
     /// Resolution of calls' times
     #[arg(long, value_name = "SPAN", default_value = "1us")]
     pub(crate) tick: String,
+    /// Instead of a tick: most of the program's CPU time that recording may take, such as 5%; the ticks come as often as that allows
+    #[arg(long, value_name = "PERCENT", conflicts_with = "tick")]
+    pub(crate) overhead: Option<String>,
     /// Shortest call that is recorded
     #[arg(long, value_name = "SPAN", default_value = "1us")]
     pub(crate) threshold: String,
@@ -54,6 +57,9 @@ pub(crate) struct Recording {
     /// Most disk space; the oldest is deleted to stay within it
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub(crate) disk: String,
+    /// Most memory for the events of a thread that are not on disk yet; it takes as much only while it must
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    pub(crate) ring: String,
     /// Record no locks
     #[arg(long)]
     pub(crate) no_locks: bool,
@@ -87,6 +93,7 @@ const RECORD: &str = "\
 Examples:
   leeward profile record -- ./server --port 8080
   leeward profile record --threshold 5us --out /tmp/t -- ./server
+  leeward profile record --overhead 5% -- ./server               says which resolution that bought
   leeward profile record --wait -- ./server      then: leeward profile attach PID";
 
 /// Start recording in a running process that has the profiler's run-time
@@ -242,6 +249,9 @@ pub(crate) struct TailArgs {
     /// How many count as the slowest, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percentile)]
     pub(crate) slowest: f64,
+    /// Compare requests with the same label with each other
+    #[arg(long, value_name = "WHAT", value_parser = ["label"])]
+    pub(crate) by: Option<String>,
     /// How many findings
     #[arg(long, short = 'n', value_name = "N", default_value_t = 8)]
     pub(crate) limit: usize,
@@ -251,6 +261,7 @@ const TAIL: &str = "\
 Examples:
   leeward profile tail leeward-traces/4711
   leeward profile tail leeward-traces/4711 --slowest 0.1                  the slowest thousandth
+  leeward profile tail leeward-traces/4711 --by label                     each command or route by itself
   leeward profile tail leeward-traces/4711 --request-fn server::handle    without marks in the program";
 
 /// Write a trace for other tools

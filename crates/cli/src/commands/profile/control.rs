@@ -30,22 +30,54 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let out = out.to_str().filter(|path| !path.contains([',', '\n', '%']));
     let refused = || anyhow!("--out {}: commas and per cents are not accepted here", recording.out.display());
     let out = out.ok_or_else(refused).map_err(Failure::Input)?;
-    let Recording { engine, tick, threshold, lock_threshold, disk, .. } = recording;
-    for text in [tick, threshold, lock_threshold, disk] {
+    let Recording { engine, tick, threshold, lock_threshold, disk, ring, .. } = recording;
+    for text in [tick, threshold, lock_threshold, disk, ring] {
         if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '.') {
             return Err(Failure::Input(anyhow!("`{}`: a number with a unit, such as 1us or 1G", plain(text))));
         }
     }
     let on = |off: bool| if off { "off" } else { "on" };
     let mut options = format!(
-        "dir={out}/%p,engine={engine},tick={tick},threshold={threshold},lock-threshold={lock_threshold},disk={disk},locks={},sched={}",
+        "dir={out}/%p,engine={engine},tick={tick},threshold={threshold},lock-threshold={lock_threshold},disk={disk},ring={ring},locks={},sched={}",
         on(recording.no_locks),
         on(recording.no_sched)
     );
+    if let Some(overhead) = &recording.overhead {
+        let number = overhead.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.1..=100.0).contains(number));
+        let number = number.ok_or_else(|| anyhow!("--overhead {}: accepted are 0.1% to 100%", plain(overhead)));
+        options += &format!(",overhead={}", number.map_err(Failure::Input)?);
+    }
     if let Some(cpu) = recording.cpu {
         options += &format!(",cpu={cpu}");
     }
     Ok(options)
+}
+
+/// Why a process has nobody who listens, and what to do about it.
+#[cfg(target_os = "linux")]
+fn silence(pid: u32) -> &'static str {
+    let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
+    if !Path::new(&format!("/proc/{pid}")).is_dir() {
+        return "there is no such process";
+    }
+    let (Ok(environment), Ok(maps)) = (of("environ"), of("maps")) else {
+        return "it is another user's, who alone (or root) may record it";
+    };
+    let asked = environment.split(|byte| *byte == 0).any(|word| word.starts_with(b"LEEWARD_PROFILE="));
+    let preloaded = maps.windows(10).any(|part| part == b"leeward_rt");
+    match (asked, preloaded) {
+        (false, _) => {
+            "it was started plainly, and a run-time can't be brought into a process that runs: start it with \
+             `leeward profile record --wait -- PROGRAM`, or with LEEWARD_PROFILE=wait if it was built with `leeward cc`"
+        }
+        (true, true) => {
+            "its run-time has no socket: LEEWARD_PROFILE in its environment may be wrong, which it said on stderr when it began"
+        }
+        (true, false) => {
+            "LEEWARD_PROFILE is in its environment, but the run-time is not in it: build it with `leeward cc`, or start it with \
+             `leeward profile record`, which preloads the run-time where programs accept that"
+        }
+    }
 }
 
 /// Sends a line to the run-time in a process; its answer without the `ok`.
@@ -59,12 +91,7 @@ fn ask(pid: u32, line: &str) -> Result<String, Failure> {
     /// A stop answers when the trace is on disk.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    let none = || {
-        format!(
-            "process {pid} does not listen: it must have been started by `leeward profile record` (with --wait to begin \
-             later) or have been built with `leeward cc`, and by the same user"
-        )
-    };
+    let none = || format!("process {pid} does not listen: {}", silence(pid));
     let address = SocketAddr::from_abstract_name(format!("leeward-profile-{pid}"))
         .map_err(|error| Failure::Runtime(error.into()))?;
     let mut stream = UnixStream::connect_addr(&address).with_context(none).map_err(Failure::Input)?;

@@ -38,11 +38,14 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
         _ => args.what.request_fn.clone().map_or(Selection::Marked, Selection::CallsOf),
     };
     let mut options = Options { selection, slower_than: 0 };
-    if let (Format::Folded, Some(share)) = (format, args.slowest) {
+    if format == Format::Folded {
         let mut watch = reading.watch("following requests");
         let found =
             slowest(&reading.trace, &mut reading.symbols, &options.selection, 1, &mut watch).map_err(failure)?;
-        options.slower_than = found.latencies.limit_of_largest(share / 100.0);
+        if found.latencies.count() == 0 {
+            return Err(reading.nothing_selected(&args.what, found.unfinished));
+        }
+        options.slower_than = found.latencies.limit_of_largest(args.slowest.unwrap_or(100.0) / 100.0);
     }
     let mut watch = reading.watch("exporting");
     let mut write = |out: &mut dyn Write| {

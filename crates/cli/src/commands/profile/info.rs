@@ -19,6 +19,9 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let trace = &reading.trace;
     if !args.source.json {
         let mut text = summary(trace);
+        if let Some(words) = reading.missing.words() {
+            text += &format!("  missing: {words}\n");
+        }
         text += "\nmodules\n";
         for (path, found) in survey.iter().take(LISTED) {
             let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| plain(why));
@@ -36,10 +39,10 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let value = json!({
         "command": header.command, "pid": header.pid, "writer": header.writer, "engine": header.engine,
         "call_threshold_ns": header.call_threshold, "lock_threshold_ns": header.lock_threshold,
-        "resolution_ns": header.resolution, "architecture": header.architecture,
+        "resolution_ns": trace.resolution(), "architecture": header.architecture,
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
         "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
-        "clock_drift_ns": trace.drift(), "notes": trace.notes(),
+        "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
         "end": trace.end().map(|end| end.words()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
     });
@@ -66,7 +69,7 @@ pub(super) fn summary(trace: &Trace) -> String {
         "  calls: engine {}, from {} on, resolution {}; locks from {} on\n",
         header.engine.words(),
         show(header.call_threshold),
-        if header.resolution == 0 { "exact".into() } else { show(header.resolution) },
+        if header.resolution == 0 { "exact".into() } else { show(trace.resolution()) },
         show(header.lock_threshold)
     );
     text += &format!(

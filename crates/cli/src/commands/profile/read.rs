@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::missing::{Missing, missing};
+use leeward_profile::analysis::select::alike;
+use leeward_profile::span::show;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
 
@@ -20,6 +23,7 @@ use crate::terminal;
 pub(super) struct Reading {
     pub(super) trace: Trace,
     pub(super) symbols: Symbols,
+    pub(super) missing: Missing,
     interrupt: Interrupt,
 }
 
@@ -45,9 +49,10 @@ impl Reading {
         for line in trace.damage().to_string().lines() {
             let _ = writeln!(err, "warning: {}", plain(line));
         }
-        warn_of_missing(&trace);
+        let missing = missing(&trace, &mut watch(&interrupt, "estimating what is missing")).map_err(failure)?;
+        warn_of_missing(&trace, &missing);
         let symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
-        Ok((Reading { trace, symbols, interrupt }, besides))
+        Ok((Reading { trace, symbols, missing, interrupt }, besides))
     }
 
     /// Somebody to tell how far reading has come.
@@ -62,12 +67,54 @@ impl Reading {
         }
     }
 
+    /// The failure to say that nothing was selected, and what could have been.
+    pub(super) fn nothing_selected(&mut self, what: &What, unfinished: u64) -> Failure {
+        let Some(name) = &what.request_fn else {
+            return Failure::Input(anyhow!(
+                "no request ended while it was recorded{}",
+                if unfinished > 0 { format!("; {unfinished} began, and have no end") } else { String::new() }
+            ));
+        };
+        let mut watch = self.watch("looking for such a name");
+        let names = match alike(&self.trace, &mut self.symbols, name, &mut watch) {
+            Ok(names) => names,
+            Err(error) => return failure(error),
+        };
+        let names: Vec<String> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
+        let similar = if names.is_empty() {
+            String::new()
+        } else {
+            format!("; recorded were, among others, {}", names.join(", "))
+        };
+        Failure::Input(anyhow!(
+            "no call of `{}` was recorded: it is no function of the program, or its calls take less than {}{similar}",
+            plain(name),
+            show(self.trace.header().call_threshold)
+        ))
+    }
+
+    /// Requests of a selection, in words that follow a number.
+    pub(super) fn requests(&self, what: &What) -> String {
+        match &what.request_fn {
+            Some(name) => format!("recorded calls of {}", plain(name)),
+            None => "requests".into(),
+        }
+    }
+
+    /// Remark on calls that were taken for requests; empty for requests that the program marks.
+    pub(super) fn only_recorded(&self, what: &What) -> String {
+        let least = show(self.trace.header().call_threshold);
+        what.request_fn.as_ref().map_or(String::new(), |_| {
+            format!("Calls that took less than {least} were not recorded and are not among them.\n")
+        })
+    }
+
     /// The selection that was asked for; an error if there is nothing to select.
     pub(super) fn selection(&self, what: &What) -> Result<Selection, Failure> {
         match &what.request_fn {
-            Some(name) if self.trace.counts().calls == 0 => Err(Failure::Input(anyhow!(
-                "no call of `{name}`: the trace has no calls of functions; the program must be built with `leeward cc`"
-            ))),
+            Some(name) if self.trace.counts().calls == 0 => {
+                Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls(&self.trace))))
+            }
             Some(name) => Ok(Selection::CallsOf(name.clone())),
             None if self.trace.counts().requests == 0 => Err(Failure::Input(anyhow!(
                 "the program marks no requests: name the function whose calls are requests with --request-fn NAME, or see docs/profile.md"
@@ -77,10 +124,35 @@ impl Reading {
     }
 }
 
+/// Why a trace has no calls of functions, and what to do about it.
+pub(super) fn no_calls(trace: &Trace) -> String {
+    let header = trace.header();
+    let linked = trace.notes().iter().any(|note| note.text.contains("built with the run-time in it"));
+    if header.engine == leeward_profile::format::meta::Engine::None {
+        "calls were switched off (--engine none)".into()
+    } else if linked {
+        format!(
+            "the program was built for recording, but none of its functions took {} or longer in the {} that were recorded; \
+             --threshold and --tick find shorter ones",
+            show(header.call_threshold),
+            show(trace.counts().span())
+        )
+    } else {
+        "the trace has no calls of functions; the program must be built with `leeward cc` (docs/profile-build.md)"
+            .into()
+    }
+}
+
 /// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.
-pub(super) fn warn_of_missing(trace: &Trace) {
+pub(super) fn warn_of_missing(trace: &Trace, missing: &Missing) {
     let mut err = std::io::stderr();
-    for note in trace.notes().iter().filter(|note| note.level > 0) {
+    let words = missing.words();
+    if let Some(words) = &words {
+        let _ = writeln!(err, "warning: {words}");
+    }
+    // What the recording says of its clock is in these words, with the share that is missing.
+    let told = |topic: u8| topic == 4 && words.is_some();
+    for note in trace.notes().iter().filter(|note| note.level > 0 && !told(note.topic)) {
         let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
     }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {

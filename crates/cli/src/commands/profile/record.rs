@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
+use leeward_profile::analysis::missing::missing;
+use leeward_profile::format::meta::Engine;
 use leeward_profile::trace::{Trace, ignore};
 
 use super::args::RecordArgs;
@@ -50,16 +52,9 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
     let fresh: Vec<PathBuf> =
         traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
-    let mut calls = 0;
+    let mut events = 0;
     for path in fresh.iter().take(DESCRIBED) {
-        calls += summarize(path)?;
-    }
-    if calls == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && args.recording.engine != "none" {
-        let _ = writeln!(
-            std::io::stderr(),
-            "note: no call of a function was recorded; {} must be built with `leeward cc` for that (docs/profile-build.md)",
-            name()
-        );
+        events += summarize(path)?;
     }
     if fresh.len() > DESCRIBED {
         stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED, out.display()))?;
@@ -75,19 +70,29 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
             }
         )));
     }
+    if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && !args.wait {
+        return Err(Failure::Runtime(anyhow!("nothing at all was recorded of {}", name())));
+    }
     if status.success() || interrupt.asked() {
         return Ok(());
     }
     Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
 }
 
-/// Says what a trace holds, and what is missing in it; how many calls of functions it has.
+/// Says what is missing in a trace, and what it holds; how many events that is.
 pub(super) fn summarize(path: &Path) -> Result<u64, Failure> {
     match Trace::open(path, &mut ignore) {
         Ok(trace) => {
+            let missing = missing(&trace, &mut ignore).map_err(super::read::failure)?;
+            // What is wrong comes before what was recorded.
+            super::read::warn_of_missing(&trace, &missing);
+            let calls = trace.counts().calls;
+            if calls == 0 && trace.header().engine != Engine::None {
+                let why = super::read::no_calls(&trace);
+                let _ = writeln!(std::io::stderr(), "note: no call of a function was recorded; {why}");
+            }
             stdout::print(&format!("{}{}", summary(&trace), trace.damage()))?;
-            super::read::warn_of_missing(&trace);
-            Ok(trace.counts().calls)
+            Ok(trace.counts().events)
         }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "warning: {error}");

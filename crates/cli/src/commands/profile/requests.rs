@@ -16,6 +16,9 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     let mut watch = reading.watch("following requests");
     let most = usize::from(args.limit);
     let found = slowest(&reading.trace, &mut reading.symbols, &selection, most, &mut watch).map_err(failure)?;
+    if found.latencies.count() == 0 {
+        return Err(reading.nothing_selected(&args.what, found.unfinished));
+    }
     reading.missing_symbols();
     let latencies = &found.latencies;
     let at = |percent| latencies.percentile(percent);
@@ -23,13 +26,14 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
         let value = json!({
             "requests": latencies.count(), "unfinished": found.unfinished, "mean_ns": latencies.mean(),
             "p50_ns": at(50.0), "p99_ns": at(99.0), "p99.9_ns": at(99.9), "p99.99_ns": at(99.99), "max_ns": latencies.max(),
-            "slowest": found.slowest,
+            "slowest": found.slowest, "missing": reading.missing,
         });
         return stdout::print(&value.to_string());
     }
     let mut out = format!(
-        "{} requests: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
+        "{} {}: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
         latencies.count(),
+        reading.requests(&args.what),
         show(at(50.0)),
         show(at(99.0)),
         show(at(99.9)),
@@ -40,9 +44,12 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
         out += &format!("; {} have no end", found.unfinished);
     }
     out.push('\n');
+    out += &reading.only_recorded(&args.what);
     for slow in &found.slowest {
         let threads = plain(&slow.threads.join(", "));
-        out += &format!("\n{}  request {}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
+        let label = slow.label.as_ref().map_or(String::new(), |label| format!(" ({})", plain(label)));
+        out +=
+            &format!("\n{}  request {}{label}, after {}, {threads}\n", show(slow.latency), slow.id, show(slow.start));
         for (cause, nanos) in slow.causes.iter().take(4) {
             out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), plain(cause));
         }

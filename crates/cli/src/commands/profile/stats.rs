@@ -27,6 +27,9 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         let mut watch = reading.watch("following requests");
         let counted = stats::per_request(&reading.trace, &mut reading.symbols, &selection, &options, &mut watch);
         let (rows, requests) = counted.map_err(failure)?;
+        if requests == 0 {
+            return Err(reading.nothing_selected(&args.what, 0));
+        }
         (reading, rows, Some(requests))
     } else {
         let (mut reading, collector) = match args.thread {
@@ -42,8 +45,9 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
             }
             None => Reading::open_by(&source.symbols, |watch| stats::open(&source.trace, &options, cpus(), watch))?,
         };
-        let resolution = reading.trace.header().resolution;
-        let rows = collector.rows(&mut reading.symbols, &options, resolution);
+        let mut watch = reading.watch("looking for recursion");
+        let counted = stats::rows(&reading.trace, collector, &mut reading.symbols, &options, &mut watch);
+        let rows = counted.map_err(failure)?;
         (reading, rows, None)
     };
     reading.missing_symbols();
@@ -51,7 +55,7 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
         let header = reading.trace.header();
         let value = json!({
             "percentile": args.percentile, "requests": requests, "rows": rows.iter().take(args.limit).collect::<Vec<_>>(),
-            "call_threshold_ns": header.call_threshold, "resolution_ns": header.resolution, "engine": header.engine,
+            "call_threshold_ns": header.call_threshold, "resolution_ns": reading.trace.resolution(), "engine": header.engine,
         });
         return stdout::print(&value.to_string());
     }
@@ -97,7 +101,11 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
     }
     match requests {
         Some(requests) => {
-            out += &format!("Time per request with all that a function calls, over {requests} requests.\n")
+            out += &format!(
+                "Time per request with all that a function calls, over {requests} {}.\n{}",
+                reading.requests(&args.what),
+                reading.only_recorded(&args.what)
+            )
         }
         None => {
             out += &format!("Of recorded calls: those shorter than {} are not counted.\n", show(header.call_threshold))
@@ -105,7 +113,7 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
     }
     let unresolved = rows.iter().filter(|row| row.unresolved).count();
     if unresolved > 0 {
-        let tick = show(header.resolution);
+        let tick = show(reading.trace.resolution());
         out += &format!(
             "{unresolved} more have a {wanted} of at most one tick ({tick}), which tells nothing about them.\n"
         );

@@ -1,52 +1,131 @@
 //! `leeward profile tail`: what the slowest requests do that the others don't.
 
-use leeward_profile::analysis::tail;
+use leeward_profile::analysis::tail::{self, Tail};
 use leeward_profile::span::show;
+use serde_json::json;
 
 use super::args::TailArgs;
 use super::read::{Reading, failure};
 use crate::failure::Failure;
 use crate::stdout::{self, plain};
-use crate::table::{WIDTH, folded};
+use crate::table::{Align, Table, WIDTH, folded};
 
 /// Differences that explain less are not shown, in per cent.
 const LEAST: f64 = 1.0;
+/// Labels whose slowest requests are explained, besides the table of all.
+const EXPLAINED: usize = 5;
 
 /// The command.
 pub(super) fn tail(args: &TailArgs) -> Result<(), Failure> {
     let mut reading = Reading::open(&args.source.trace, &args.source.symbols)?;
     let selection = reading.selection(&args.what)?;
     let mut watch = reading.watch("comparing requests");
-    let compared = tail::tail(&reading.trace, &mut reading.symbols, &selection, args.slowest / 100.0, &mut watch);
+    let share = args.slowest / 100.0;
+    if args.by.is_some() {
+        let found = tail::by_label(&reading.trace, &mut reading.symbols, &selection, share, &mut watch);
+        return by_label(args, &mut reading, found.map_err(failure)?);
+    }
+    let compared = tail::tail(&reading.trace, &mut reading.symbols, &selection, share, &mut watch);
     let mut tail = compared.map_err(failure)?;
+    if tail.requests == 0 {
+        return Err(reading.nothing_selected(&args.what, tail.unfinished));
+    }
     reading.missing_symbols();
     if args.source.json {
         tail.findings.truncate(args.limit);
-        return stdout::print(&serde_json::to_string(&tail).map_err(|error| Failure::Runtime(error.into()))?);
+        let mut value = serde_json::to_value(&tail).map_err(|error| Failure::Runtime(error.into()))?;
+        value["missing"] = json!(reading.missing);
+        return stdout::print(&value.to_string());
     }
+    let out = text(&reading, &tail, args, args.limit) + &closing(&reading);
+    stdout::print(&out)
+}
+
+/// A comparison in words.
+fn text(reading: &Reading, tail: &Tail, args: &TailArgs, limit: usize) -> String {
     let mut out = format!(
-        "{} of {} requests took {} or longer: {} on average, the others {}.\n",
+        "{} of {} {} took {} or longer: {} on average, the others {}.\n",
         tail.slow,
         tail.requests,
+        reading.requests(&args.what),
         show(tail.threshold),
         show(tail.slow_mean),
         show(tail.rest_mean)
     );
-    if tail.requests == 0 {
-        out += "There is nothing to compare.\n";
-    } else if tail.slow == tail.requests {
+    out += &reading.only_recorded(&args.what);
+    if tail.slow == tail.requests {
         out += "All of them are about equally slow: there is no tail.\n";
     }
-    let shown = tail.findings.iter().filter(|finding| finding.explains >= LEAST).take(args.limit);
+    if let Some(culprit) = &tail.culprit {
+        out += &format!("\n{}", folded(&plain(&culprit.text), 0, WIDTH));
+    }
+    let shown = tail.findings.iter().filter(|finding| finding.explains >= LEAST).take(limit);
     for (index, finding) in shown.enumerate() {
         let head = format!("{}. {:.0} % of the difference.", index + 1, finding.explains);
         out += &format!("\n{head}\n{}", folded(&plain(&finding.text), 3, WIDTH));
     }
-    if reading.trace.counts().scheduler == 0 {
-        out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";
-    }
     if tail.incomplete > 0 {
         out += &format!("\nOf {} slow requests the beginning had been forgotten.\n", tail.incomplete);
     }
-    stdout::print(&out)
+    out
+}
+
+/// Remarks on the whole trace.
+fn closing(reading: &Reading) -> String {
+    let mut out = String::new();
+    if reading.trace.counts().scheduler == 0 {
+        out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";
+    }
+    if let Some(words) = reading.missing.words() {
+        out += &format!("\n{}", folded(&format!("Missing: {words}."), 0, WIDTH));
+    }
+    out
+}
+
+fn by_label(args: &TailArgs, reading: &mut Reading, tails: Vec<(String, Tail)>) -> Result<(), Failure> {
+    let requests: u64 = tails.iter().map(|(_, tail)| tail.requests).sum();
+    if requests == 0 {
+        return Err(reading.nothing_selected(&args.what, tails.first().map_or(0, |(_, tail)| tail.unfinished)));
+    }
+    if tails.iter().all(|(label, _)| label.is_empty()) {
+        return Err(Failure::Input(anyhow::anyhow!(
+            "no request has a label: the program gives them with leeward_req_label, or is built with --leeward-request-fn=NAME:N:L \
+             (docs/profile-build.md, \"Requests\")"
+        )));
+    }
+    reading.missing_symbols();
+    if args.source.json {
+        let labels = tails.into_iter().map(|(label, mut tail)| {
+            tail.findings.truncate(args.limit);
+            json!({"label": label, "tail": tail})
+        });
+        let value = json!({"labels": labels.collect::<Vec<_>>(), "missing": reading.missing});
+        return stdout::print(&value.to_string());
+    }
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("label", Align::Left),
+        ("requests", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+        ("culprit", Align::Left),
+    ]);
+    let name = |label: &str| if label.is_empty() { "(none)".into() } else { plain(label) };
+    for (label, tail) in &tails {
+        let culprit = tail.culprit.as_ref().map_or(String::new(), |culprit| plain(&culprit.function));
+        table.row(vec![
+            name(label),
+            tail.requests.to_string(),
+            show(tail.p50),
+            show(tail.p99),
+            show(tail.max),
+            culprit,
+        ]);
+    }
+    let mut out = format!("{table}");
+    for (label, tail) in tails.iter().take(EXPLAINED) {
+        out += &format!("\n{}\n{}", name(label), text(reading, tail, args, args.limit.min(2)));
+    }
+    stdout::print(&(out + &closing(reading)))
 }

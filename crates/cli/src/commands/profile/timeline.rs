@@ -16,11 +16,11 @@ pub(super) fn timeline(args: &TimelineArgs) -> Result<(), Failure> {
     let which = args.id.map_or(Which::Slowest, Which::Id);
     let mut watch = reading.watch("looking for the request");
     let found = timeline::timeline(&reading.trace, &mut reading.symbols, &selection, which, &mut watch);
-    let none = || match args.id {
-        Some(id) => anyhow!("no request {id} that ended is in the trace"),
-        None => anyhow!("no request that ended is in the trace"),
+    let timeline = match (found.map_err(failure)?, args.id) {
+        (Some(timeline), _) => timeline,
+        (None, Some(id)) => return Err(Failure::Input(anyhow!("no request {id} that ended is in the trace"))),
+        (None, None) => return Err(reading.nothing_selected(&args.what, 0)),
     };
-    let timeline = found.map_err(failure)?.ok_or_else(none).map_err(Failure::Input)?;
     reading.missing_symbols();
     if let Some(path) = &args.html {
         let page = render::page(&timeline, &reading.trace.header().command);

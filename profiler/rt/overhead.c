@@ -1,0 +1,126 @@
+/* The tick that follows from the share of the program's CPU time that recording may take (`overhead=`). A tick costs each thread that runs
+ * one hand-over of the clock's cache line, and each event its writing and the hand-over of its place in the ring. What a hand-over costs is
+ * measured on this machine when recording begins; how many there are is counted while it goes on, and the tick is made longer or shorter. */
+#include "rt.h"
+
+#include <stdio.h>
+
+/* Nanoseconds that a hand-over can cost: less is noise, and so is more. */
+#define LEAST 50u
+#define MOST 800u
+/* Where it could not be measured: as between two virtual CPUs of a large machine. */
+#define USUAL 200u
+/* Of writing an event, without its place. */
+#define WRITING 25u
+#define TICK_LEAST 1000u
+#define TICK_MOST 1000000u
+#define LOOK_PAUSE 50000000u
+
+#define ROUNDS 7
+#define READS 400000u
+#define WRITE_PAUSE 2000u
+#define PATIENCE 60000000u
+
+static _Alignas(128) _Atomic uint64_t line;
+static _Alignas(128) _Atomic bool writing;
+static _Atomic bool measured, given_up;
+static _Atomic uint64_t measured_cost;
+
+static uint64_t handover = USUAL, tick = TICK_LEAST;
+static uint64_t look_at, seen_used, seen_events, seen_ticks;
+static uint64_t began, all_cost, all_used;
+
+static uint64_t time_of_reads(void) {
+    uint64_t before = lw_now();
+    for (unsigned n = 0; n < READS; n++)
+        (void)*(volatile uint64_t *)&line;
+    return lw_now() - before;
+}
+
+/* Reads a line that nobody writes, and the same while another thread does. The least of some rounds: both may be interrupted. */
+static void *reads(void *unused) {
+    (void)unused;
+    uint64_t quiet = UINT64_MAX, least = UINT64_MAX;
+    for (int round = 0; round < ROUNDS && !atomic_load(&given_up); round++) {
+        uint64_t time = time_of_reads();
+        quiet = time < quiet ? time : quiet;
+        atomic_store(&writing, true);
+        uint64_t before = atomic_load(&line);
+        time = time_of_reads();
+        uint64_t writes = atomic_load(&line) - before;
+        atomic_store(&writing, false);
+        if (writes >= 20 && time > quiet && (time - quiet) / writes < least)
+            least = (time - quiet) / writes;
+    }
+    atomic_store(&measured_cost, least);
+    atomic_store(&measured, true);
+    return NULL;
+}
+
+static void measure(void) {
+    atomic_store(&measured, false);
+    atomic_store(&given_up, false);
+    handover = USUAL;
+    if (!lw_helper_create("leeward-probe", reads))
+        return;
+    uint64_t deadline = lw_now() + PATIENCE, next = 0;
+    while (!atomic_load(&measured)) {
+        uint64_t now = lw_now();
+        if (now > deadline) {
+            atomic_store(&given_up, true);
+            return;
+        }
+        if (atomic_load_explicit(&writing, memory_order_relaxed) && now >= next) {
+            atomic_fetch_add_explicit(&line, 1, memory_order_relaxed);
+            next = now + WRITE_PAUSE;
+        }
+        lw_relax();
+    }
+    uint64_t cost = atomic_load(&measured_cost);
+    if (cost != UINT64_MAX)
+        handover = cost < LEAST ? LEAST : cost > MOST ? MOST : cost;
+}
+
+uint64_t lw_overhead_tick(void) { return tick; }
+
+void lw_overhead_begin(void) {
+    measure();
+    look_at = seen_used = seen_events = seen_ticks = all_cost = all_used = 0;
+    began = lw_now();
+    /* As if one thread wrote an event at every second tick. */
+    double each = (double)handover + (double)(WRITING + handover) / 2;
+    tick = (uint64_t)(each / lw_config.overhead);
+    tick = tick < TICK_LEAST ? TICK_LEAST : tick > TICK_MOST ? TICK_MOST : tick;
+}
+
+bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events) {
+    if (look_at == 0)
+        look_at = began;
+    if (now < look_at + LOOK_PAUSE)
+        return false;
+    uint64_t used = lw_program_time(), span = now - look_at;
+    double more = used > seen_used ? (double)(used - seen_used) : 0;
+    bool first = seen_used == 0;
+    double threads = more / (double)span;
+    double cost = (double)(ticks - seen_ticks) * threads * (double)handover + (double)(events - seen_events) * (double)(WRITING + handover);
+    look_at = now;
+    seen_used = used;
+    seen_ticks = ticks;
+    seen_events = events;
+    /* A program that does nothing has no share to take. */
+    if (first || more < 1000000)
+        return false;
+    all_cost += (uint64_t)cost;
+    all_used += (uint64_t)more;
+    double change = cost / more / lw_config.overhead;
+    double to = (double)tick * (change < 0.5 ? 0.5 : change > 2 ? 2 : change);
+    tick = to < TICK_LEAST ? TICK_LEAST : to > TICK_MOST ? TICK_MOST : (uint64_t)to;
+    return true;
+}
+
+void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks) {
+    snprintf(text, room,
+             "overhead: handing the clock over costs %llu ns here; ticks of %.1f us on average, at an estimated %.1f %% of the program's CPU time",
+             (unsigned long long)handover, (double)(now - began) / (double)(ticks > 0 ? ticks : 1) / 1000,
+             all_used > 0 ? (double)all_cost * 100 / (double)all_used : 0);
+}

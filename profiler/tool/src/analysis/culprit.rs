@@ -1,0 +1,221 @@
+//! The function behind the difference between slow requests and others, with all that it calls: not the leaf in which the time is spent, but
+//! the one that the others do not call, and the path to it.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::activity::Activity;
+use super::sums::Sums;
+use crate::hash::Map;
+use crate::span::{percent, show};
+use crate::symbols::Symbols;
+
+/// Functions that are told apart, and places in the tree of calls.
+const FUNCTIONS: usize = 1 << 16;
+const NODES: usize = 1 << 14;
+/// How deep paths are followed.
+const DEPTH: usize = 64;
+/// Functions of a path that are shown behind the culprit.
+const BEHIND: usize = 6;
+
+/// The function that makes the slow requests slow. Spans in nanoseconds per request, with all that it calls.
+#[derive(Clone, Debug, Serialize)]
+pub struct Culprit {
+    /// The function.
+    pub function: String,
+    /// Mean over the slowest.
+    pub slow: u64,
+    /// Mean over the others.
+    pub rest: u64,
+    /// Share of the difference in latency, in per cent.
+    pub explains: f64,
+    /// How many of the slowest call it, in per cent.
+    pub in_slow: f64,
+    /// How many of the others call it, in per cent.
+    pub in_rest: f64,
+    /// Calls from the request down to where most of its time is spent; the culprit is among them.
+    pub path: Vec<String>,
+    /// All that in a sentence.
+    pub text: String,
+}
+
+/// Time in functions with all that they call, over the requests of a group.
+#[derive(Debug, Default)]
+pub(super) struct Inclusive(Map<u64, (u64, u64, u64)>);
+
+impl Inclusive {
+    /// Adds a request that ended at `time`.
+    pub(super) fn add(&mut self, sums: &Sums<u64>, time: u64) {
+        for (function, nanos) in sums.iter() {
+            if self.0.len() >= FUNCTIONS && !self.0.contains_key(&function) {
+                continue;
+            }
+            let (sum, requests, latest) = self.0.entry(function).or_default();
+            (*sum, *requests, *latest) = (sum.saturating_add(nanos), *requests + 1, time);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    function: u64,
+    parent: usize,
+    depth: usize,
+    nanos: u64,
+    time: u64,
+}
+
+/// Tree of the calls in the slow requests, with their times.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    places: Map<(usize, u64), usize>,
+}
+
+/// Above the outermost call.
+const NONE: usize = usize::MAX;
+
+impl Tree {
+    /// Adds time in which these were running, the outermost first.
+    pub(super) fn add(&mut self, stack: &[Activity], nanos: u64, time: u64) {
+        let (mut at, mut depth) = (NONE, 0);
+        for activity in stack {
+            let Activity::Call { function, .. } = *activity else { continue };
+            // A function that calls itself is one step.
+            if at != NONE && self.nodes[at].function == function {
+                continue;
+            }
+            let place = match self.places.get(&(at, function)) {
+                Some(place) => *place,
+                None if self.nodes.len() >= NODES => break,
+                None => {
+                    self.nodes.push(Node { function, parent: at, depth, nanos: 0, time });
+                    self.places.insert((at, function), self.nodes.len() - 1);
+                    self.nodes.len() - 1
+                }
+            };
+            self.nodes[place].nanos += nanos;
+            (at, depth) = (place, depth + 1);
+            if depth >= DEPTH {
+                break;
+            }
+        }
+    }
+
+    /// Per name: how deep it is where most of its time is, and that place.
+    fn heaviest(&self, symbols: &mut Symbols) -> HashMap<String, (usize, usize)> {
+        let mut heaviest: HashMap<String, (usize, usize)> = HashMap::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let name = symbols.place(node.function, node.time).function();
+            let best = heaviest.entry(name).or_insert((node.depth, place));
+            if node.nanos > self.nodes[best.1].nanos {
+                *best = (node.depth, place);
+            }
+        }
+        heaviest
+    }
+
+    fn path(&self, symbols: &mut Symbols, place: usize) -> Vec<String> {
+        let mut path = Vec::new();
+        let mut at = place;
+        while at != NONE {
+            path.push(at);
+            at = self.nodes[at].parent;
+        }
+        path.reverse();
+        let least = self.nodes[place].nanos / 2;
+        at = place;
+        for _ in 0..BEHIND {
+            let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == at);
+            let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least)
+            else {
+                break;
+            };
+            path.push(next);
+            at = next;
+        }
+        path.into_iter().map(|at| symbols.place(self.nodes[at].function, self.nodes[at].time).function()).collect()
+    }
+}
+
+/// Two groups of requests: how many, and how long they took on average.
+pub(super) struct Groups {
+    pub(super) slow: (u64, u64),
+    pub(super) rest: (u64, u64),
+}
+
+/// Names the function that explains the most and that the others call the least; where several do equally, the one that calls the others.
+/// `None` where no function explains a good part of the difference.
+pub(super) fn culprit(
+    symbols: &mut Symbols,
+    slow: &Inclusive,
+    rest: &Inclusive,
+    groups: &Groups,
+    tree: &Tree,
+) -> Option<Culprit> {
+    /// Functions that explain less of the difference are no culprits, in per cent.
+    const LEAST: f64 = 25.0;
+    /// Called by so many more of the slow requests than of the others, in per cent, a function belongs to the slow ones.
+    const APART: f64 = 20.0;
+    let difference = groups.slow.1.saturating_sub(groups.rest.1) as f64;
+    if difference <= 0.0 {
+        return None;
+    }
+    let heaviest = tree.heaviest(symbols);
+    let mut names: HashMap<String, [(u64, u64); 2]> = HashMap::new();
+    for (side, group) in [slow, rest].into_iter().enumerate() {
+        for (function, (nanos, requests, time)) in &group.0 {
+            let sums = names.entry(symbols.place(*function, *time).function()).or_default();
+            sums[side].0 += nanos;
+            sums[side].1 = sums[side].1.max(*requests);
+        }
+    }
+    let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
+    let mut all: Vec<(usize, Culprit)> = Vec::new();
+    for (function, [of_slow, of_rest]) in names {
+        let Some((depth, _)) = heaviest.get(&function) else { continue };
+        let (slow, rest) = (of_slow.0 / groups.slow.0.max(1), of_rest.0 / groups.rest.0.max(1));
+        let explains = slow.saturating_sub(rest) as f64 * 100.0 / difference;
+        let (in_slow, in_rest) = (share(of_slow.1, groups.slow.0), share(of_rest.1, groups.rest.0));
+        if explains >= LEAST {
+            let (path, text) = (Vec::new(), String::new());
+            all.push((*depth, Culprit { function, slow, rest, explains, in_slow, in_rest, path, text }));
+        }
+    }
+    let score = |one: &Culprit| {
+        let apart = one.in_slow - one.in_rest;
+        if apart >= APART { one.explains.min(100.0) * apart } else { 0.0 }
+    };
+    let best = all.iter().map(|(_, one)| score(one)).fold(0.0, f64::max);
+    let most = all.iter().map(|(_, one)| one.explains).fold(0.0, f64::max);
+    let (_, mut chosen) = if best > 0.0 {
+        all.into_iter()
+            .filter(|(_, one)| score(one) >= 0.95 * best)
+            .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
+    } else {
+        // All requests call the same: the innermost in which the difference still is.
+        all.into_iter()
+            .filter(|(_, one)| one.explains >= 0.8 * most)
+            .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
+    };
+    chosen.path = tree.path(symbols, heaviest[&chosen.function].1);
+    chosen.text = words(&chosen);
+    Some(chosen)
+}
+
+fn words(culprit: &Culprit) -> String {
+    let Culprit { function, slow, rest, explains, in_slow, in_rest, path, .. } = culprit;
+    let of = |share: f64| percent((share * 10.0) as u64, 1000);
+    let mut text = format!(
+        "{explains:.0} % of the difference is in {function} with all that it calls: {} per request in the slowest, {} in the others (called in {} of the slowest and {} of the others).",
+        show(*slow),
+        show(*rest),
+        of(*in_slow),
+        of(*in_rest)
+    );
+    if path.len() > 1 {
+        text += &format!(" Path: {}.", path.join(" > "));
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! Estimate of the calls that a recording missed because its clock stood still: a call that begins and ends meanwhile leaves nothing.
+
+use serde::Serialize;
+
+use crate::format::What;
+use crate::trace::{Trace, TraceError, Watch};
+
+/// Parts of a run that its recording missed. Shares are from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Missing {
+    /// Share of the time in which the clock stood still.
+    pub stood: f64,
+    /// Share of the calls that are missing, if those that were recorded are like those that were not.
+    pub calls: f64,
+    /// Share of the time in which ticks were further apart than they were told to be, because the machine was busy.
+    pub coarse: f64,
+    /// How far apart, in nanoseconds.
+    pub coarse_tick: u64,
+}
+
+/// Steps per doubling of a duration.
+const STEPS: f64 = 8.0;
+const LENGTHS: usize = 64 * 8;
+
+/// Estimates what is missing. Reads the calls of the trace if the clock ever stood still.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn missing(trace: &Trace, watch: &mut Watch<'_>) -> Result<Missing, TraceError> {
+    let (pace, span) = (trace.pace(), trace.counts().span().max(1) as f64);
+    let mut missing = Missing {
+        stood: (pace.stood as f64 / span).min(1.0),
+        calls: 0.0,
+        coarse: (pace.coarse as f64 / span).min(1.0),
+        coarse_tick: pace.coarse_tick,
+    };
+    if pace.stills.is_empty() || trace.counts().calls == 0 {
+        return Ok(missing);
+    }
+    let mut lengths = vec![0_u64; LENGTHS];
+    trace.overlapping(0, u64::MAX, watch, |event| {
+        if let What::Call { duration, .. } = event.what {
+            lengths[length(duration)] += 1;
+        }
+    })?;
+    // How much the program did in each, relative to its usual: where nothing runs, nothing is missed.
+    let usual = (pace.used as f64 / span).max(0.01);
+    let stills: Vec<(f64, f64)> = pace
+        .stills
+        .iter()
+        .map(|still| (still.length as f64, (still.used as f64 / still.length.max(1) as f64 / usual).min(span)))
+        .collect();
+    // Of all that stood only a part may be listed.
+    let listed: f64 = stills.iter().map(|(length, _)| length).sum();
+    let scale = (pace.stood as f64 / listed.max(1.0)).max(1.0);
+    let (mut seen, mut lost) = (0.0, 0.0);
+    for (index, count) in lengths.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let duration = (index as f64 / STEPS).exp2();
+        // A call of this length is missed if it begins so early in a pause that it ends in it.
+        let hidden: f64 = stills.iter().map(|(length, busy)| (length - duration).max(0.0) * busy).sum();
+        let share = (hidden * scale / span).min(0.99);
+        seen += *count as f64;
+        lost += *count as f64 * share / (1.0 - share);
+    }
+    missing.calls = lost / (seen + lost).max(1.0);
+    Ok(missing)
+}
+
+fn length(duration: u64) -> usize {
+    ((duration.max(1) as f64).log2() * STEPS) as usize
+}
+
+impl Missing {
+    /// In a sentence; `None` if there is nothing to say.
+    pub fn words(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.coarse >= 0.01 {
+            parts.push(format!(
+                "for {:.0} % of the time the machine was so busy that the clock ticked every {}: calls shorter than two ticks may be missing",
+                self.coarse * 100.0,
+                crate::span::show(self.coarse_tick)
+            ));
+        }
+        if self.stood >= 0.001 {
+            parts.push(format!(
+                "the clock stood still for {:.1} % of the time: about {:.1} % of the calls are missing",
+                self.stood * 100.0,
+                self.calls * 100.0
+            ));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}

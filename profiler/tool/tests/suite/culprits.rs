@@ -1,0 +1,114 @@
+//! Causes of slow requests: by the function that the others do not call, by label; and totals that count each moment once.
+
+use crate::support::*;
+use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::tail::{by_label, tail};
+use leeward_profile::format::What;
+use leeward_profile::format::event::Extent;
+use leeward_profile::format::write::TraceWriter;
+use leeward_profile::stats;
+use leeward_profile::trace::ignore;
+
+/// Requests of two kinds: those with label 1 parse; each 50th, with label 2, calls `SNAPSHOT`, which calls `WRITE` and that `PARSE`, where
+/// the time goes.
+fn requests() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    writer.labels(&[(1, "GET"), (2, "KEYS")]).unwrap();
+    for id in 1..=1000_u64 {
+        let start = id * 1_000_000;
+        let is_slow = id % 50 == 0;
+        writer.event(WORKER, start, What::RequestLabel { id: 0, label: 1 }).unwrap();
+        let end = start + if is_slow { 400_000 + id * 10 } else { 10_000 + id % 7 * 100 };
+        writer.event(WORKER, start, What::RequestStart { id, queue: None }).unwrap();
+        writer.event(WORKER, start + 1, What::RequestLabel { id, label: if is_slow { 2 } else { 1 } }).unwrap();
+        let inner = end - start - 4_000;
+        writer.event(WORKER, end - 2_000, call(PARSE, inner - 1_000)).unwrap();
+        if is_slow {
+            writer.event(WORKER, end - 1_500, call(WRITE, inner)).unwrap();
+            writer.event(WORKER, end - 1_000, call(SNAPSHOT, inner + 1_000)).unwrap();
+        }
+        writer.event(WORKER, end - 100, call(HANDLE, end - start - 200)).unwrap();
+        writer.event(WORKER, end, What::RequestEnd { id }).unwrap();
+    }
+    writer.finish(2_000_000_000).unwrap();
+    folder
+}
+
+#[test]
+fn the_culprit_is_what_the_others_do_not_call() {
+    let folder = requests();
+    let (trace, mut symbols) = open(folder.path());
+    let tail = tail(&trace, &mut symbols, &Selection::Marked, 0.02, &mut ignore).unwrap();
+    assert_eq!(tail.findings[0].cause, format!("in {PARSE:#x}"), "where the time goes");
+    let culprit = tail.culprit.unwrap();
+    assert_eq!(culprit.function, format!("{SNAPSHOT:#x}"), "{culprit:?}");
+    assert_eq!(culprit.path, [HANDLE, SNAPSHOT, WRITE, PARSE].map(|function| format!("{function:#x}")));
+    assert!(culprit.explains > 90.0 && culprit.in_slow == 100.0 && culprit.in_rest == 0.0, "{culprit:?}");
+    assert!(culprit.text.contains("Path: 0x1000 > 0x4000 > 0x5000 > 0x2000"), "{}", culprit.text);
+}
+
+#[test]
+fn where_all_call_the_same_the_culprit_is_the_innermost() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    for id in 1..=1000_u64 {
+        let (start, more) = (id * 1_000_000, if id % 100 == 0 { 300_000 } else { 0 });
+        request(&mut writer, id, start, start + 20_000 + more, |writer| {
+            writer.event(WORKER, start + 10_000 + more, call(PARSE, 5_000 + more)).unwrap();
+            writer.event(WORKER, start + 15_000 + more, call(WRITE, 14_000 + more)).unwrap();
+        });
+    }
+    writer.finish(2_000_000_000).unwrap();
+    let culprit = tail_of(folder.path()).culprit.unwrap();
+    assert_eq!(culprit.function, format!("{PARSE:#x}"), "{culprit:?}");
+    assert_eq!(culprit.path, [HANDLE, WRITE, PARSE].map(|function| format!("{function:#x}")));
+}
+
+#[test]
+fn labels_are_compared_by_themselves() {
+    let folder = requests();
+    let (trace, mut symbols) = open(folder.path());
+    let labels = by_label(&trace, &mut symbols, &Selection::Marked, 0.1, &mut ignore).unwrap();
+    let seen: Vec<(&str, u64, u64)> =
+        labels.iter().map(|(label, tail)| (label.as_str(), tail.requests, tail.slow_mean / 100_000)).collect();
+    assert_eq!(seen, [("KEYS", 20, 4), ("GET", 980, 0)]);
+    assert!(labels[1].1.max < 11_000);
+}
+
+#[test]
+fn recursion_counts_each_moment_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    let inside = |function: u64, caller: u64, duration: u64| What::Call {
+        function,
+        caller: caller + 1,
+        duration,
+        extent: Extent::Whole,
+    };
+    // 200 deep, so that more than one stretch is remembered; then one that is none: 3 calls in a row.
+    for turn in 1..=20_u64 {
+        let base = turn * 10_000_000;
+        for depth in (0..200_u64).rev() {
+            let caller = if depth == 0 { HANDLE } else { PARSE };
+            writer
+                .event(WORKER, base + 1_000_000 - depth * 1000, inside(PARSE, caller, 900_000 - depth * 2000))
+                .unwrap();
+        }
+        for call in 1..=3 {
+            writer.event(WORKER, base + 2_000_000 + call * 100_000, inside(WRITE, HANDLE, 50_000)).unwrap();
+        }
+    }
+    writer.finish(300_000_000).unwrap();
+    for by_caller in [false, true] {
+        let options = stats::Options { by_caller, ..stats::Options::default() };
+        let (trace, collector) = stats::open(folder.path(), &options, 2, &mut ignore).unwrap();
+        let (_, mut symbols) = open(folder.path());
+        let rows = stats::rows(&trace, collector, &mut symbols, &options, &mut ignore).unwrap();
+        let total =
+            |name: u64| rows.iter().filter(|row| row.name == format!("{name:#x}")).map(|row| row.total).max().unwrap();
+        assert_eq!(total(WRITE), 20 * 150_000, "{rows:#?}");
+        assert_eq!(total(PARSE), 20 * 900_000, "{rows:#?}");
+        assert!(rows.iter().all(|row| row.total < 300_000_000));
+    }
+}

@@ -1,0 +1,148 @@
+//! Exports as their readers see them: as many fields in each line of CSV as in its head, and an end for each begin in Chrome's JSON and in
+//! Perfetto's packets. `profiler/tests/readers` gives the same files to pandas, pyarrow and Perfetto's own definitions.
+
+use std::collections::BTreeMap;
+
+use crate::support::*;
+use leeward_profile::analysis::Selection;
+use leeward_profile::export::{Format, Options, export};
+use leeward_profile::format::event::OffCpu;
+use leeward_profile::format::write::TraceWriter;
+use leeward_profile::format::{ObjectKind, What};
+use leeward_profile::trace::ignore;
+
+/// Requests with calls, locks whose holds overlap, and a thread that loses its CPU in both ways. One call lasts longer than a batch.
+fn exported(format: Format) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    let requests = 7_000;
+    for id in 1..=requests {
+        let start = id * 100_000;
+        request(&mut writer, id, start, start + 50_000, |writer| {
+            let why = if id % 2 == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
+            writer.event(WORKER, start + 3_000, off(why)).unwrap();
+            writer.event(WORKER, start + 9_000, What::SwitchedIn { cpu: 1 }).unwrap();
+            writer.event(WORKER, start + 20_000, call(PARSE, 18_000)).unwrap();
+            // As long as the call around it, and one that began a tick before that.
+            writer.event(WORKER, start + 30_000, call(RARE, 5_000)).unwrap();
+            writer.event(WORKER, start + 30_000, call(WRITE, 5_000)).unwrap();
+            writer.event(WORKER, start + 40_000, held(0x1100, 1_000, 15_000)).unwrap();
+            let other = What::Held { object: ObjectKind::Reader, lock: LOCK + 64, site: 0x1100, wait: 0, hold: 15_000 };
+            writer.event(WORKER, start + 45_000, other).unwrap();
+        });
+    }
+    let end = (requests + 1) * 100_000;
+    writer.event(WORKER, end, call(SNAPSHOT, end - 50_000)).unwrap();
+    writer.finish(end + 1).unwrap();
+    let (trace, mut symbols) = open(folder.path());
+    let mut out = Vec::new();
+    let options = Options { selection: Selection::Marked, slower_than: 0 };
+    export(&trace, &mut symbols, format, &options, &mut out, &mut ignore).unwrap();
+    out
+}
+
+/// Fields of a line as RFC 4180 has them.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut quoted) = (vec![String::new()], false);
+    for letter in line.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            other => fields.last_mut().unwrap().push(other),
+        }
+    }
+    fields
+}
+
+#[test]
+fn each_line_of_csv_has_as_many_fields_as_its_head() {
+    let text = String::from_utf8(exported(Format::Csv)).unwrap();
+    let mut lines = text.lines().map(fields);
+    let head = lines.next().unwrap();
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for line in lines {
+        assert_eq!(line.len(), head.len(), "{line:?}");
+        *kinds.entry(line[1].clone()).or_default() += 1;
+    }
+    assert_eq!((kinds["switched out, blocked"], kinds["switched out, runnable"]), (3_500, 3_500), "{kinds:?}");
+}
+
+/// Begins (+1) and ends (−1) of a track, each with its time, in the order of the file.
+type Slices = Vec<(u64, i64)>;
+
+/// Checks what a reader does with a track: it sorts by time and keeps the order of equal times.
+fn balanced(track: &str, mut slices: Slices) {
+    slices.sort_by_key(|(time, _)| *time);
+    let mut depth = 0;
+    for (time, step) in slices {
+        depth += step;
+        assert!(depth >= 0, "{track}: an end without a begin at {time}");
+    }
+    assert_eq!(depth, 0, "{track}: begins without an end");
+}
+
+#[test]
+fn chromes_begins_have_their_ends() {
+    let json: serde_json::Value = serde_json::from_slice(&exported(Format::Chrome)).unwrap();
+    let mut tracks: BTreeMap<String, Slices> = BTreeMap::new();
+    let mut complete = 0;
+    for event in json["traceEvents"].as_array().unwrap() {
+        let time = (event["ts"].as_f64().unwrap_or_default() * 1000.0).round() as u64;
+        let track = format!("{} {} {}", event["cat"], event["id"], event["name"]);
+        match event["ph"].as_str().unwrap() {
+            "b" => tracks.entry(track).or_default().push((time, 1)),
+            "e" => tracks.entry(track).or_default().push((time, -1)),
+            "X" => {
+                assert!(event["dur"].as_f64().unwrap() >= 0.0, "{event}");
+                complete += 1;
+            }
+            other => assert_eq!(other, "M"),
+        }
+    }
+    assert!(complete > 30_000 && tracks.len() > 7_000, "{complete} complete ones, {} tracks", tracks.len());
+    tracks.into_iter().for_each(|(track, slices)| balanced(&track, slices));
+}
+
+/// Fields of a message of protocol buffers: number, and value or bytes.
+fn message(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let (first, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            value |= u64::from(first & 127) << shift;
+            shift += 7;
+            if first & 128 == 0 {
+                return value;
+            }
+        }
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let (key, value) = (varint(&mut bytes), varint(&mut bytes));
+        let inside = if key & 7 == 2 { bytes.split_at(value as usize) } else { bytes.split_at(0) };
+        bytes = inside.1;
+        fields.push((key >> 3, value, inside.0));
+    }
+    fields
+}
+
+#[test]
+fn perfettos_begins_have_their_ends() {
+    let bytes = exported(Format::Perfetto);
+    let mut tracks: BTreeMap<u64, Slices> = BTreeMap::new();
+    let mut longest = 0;
+    for (_, _, packet) in message(&bytes) {
+        let packet = message(packet);
+        let time = packet.iter().find(|field| field.0 == 8).map_or(0, |field| field.1);
+        for (_, _, event) in packet.iter().filter(|field| field.0 == 11) {
+            let of = |number| message(event).iter().find(|field| field.0 == number).map_or(0, |field| field.1);
+            tracks.entry(of(11)).or_default().push((time, if of(9) == 1 { 1 } else { -1 }));
+            longest = longest.max(time);
+        }
+    }
+    assert!(tracks.len() >= 3, "{:?}", tracks.keys());
+    // The call around all others ends where it ended, though it was written after many batches of them.
+    assert_eq!(longest, 700_100_000);
+    tracks.into_iter().for_each(|(track, slices)| balanced(&format!("track {track:#x}"), slices));
+}
