@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_millis(600);
 /// Way in which a command ends when it is asked to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// It owes somebody something, such as answers or a report, which takes as long as it takes.
+    /// In its own time, because it owes somebody something, such as answers or a report.
     #[default]
     InOrder,
-    /// It has nothing to lose before [`Interrupt::finish`]: whatever it is doing is broken off after [`PATIENCE`].
+    /// After [`PATIENCE`] at the latest, because it has nothing to lose before [`Interrupt::finish`].
     Soon,
 }
 
