@@ -1,5 +1,6 @@
 //! Ctrl-C (SIGTERM and SIGHUP alike): asks the running command to stop, and lets it tidy up. A second one leaves at once.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,10 +20,10 @@ const PATIENCE: Duration = Duration::from_millis(600);
 /// Way in which a command ends when it is asked to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// It owes somebody something, such as answers or a report, which takes as long as it takes.
+    /// In its own time, because it owes somebody something, such as answers or a report.
     #[default]
     InOrder,
-    /// It has nothing to lose before [`Interrupt::finish`]: whatever it is doing is broken off after [`PATIENCE`].
+    /// After [`PATIENCE`] at the latest, because it has nothing to lose before [`Interrupt::finish`].
     Soon,
 }
 
@@ -48,7 +49,7 @@ impl Interrupt {
     /// Asks to stop, as Ctrl-C does.
     pub(crate) fn ask(&self) {
         if self.is_second(Instant::now()) && !self.finishing.load(Ordering::SeqCst) {
-            leave();
+            leave(self.leaving);
         }
     }
 
@@ -67,7 +68,7 @@ impl Interrupt {
             let _ = thread::Builder::new().name("leaving".into()).spawn(move || {
                 thread::sleep(PATIENCE);
                 if !finishing.load(Ordering::SeqCst) {
-                    leave();
+                    leave(Leaving::Soon);
                 }
             });
         }
@@ -92,9 +93,14 @@ impl Interrupt {
 }
 
 /// Ends the process, whatever its threads are doing.
-fn leave() -> ! {
+fn leave(leaving: Leaving) -> ! {
     terminal::restore_or_give_up();
-    let _ = Failure::Interrupted.report();
+    match leaving {
+        Leaving::Soon => _ = Failure::Interrupted.report(),
+        Leaving::InOrder => {
+            _ = writeln!(std::io::stderr(), "error: interrupted twice; what was under way is lost");
+        }
+    }
     std::process::exit(130);
 }
 

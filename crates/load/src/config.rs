@@ -72,7 +72,7 @@ pub enum Answers {
     /// All.
     #[default]
     Any,
-    /// Those of the synthetic service, which are empty. Another service's count as failed.
+    /// Empty ones, as the synthetic service sends. Another service's count as failed.
     Empty,
 }
 

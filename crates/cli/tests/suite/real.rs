@@ -148,6 +148,28 @@ fn two_signals_in_a_moment_lose_nothing() {
     assert!(report["totals"]["completed"].as_u64() > Some(0), "{report}");
 }
 
+/// `/dev/full` is a disk without room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_recording_that_ends_early_says_why() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none", "--record", "/dev/full"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split(" on ").nth(1).unwrap().split(' ').next().unwrap();
+    load(address, &["--admission", "none", "--slo", "2s", "--closed", "4", "--clients", "4", "--duration", "800ms"]);
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let warning = told.lines().find(|line| line.starts_with("warning: the recording has ended early")).unwrap();
+    assert!(warning.contains("/dev/full") && warning.contains("No space left"), "{told}");
+    assert_eq!(output.status.code(), Some(1), "{told}");
+}
+
 #[test]
 fn a_load_that_is_told_twice_to_stop_still_reports() {
     let server = Server::start(&["--admission", "none"]);

@@ -45,10 +45,10 @@ pub struct Scheduling {
 /// Cores that a policy's revocations may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Revoke {
-    /// Those without work first, then any: a busy one parks after what it is at.
+    /// Cores without work first, then any: a busy one parks after what it is at.
     #[default]
     Any,
-    /// Those without work only (the simulator of McClure et al., and the poster's).
+    /// Cores without work only (the simulator of McClure et al., and the poster's).
     Idle,
 }
 

@@ -23,11 +23,15 @@ fn random_scenarios_keep_their_books() {
         // Locks and allocated cores are not simulated together.
         scenario.config.application = Application::default();
         let server = &mut scenario.config.server;
+        server.aqm = [Aqm::Head, Aqm::Arrival][seed as usize / 5 % 2];
         server.scheduling = Some(Scheduling {
             balancing: Balancing::parse(balancing).unwrap(),
             min_cores: 1 + seed as u32 % server.cores,
             allocation_delay: Nanos([0, 5_000, 50_000][seed as usize % 3]),
             check: Nanos([0, 100, 1_000][seed as usize / 3 % 3]),
+            revoke: [Revoke::Any, Revoke::Idle][seed as usize / 2 % 2],
+            steal: [Steal::One, Steal::Half][seed as usize / 4 % 2],
+            start: [Start::Min, Start::All][seed as usize / 8 % 2],
             ..Scheduling::new(policy)
         });
         let report = checker::check(&scenario);

@@ -4,7 +4,7 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order, Path,
+    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order, Path,
     Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
@@ -77,6 +77,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         costs: dice.one_of(&[Costs::default(), Costs::FREE]),
         batch: dice.between(1, 32) as u32,
         order: dice.one_of(&[Order::TasksFirst, Order::PacketsFirst]),
+        aqm: Aqm::Head,
         scheduling: None,
         stalls: dice.one_of(&[
             None,
