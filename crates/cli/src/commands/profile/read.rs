@@ -138,8 +138,8 @@ pub(super) fn no_calls(trace: &Trace) -> String {
             show(trace.counts().span())
         )
     } else {
-        "the trace has no calls of functions; the program must be built with `leeward cc` (docs/profile-build.md)"
-            .into()
+        let program = header.command.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("the program");
+        format!("{} must be built with `leeward cc` for that (docs/profile-build.md)", plain(program))
     }
 }
 
