@@ -156,9 +156,13 @@ fn a_file_that_is_not_there_is_told_of_once() {
 #[test]
 fn a_run_that_never_moves_on_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let allocator = "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";
+    let allocator =
+        "[server.allocator]\npolicy = \"per-request\"\ndelay = \"0ns\"\nparams = { search = \"0ns\" }\n\n[run]";
     std::fs::write(folder.path().join("hang.toml"), TINY.replace("[run]", allocator)).unwrap();
-    check_refused(&leeward(&["run", "hang.toml"], folder.path()), &["does not move on from ", "allocator `per-request`"]);
+    check_refused(
+        &leeward(&["run", "hang.toml"], folder.path()),
+        &["does not move on from ", "allocator `per-request`"],
+    );
     assert!(!folder.path().join("results").exists());
 }
 
