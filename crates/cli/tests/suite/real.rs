@@ -52,7 +52,8 @@ impl Drop for Server {
 fn load(address: &str, flags: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", address, "--json"]).args(flags).output();
     let output = output.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // 3: other work kept the generator from its schedule, which these tests, of books and not of times, do not mind.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -200,7 +201,7 @@ fn load_in_words(address: &str, flags: &[&str]) -> (Option<i32>, String, String)
 fn a_generator_that_is_late_says_so_first_and_by_its_exit_code() {
     let server = Server::start(&["--admission", "none"]);
     // More requests than any machine can issue in that time.
-    let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "20M", "--duration", "100ms"];
+    let flags = ["--admission", "none", "--slo", "20us", "--clients", "4", "--demand", "10M", "--duration", "10ms"];
     let (code, said, told) = load_in_words(&server.address, &flags);
     assert_eq!(code, Some(3), "{said}{told}");
     assert!(said.starts_with("Not measured: the load generator did not keep its schedule"), "{said}");
@@ -329,7 +330,11 @@ fn a_closed_loop_asks_again() {
     let server = Server::start(&["--service", "echo", "--admission", "none"]);
     let report = load(
         &server.address,
-        &["--admission", "none", "--clients", "4", "--closed", "2", "--duration", "400ms", "--warmup", "100ms"],
+        &[
+            &["--admission", "none", "--service", "echo", "--clients", "4", "--closed", "2"][..],
+            &["--duration", "400ms", "--warmup", "100ms"],
+        ]
+        .concat(),
     );
     assert!(report["totals"]["completed"].as_u64().unwrap() > 8, "{report}");
 }

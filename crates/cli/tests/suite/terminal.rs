@@ -1,4 +1,4 @@
-//! What draws on a terminal, on a pseudo-terminal: it ends when the terminal does, however it learns of that.
+//! Programs that draw on a terminal, on a pseudo-terminal: they end when it does, however they learn of that.
 
 #![cfg(target_os = "linux")]
 
