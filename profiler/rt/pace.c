@@ -24,7 +24,7 @@
 #define CALM_LEAST 1000000000u
 #define CALM_MOST 64000000000u
 #define LOOK_PAUSE 20000000u
-#define USED_PAUSE 1000000u
+#define USED_PAUSE 5000000u
 /* Room for the pauses of some tenths of a second on the worst of machines. */
 #define STILLS 8192u
 
