@@ -3,9 +3,9 @@
 
 use leeward_control::units::{Nanos, Time};
 
-/// One part in so many of the time.
+/// The time, divided by what may be spent of it.
 const SHARE: u64 = 16;
-/// What may be saved up, for a crowd that comes at once.
+/// Time that may be saved up, for a crowd that comes at once.
 const SAVED: Nanos = Nanos::from_millis(20);
 
 /// Account of a core.

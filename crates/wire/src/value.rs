@@ -33,7 +33,7 @@ pub struct Timestamp(pub u64);
 pub struct Method(pub u32);
 
 impl Method {
-    /// What servers answer themselves, whatever they serve: their statistics. It needs no credit, and is the only number
+    /// Procedure that servers answer themselves, whatever they serve: their statistics. It needs no credit, and is the only number
     /// that is not the application's.
     pub const STATISTICS: Method = Method(u32::MAX);
 }

@@ -26,6 +26,7 @@ cpus = [0, 1]
 idle = "50us"
 io-uring = "off"
 connections = 100
+receiving = "64MB"
 record = "run.rec"
 
 [set]

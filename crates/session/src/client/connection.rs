@@ -541,7 +541,7 @@ impl<T> Link<T> {
 /// Where a request has been: to the server and back.
 #[derive(Clone, Copy)]
 struct Trip {
-    /// What it asked for.
+    /// The procedure that it asked for.
     method: Method,
     time: Nanos,
 }

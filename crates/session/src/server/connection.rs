@@ -64,7 +64,7 @@ struct Account {
     session: Option<Session>,
     /// Whether the client keeps to its window; before it registers there is nothing to keep to.
     enforcement: Enforcement,
-    /// What it says besides its calls.
+    /// Account of its words besides its calls.
     chatter: Chatter,
     /// Calls that are unanswered. Few: a list is faster than a set.
     unanswered: Vec<RequestId>,

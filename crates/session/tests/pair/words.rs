@@ -1,4 +1,4 @@
-//! What clients say besides their calls: nobody else waits for it, and questions about the server need no credit.
+//! Words of clients besides their calls: nobody else waits for it, and questions about the server need no credit.
 
 use crate::support::{Waits, bytes, call, calm, pair, pair_with};
 use leeward_control::params::Raw;
