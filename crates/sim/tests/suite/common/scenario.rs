@@ -4,8 +4,8 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
-    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order, Path,
-    Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
+    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order,
+    Path, Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
