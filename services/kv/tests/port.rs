@@ -197,3 +197,16 @@ fn under_overload_what_is_acknowledged_is_there_and_what_is_refused_is_not() {
     let usage = store.usage();
     assert_eq!(usage.items, usage.classes.iter().map(|class| class.used).sum::<usize>());
 }
+
+#[test]
+fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
+    // Room for either of the two values, and not quite for both.
+    let server = builder().cores(1).receiving_limit(1_850_000).start("127.0.0.1:0", &store()).unwrap();
+    let set = |length: usize| [format!("set a 0 0 {length}\r\n").into_bytes(), vec![b'x'; length], b"\r\n".to_vec()];
+    let mut silent = Client::new(server.address());
+    assert_eq!(silent.ask(&set(900_000).concat()), "STORED\r\n");
+    let mut other = Client::new(server.address());
+    assert_eq!(other.ask(&set(1_000_000).concat()), "STORED\r\n");
+    assert_eq!(silent.ask(b"mn\r\n"), "MN\r\n");
+    server.stop().unwrap();
+}

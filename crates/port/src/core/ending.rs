@@ -65,6 +65,10 @@ impl<P: Protocol> Local<P> {
         let part = if peer.room > 0 && self.room.is_short { limits.part.min(HURRY) } else { limits.part };
         if is_idle && now.since(peer.heard) > IDLE {
             P::release(&mut peer.connection);
+            if peer.room > 0 {
+                // Others may have what it had.
+                let _ = peer.finds_room(&mut self.room);
+            }
         }
         if longer(peer.part_since, part) {
             return self.end(peer, protocol, Ending::SlowRequest, now);
