@@ -1,7 +1,7 @@
 //! What an attack is, and the list of all.
 
 use crate::target::{Port, Target};
-use crate::{memcached, rpc};
+use crate::{crowd, memcached, rpc};
 
 /// An attack. It returns what it has done, in words.
 pub(crate) struct Attack {
@@ -21,12 +21,12 @@ const fn on_memcached(name: &'static str, summary: &'static str, go: fn(&Target)
 
 /// All attacks.
 pub(crate) const ATTACKS: &[Attack] = &[
-    on_rpc("random", "bytes at random, again and again", rpc::random),
+    on_rpc("random", "bytes at random, again and again", crowd::random),
     on_rpc("mutated", "lawful frames with a few bytes changed", rpc::mutated),
     on_rpc("half-frames", "500 connections that begin a call and stop", rpc::half_frames),
     on_rpc("half-calls", "400 connections with a megabyte of a call that never ends", rpc::half_calls),
     on_rpc("drip", "200 connections that send a byte a second", rpc::drip),
-    on_rpc("idle", "2,000 connections that say nothing", rpc::idle),
+    on_rpc("idle", "2,000 connections that say nothing", crowd::idle),
     on_rpc("registered", "2,000 sessions that say nothing more", rpc::registered),
     on_rpc("liars", "500 sessions that say they have 2^32 requests waiting, and never call", rpc::liars),
     on_rpc("hoarders", "100 sessions that take every credit by the demand they tell, and never call", rpc::hoarders),
@@ -53,7 +53,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         rpc::same_ids,
     ),
     on_rpc("clocks", "sessions whose timestamps and budgets lie", rpc::clocks),
-    on_memcached("mc-random", "bytes at random, again and again", memcached::random),
+    on_memcached("mc-random", "bytes at random, again and again", crowd::random),
     on_memcached("mc-noops", "8 connections that pipeline `mn`", memcached::noops),
     on_memcached("mc-version", "a connection that pipelines `version`", memcached::version),
     on_memcached("mc-stats", "a connection that pipelines `stats`", memcached::stats),
@@ -70,7 +70,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     on_memcached("mc-unread", "50 connections that ask for a megabyte and never read", memcached::unread),
     on_memcached("mc-slow", "20 connections that ask for a megabyte and read it slowly", memcached::slow),
     on_memcached("mc-half", "300 connections with 900 kB of a value that never ends", memcached::half),
-    on_memcached("mc-idle", "2,000 connections that say nothing", memcached::idle),
+    on_memcached("mc-idle", "2,000 connections that say nothing", crowd::idle),
     on_memcached("mc-drip", "200 connections that send a byte a second", memcached::drip),
     on_memcached("mc-storm", "connections that ask and go", memcached::storm),
     on_memcached("mc-churn", "connections that pipeline 100 gets and are reset", memcached::churn),

