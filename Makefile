@@ -67,7 +67,7 @@ hostile: setup
 hostile-short:
 	cargo build --locked -p leeward-hostile
 	target/debug/hostile run --short --leeward $(or $(LEEWARD),target/debug/leeward) --attacks \
-	    pings,pings-unread,statistics,flood,half-calls,mutated,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
+	    pings,pings-unread,demands,statistics,flood,half-calls,mutated,churn,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
 
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.
 profiler:

@@ -5,8 +5,8 @@ use mio::{Interest, Registry, Token};
 use std::io;
 use std::net::ToSocketAddrs;
 
-/// Connections that are taken in one go.
-const BATCH: usize = 16;
+/// Connections that are taken at one look at the network: each takes as long as a few requests.
+const BATCH: usize = 2;
 
 /// Listens with room for a crowd that connects at once, on the first of the address's meanings that can be had.
 ///

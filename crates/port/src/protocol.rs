@@ -110,9 +110,10 @@ pub trait Protocol: Sized + Send + 'static {
 pub enum Next<C> {
     /// Nothing whole is left: more bytes are needed.
     Nothing,
-    /// Something that is dealt with, and was no request, or none that its client was entitled to; words may stand in the
-    /// output.
+    /// Something that is dealt with, and was no request; words may stand in the output.
     Handled,
+    /// A request to which its client was not entitled; the refusal stands in the output. It ends the connection's turn.
+    Unlawful,
     /// A request that was decided against at once; the refusal stands in the output.
     Refused,
     /// A request to be executed.

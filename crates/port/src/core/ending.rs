@@ -90,6 +90,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
         self.local.room.is_short = false;
         self.local.idle_reads = 0;
+        self.local.unlawful = 0;
         if self.local.room.is_over() {
             trim::give_back();
         }

@@ -14,6 +14,7 @@ use leeward_control::server::Admission;
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Choices, Counters, add};
 use leeward_runtime::cores::Shared;
+use std::collections::VecDeque;
 
 pub(crate) struct Local<P: Protocol> {
     pub(super) index: usize,
@@ -25,6 +26,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) spares: Spares,
     /// Reads since the last sweep that brought little, of all connections.
     pub(super) idle_reads: u32,
+    /// Requests since the last sweep to which nobody was entitled, of all connections.
+    pub(super) unlawful: u32,
     /// Memory for long requests.
     pub(super) room: Room,
     /// How many of the connections are ending.
@@ -34,7 +37,7 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) dirty_since: Time,
     /// Connections that may hold unread bytes, besides what the poll will say. Each once, or a client that always has more
     /// to say would be read more and more often.
-    pub(super) unread: Vec<ConnectionId>,
+    pub(super) unread: VecDeque<ConnectionId>,
     /// Longest wait that a message may have had where the kernel does not say: since the last look at the network.
     pub(super) unseen: Nanos,
     /// When the network was last looked at.
@@ -55,11 +58,12 @@ impl<P: Protocol> Local<P> {
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
             idle_reads: 0,
+            unlawful: 0,
             room: Room::new(limits.receiving),
             ending: 0,
             dirty: Vec::new(),
             dirty_since: Time::ZERO,
-            unread: Vec::new(),
+            unread: VecDeque::new(),
             unseen: Nanos::ZERO,
             looked: Time::ZERO,
             found: Nanos::ZERO,
@@ -139,7 +143,7 @@ impl<P: Protocol> Local<P> {
     pub(super) fn read_later<S: Stream>(&mut self, peer: &mut Peer<P, S>) {
         if !peer.unread {
             peer.unread = true;
-            self.unread.push(peer.id);
+            self.unread.push_back(peer.id);
         }
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Core<P: Protocol, S> {
     /// Whether a guest wants a turn though its descriptor does not say so.
     guests_are_busy: bool,
     messages: Vec<Message<P::Done>>,
+    /// Those that are read at the look under way, besides what the poll says.
+    unread: Vec<ConnectionId>,
     ticks_seen: u64,
     next_sweep: Time,
 }
@@ -119,6 +121,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             guests_are_busy: !guests.is_empty(),
             guests,
             messages: Vec::new(),
+            unread: Vec::with_capacity(BATCH),
             ticks_seen: 0,
             next_sweep: Time::ZERO,
         })
@@ -337,7 +340,10 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
 
     fn poll(&mut self, wait: Option<Duration>) -> io::Result<Option<Time>> {
         let entered = self.local.clock_now();
-        let unread = std::mem::take(&mut self.local.unread);
+        let mut unread = std::mem::take(&mut self.unread);
+        // The others come first at the next look: a crowd of them would else make one look a long one.
+        let turns = self.local.unread.len().min(BATCH);
+        unread.extend(self.local.unread.drain(..turns));
         let has_more = self.acceptor.has_more() || self.guests_are_busy;
         let is_idle = unread.is_empty() && self.local.dirty.is_empty() && !has_more;
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
@@ -361,6 +367,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.handle_event(event.token(), event.into(), now);
         }
         let anything = !unread.is_empty() || !events.is_empty();
+        unread.clear();
+        self.unread = unread;
         if self.guests_are_busy {
             self.guests_are_busy = guest::turn_all(&mut self.guests);
         }

@@ -15,7 +15,9 @@ use std::io;
 const FEW: usize = 1024;
 /// So many of them a core does between two sweeps, whoever they come from: a tenth of its time.
 const IDLE_READS: u32 = 1_000;
-/// And so many of each connection beyond that, before the connection has to wait for the sweep.
+/// Requests to which nobody was entitled, likewise.
+const UNLAWFUL: u32 = 1_000;
+/// So many idle reads each connection has beyond that, before the connection has to wait for the sweep.
 const IDLE_READS_OF_ONE: u32 = 4;
 
 /// Whole requests of a connection that were not handled.
@@ -162,7 +164,7 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         now: Time,
     ) -> Fate {
-        let (mut left, mut handled, mut decided) = (Left::HeldBack, 0, false);
+        let (mut left, mut handled, mut decided, mut is_lawful) = (Left::HeldBack, 0, false, true);
         let mut ending = None;
         if peer.ending_since.is_none() {
             let unsent_max = self.limits.unsent + peer.out.sent();
@@ -177,6 +179,12 @@ impl<P: Protocol> Local<P> {
                 handled += 1;
                 match protocol.next(&mut peer.connection, &mut visit) {
                     Next::Handled => {}
+                    // Others first, and a share of the time at most: a crowd of those that send much beyond their windows
+                    // would else have it all.
+                    Next::Unlawful => {
+                        is_lawful = false;
+                        break Left::ForLater;
+                    }
                     Next::Refused => decided = true,
                     Next::Call { call, is_admitted } => {
                         decided = true;
@@ -207,7 +215,14 @@ impl<P: Protocol> Local<P> {
         if let Some(why) = ending {
             return self.end(peer, protocol, why, now);
         }
-        if left == Left::ForLater {
+        if !is_lawful {
+            self.unlawful += 1;
+            // Until the sweep.
+            peer.is_chatty |= self.unlawful > UNLAWFUL;
+            // What waits behind it is nobody else's delay.
+            peer.held_back = true;
+        }
+        if left == Left::ForLater && !peer.is_chatty {
             self.read_later(peer);
         }
         if peer.out.unsent() > 0 || P::is_leaving(&peer.connection) {

@@ -153,6 +153,7 @@ impl<E: Execute> Protocol for Rpc<E> {
                     return Next::Refused;
                 }
                 add(&visit.counters.without_credit, 1);
+                return Next::Unlawful;
             }
             Event::Call(call) => {
                 visit.count_received();
