@@ -1,6 +1,5 @@
 //! The command line: which commands there are. Each has its arguments beside it, in `commands`.
 
-use std::ffi::OsString;
 use std::io::Write;
 
 use anyhow::anyhow;
@@ -9,6 +8,7 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use leeward_compilers::Language;
 
+use crate::commands::compile::MissingCompiler;
 use crate::commands::{
     calibrate, cargo, compile, corpus, demo, list, load, profile, record, replay, report, run, serve, top, tune,
 };
@@ -71,9 +71,9 @@ impl Command {
             Command::Calibrate(args) => calibrate::calibrate(&args),
             Command::Record(args) => record::record(args),
             Command::Replay(args) => replay::replay(&args),
-            Command::Cc(args) => compile::compile(Language::C, args),
-            Command::Cxx(args) => compile::compile(Language::Cxx, args),
-            Command::Cargo(args) => cargo::cargo(args),
+            Command::Cc(args) => without_compiler("cc", compile::compile(Language::C, args)),
+            Command::Cxx(args) => without_compiler("c++", compile::compile(Language::Cxx, args)),
+            Command::Cargo(args) => without_compiler("cargo", cargo::cargo(args)),
             Command::Profile(args) => profile::profile(&args),
             Command::Top(args) => top::top(&args),
         }
@@ -113,13 +113,12 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
     }
 }
 
-/// Whether these arguments of a compiler ask for its help and nothing else.
-pub(crate) fn is_help(arguments: &[OsString]) -> bool {
-    matches!(arguments, [only] if only == "--help" || only == "-h")
-}
-
-/// The help of our own command `name`, where the compiler that it stands for can't be run because of `error`.
-pub(crate) fn help_instead(name: &str, error: &dyn std::error::Error) -> Result<(), Failure> {
+/// What is said where the compiler of our command `name` can't be run: our own help, if help was asked for.
+fn without_compiler(name: &str, missing: MissingCompiler) -> Result<(), Failure> {
+    let MissingCompiler { wants_help, error } = missing;
+    if !wants_help {
+        return Err(Failure::Input(error));
+    }
     let mut command = Args::command();
     command.build();
     let Some(command) = command.find_subcommand_mut(name) else { return Err(Failure::Runtime(anyhow!("no `{name}`"))) };

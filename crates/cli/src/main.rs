@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod demo;
 mod failure;
+mod hangup;
 mod interrupt;
 mod keyboard;
 mod plain;

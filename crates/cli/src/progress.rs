@@ -7,8 +7,8 @@ use std::time::Duration;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use leeward_lab::run::Progress;
 
+use crate::hangup;
 use crate::interrupt::Interrupt;
-use crate::terminal;
 
 /// A bar that is cleared when dropped.
 pub(crate) struct Bar(ProgressBar);
@@ -19,7 +19,7 @@ impl Bar {
         if !std::io::stderr().is_terminal() {
             return Bar(ProgressBar::hidden());
         }
-        terminal::end_with_stderr(interrupt);
+        hangup::end_with_stderr(interrupt);
         let bar = ProgressBar::new(0).with_message(title.to_string());
         if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
             bar.set_style(style.with_key("left", left));
@@ -56,7 +56,7 @@ impl Steps {
 
     /// The same; the terminal's end asks `interrupt`.
     pub(crate) fn watched(title: &str, interrupt: &Interrupt) -> Steps {
-        terminal::end_with_stderr(interrupt);
+        hangup::end_with_stderr(interrupt);
         Steps::new(title)
     }
 

@@ -1,6 +1,6 @@
 //! The terminal that a live view is drawn on: taken, and given back whatever ends the program.
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, stdout};
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, mpsc};
@@ -8,10 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-
-use crate::interrupt::Interrupt;
+use rustix::event::PollFlags;
 
 /// Conditions from which a terminal does not come back.
 pub(crate) const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
@@ -51,27 +48,6 @@ pub(crate) fn restore_or_give_up() {
     if restoring.is_ok() {
         let _ = is_done.recv_timeout(Duration::from_millis(200));
     }
-}
-
-/// Asks `interrupt` when the terminal behind stderr, if it is one, has gone. Not every process is sent SIGHUP then.
-pub(crate) fn end_with_stderr(interrupt: &Interrupt) {
-    if !stderr().is_terminal() {
-        return;
-    }
-    let interrupt = interrupt.clone();
-    // Without a thread the command runs to its end, unseen.
-    let _ = thread::Builder::new().name("terminal".into()).spawn(move || {
-        let stderr = stderr();
-        loop {
-            // Hang-ups are told of without being asked for.
-            let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
-            match poll(&mut watched, None) {
-                Ok(_) if watched[0].revents().intersects(GONE) => return interrupt.ask(),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return,
-            }
-        }
-    });
 }
 
 /// Whether the terminal is taken.

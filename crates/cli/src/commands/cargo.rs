@@ -2,10 +2,7 @@
 
 use std::ffi::OsString;
 
-use anyhow::anyhow;
-
-use crate::args;
-use crate::failure::Failure;
+use crate::commands::compile::MissingCompiler;
 
 /// Build Rust for the profiler: cargo, with its plugin in rustc and its run-time in programs
 ///
@@ -27,8 +24,6 @@ Examples:
 Options of ours, here or in LEEWARD_CC_OPTIONS: those of `leeward help cc`, except --leeward-clang.";
 
 /// The command: only comes back if cargo can't be run.
-pub(crate) fn cargo(args: CargoArgs) -> Result<(), Failure> {
-    let wants_help = args::is_help(&args.arguments);
-    let error = leeward_compilers::cargo::cargo(args.arguments);
-    if wants_help { args::help_instead("cargo", &error) } else { Err(Failure::Input(anyhow!(error))) }
+pub(crate) fn cargo(args: CargoArgs) -> MissingCompiler {
+    MissingCompiler::unless_run(args.arguments, leeward_compilers::cargo::cargo)
 }

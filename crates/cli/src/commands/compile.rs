@@ -2,11 +2,7 @@
 
 use std::ffi::OsString;
 
-use anyhow::anyhow;
 use leeward_compilers::{Language, clang};
-
-use crate::args;
-use crate::failure::Failure;
 
 /// Compile as clang does, for the profiler: in the place of the compiler of make, CMake or configure
 ///
@@ -36,10 +32,27 @@ Options of ours, here or in LEEWARD_CC_OPTIONS:
   --leeward-unwind=true|false             measure functions left by a C++ exception, too
   --leeward-clang=PATH                    another clang of the plugin's version";
 
+/// Why a compiler could not be run.
+#[derive(Debug)]
+pub(crate) struct MissingCompiler {
+    /// Whether it was only asked for its help.
+    pub(crate) wants_help: bool,
+    /// The reason.
+    pub(crate) error: anyhow::Error,
+}
+
+impl MissingCompiler {
+    /// `run` only comes back if the compiler that it becomes can't be run.
+    pub(crate) fn unless_run<E: Into<anyhow::Error>>(
+        arguments: Vec<OsString>,
+        run: impl FnOnce(Vec<OsString>) -> E,
+    ) -> MissingCompiler {
+        let wants_help = matches!(&arguments[..], [only] if only == "--help" || only == "-h");
+        MissingCompiler { wants_help, error: run(arguments).into() }
+    }
+}
+
 /// The command: only comes back if clang can't be run.
-pub(crate) fn compile(language: Language, args: CompilerArgs) -> Result<(), Failure> {
-    let wants_help = args::is_help(&args.arguments);
-    let error = clang::compile(language, args.arguments);
-    let name = if language == Language::C { "cc" } else { "c++" };
-    if wants_help { args::help_instead(name, &error) } else { Err(Failure::Input(anyhow!(error))) }
+pub(crate) fn compile(language: Language, args: CompilerArgs) -> MissingCompiler {
+    MissingCompiler::unless_run(args.arguments, |arguments| clang::compile(language, arguments))
 }

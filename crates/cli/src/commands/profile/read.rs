@@ -15,9 +15,9 @@ use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
 
 use super::args::What;
 use crate::failure::Failure;
+use crate::hangup;
 use crate::interrupt::{Interrupt, Leaving};
 use crate::stdout::plain;
-use crate::terminal;
 
 /// A trace that is being read.
 pub(super) struct Reading {
@@ -40,7 +40,7 @@ impl Reading {
         open: impl FnOnce(&mut Watch<'_>) -> Result<(Trace, T), TraceError>,
     ) -> Result<(Reading, T), Failure> {
         let interrupt = Interrupt::listen(Leaving::InOrder)?;
-        terminal::end_with_stderr(&interrupt);
+        hangup::end_with_stderr(&interrupt);
         let (trace, besides) = {
             let mut watch = watch(&interrupt, "reading");
             open(&mut watch).map_err(failure)?
