@@ -1,13 +1,16 @@
 //! The terminal that a live view is drawn on: taken, and given back whatever ends the program.
 
 use std::io::{IsTerminal, stdout};
+use std::mem::ManuallyDrop;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::execute;
+use ratatui::{DefaultTerminal, Frame};
 use rustix::event::PollFlags;
 
 /// Conditions from which a terminal does not come back.
@@ -23,11 +26,22 @@ pub(crate) fn wanted() -> bool {
     stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
+/// The terminal while it is ours. Dropping it does nothing: what `ratatui` does then, it says on stderr that it could not,
+/// which is a panic where stderr is the terminal that has gone. [`restore`] shows the cursor.
+pub(crate) struct Canvas(ManuallyDrop<DefaultTerminal>);
+
+impl Canvas {
+    /// Draws a picture.
+    pub(crate) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> std::io::Result<()> {
+        self.0.draw(picture).map(|_| ())
+    }
+}
+
 /// Takes the terminal.
-pub(crate) fn take() -> std::io::Result<DefaultTerminal> {
+pub(crate) fn take() -> std::io::Result<Canvas> {
     restore_on_panic();
     OURS.store(true, Ordering::SeqCst);
-    ratatui::try_init().inspect_err(|_| restore())
+    ratatui::try_init().map(|terminal| Canvas(ManuallyDrop::new(terminal))).inspect_err(|_| restore())
 }
 
 /// Gives the terminal back, if it is ours.
@@ -35,6 +49,7 @@ pub(crate) fn restore() {
     if OURS.swap(false, Ordering::SeqCst) {
         // A terminal that has gone needs nothing back.
         let _ = ratatui::try_restore();
+        let _ = execute!(stdout(), Show);
     }
 }
 

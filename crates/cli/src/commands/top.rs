@@ -73,7 +73,7 @@ fn live(
     first: Statistics,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    let mut terminal = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
+    let mut canvas = terminal::take().context("the terminal").map_err(Failure::Runtime)?;
     let mut keyboard = Keyboard::open();
     let (mut before, mut now) = (first.clone(), first);
     let mut heard = Instant::now();
@@ -81,7 +81,7 @@ fn live(
     let outcome = loop {
         let silence = trouble.as_deref().map(|why| top::Silence { lasts: heard.elapsed(), why });
         let text = format!("{}\n\nq ends", top::watched(&args.address, &before, &now, silence));
-        if let Err(error) = terminal.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
+        if let Err(error) = canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
             break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
         }
         keyboard.listen(interrupt, interval);

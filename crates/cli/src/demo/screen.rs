@@ -7,14 +7,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
-
 use super::news::News;
 use super::state::State;
 use super::view;
 use crate::interrupt::Interrupt;
 use crate::keyboard::Keyboard;
-use crate::terminal::{is_ours, restore, take};
+use crate::terminal::{Canvas, is_ours, restore, take};
 
 /// From one picture to the next, at least: each takes CPU time from what is measured.
 const FRAME: Duration = Duration::from_millis(200);
@@ -37,13 +35,13 @@ impl Screen {
     /// # Errors
     /// The terminal does not do what is needed.
     pub(crate) fn start(state: State, interrupt: Interrupt) -> std::io::Result<Screen> {
-        let terminal = take()?;
+        let canvas = take()?;
         let (news, told) = sync_channel(WAITING);
         let over = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&over);
         let thread = std::thread::Builder::new()
             .name("live view".into())
-            .spawn(move || draw(terminal, state, &told, &interrupt, &end))
+            .spawn(move || draw(canvas, state, &told, &interrupt, &end))
             .inspect_err(|_| restore())?;
         Ok(Screen { news, over, thread: Some(thread) })
     }
@@ -64,19 +62,13 @@ impl Drop for Screen {
     }
 }
 
-fn draw(
-    mut terminal: DefaultTerminal,
-    mut state: State,
-    told: &Receiver<News>,
-    interrupt: &Interrupt,
-    over: &AtomicBool,
-) {
+fn draw(mut canvas: Canvas, mut state: State, told: &Receiver<News>, interrupt: &Interrupt, over: &AtomicBool) {
     let mut keyboard = Keyboard::open();
     while is_ours() && !over.load(Ordering::SeqCst) {
         let began = Instant::now();
         told.try_iter().for_each(|news| state.note(news));
         state.stopping = interrupt.asked();
-        if terminal.draw(|frame| view::draw(frame, &state)).is_err() {
+        if canvas.draw(|frame| view::draw(frame, &state)).is_err() {
             return interrupt.ask(); // the terminal has gone, and with it whoever wanted to see this
         }
         keyboard.listen(interrupt, (began.elapsed() * SPARING).clamp(FRAME, SLOWEST));

@@ -149,18 +149,25 @@ fn two_signals_in_a_moment_lose_nothing() {
     assert!(report["totals"]["completed"].as_u64() > Some(0), "{report}");
 }
 
-/// `/dev/full` is a disk without room.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_recording_that_ends_early_says_why() {
+/// A server without control that says `flags`, and the line by which it says that it serves.
+fn serving(flags: &[&str]) -> (Child, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none", "--record", "/dev/full"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none"])
+        .args(flags)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    (child, line)
+}
+
+/// `/dev/full` is a disk without room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_recording_that_ends_early_says_why() {
+    let (child, line) = serving(&["--record", "/dev/full"]);
     let address = line.split(" on ").nth(1).unwrap().split(' ').next().unwrap();
     load(address, &["--admission", "none", "--slo", "2s", "--closed", "4", "--clients", "4", "--duration", "800ms"]);
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
@@ -303,15 +310,7 @@ fn more_cores_than_cpus_are_warned_of() {
 #[test]
 fn what_is_not_used_is_warned_of_and_steps_are_told() {
     let told = |flags: &[&str]| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--admission", "none"])
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let (mut child, line) = serving(flags);
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(line.starts_with("serving "), "{line}");

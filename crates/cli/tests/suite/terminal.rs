@@ -97,6 +97,7 @@ fn ended(mut child: Child) -> ExitStatus {
     let began = Instant::now();
     loop {
         if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.code().is_some(), "it ended, but not by itself: {status}");
             return status;
         }
         if began.elapsed() > Duration::from_secs(20) {
