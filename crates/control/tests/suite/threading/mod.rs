@@ -1,0 +1,3 @@
+//! Threading models: setups as text, their duties, and every policy under hostile signals.
+
+mod setups;
