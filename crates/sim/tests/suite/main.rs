@@ -14,3 +14,4 @@ mod signals;
 mod snapshots;
 mod swarm;
 mod theory;
+mod threads;
