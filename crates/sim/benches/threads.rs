@@ -26,6 +26,7 @@ fn tier(setup: &str) -> Tier {
         front: Sharing::Shared,
         links: Sharing::Shared,
         threading: setup.parse().unwrap(),
+        policy: None,
     }
 }
 

@@ -320,12 +320,6 @@ impl Cpus {
         self.next(index, now, agenda);
     }
 
-    /// Threads that run, spin or wait for a CPU.
-    pub(super) fn runnable(&self) -> u32 {
-        let busy = self.cpus.len() as u32 - self.idle.count_ones();
-        busy + self.queued as u32
-    }
-
     /// Whether a CPU idles although a thread waits for one.
     pub(super) fn idles_beside_work(&self) -> bool {
         self.idle != 0 && self.queued > 0

@@ -5,6 +5,7 @@
 //! - `cpus`: threads on CPUs, as an operating system shares them.
 //! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
 //! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
+//! - `policy`: a policy of threading in the midst of it.
 //! - `jobs`, `leaves`: requests, and the servers that they ask.
 
 mod cpus;
@@ -15,6 +16,7 @@ mod jobs;
 mod leaves;
 mod lock;
 pub mod model;
+mod policy;
 pub mod presets;
 mod run;
 mod serve;
@@ -33,5 +35,5 @@ use model::Tier;
 /// A tier that is impossible, or a run that never moves on from some instant.
 pub(crate) fn simulate(config: &SimConfig, tier: &Tier) -> Result<RunOutcome, SimError> {
     tier.check().map_err(SimError::Config)?;
-    run::Run::new(config, tier).finish()
+    run::Run::new(config, tier)?.finish()
 }

@@ -2,9 +2,12 @@
 //! are in [`super::presets`].
 
 use super::wakes::WakeTable;
+use leeward_control::params::Params;
 use leeward_control::threading::Setup;
+use leeward_control::threading::curves::Curves;
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
+use std::sync::Arc;
 
 /// A server between clients and leaves (µTune §2): CPUs, costs, leaves and threading. A request computes (the run's `workload.service`),
 /// asks leaves, computes again and is answered.
@@ -24,8 +27,21 @@ pub struct Tier {
     pub front: Sharing,
     /// Whether the response threads share one set of connections.
     pub links: Sharing,
-    /// Setup at the start, or throughout.
+    /// The setup; where a policy chooses it, that of a policy without curves of its own to begin with.
     pub threading: Setup,
+    /// The policy that chooses setups; `None`: nobody does.
+    pub policy: Option<PolicyModel>,
+}
+
+/// A policy of threading.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyModel {
+    /// Its name in [`leeward_control::threading::registry`].
+    pub name: String,
+    /// Its parameters.
+    pub params: Params,
+    /// Curves that it chooses by.
+    pub curves: Option<Arc<Curves>>,
 }
 
 /// The servers that a tier asks.

@@ -9,6 +9,7 @@ use super::jobs::Jobs;
 use super::leaves::Stations;
 use super::lock::Lock;
 use super::model::{ThreadCosts, Tier};
+use super::policy::Governor;
 use crate::SimError;
 use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
@@ -37,6 +38,9 @@ pub(super) struct Run<'a> {
     /// Helpers without a call; the one that rested last is woken first.
     pub(super) helpers: Vec<ThreadId>,
     pub(super) plan: Plan,
+    pub(super) governor: Option<Governor>,
+    /// Threads of the crew; those after them are helpers.
+    pub(super) crew: usize,
     pub(super) fronts: Vec<Inlet<JobId>>,
     pub(super) links: Vec<Inlet<Reply>>,
     pub(super) queue: VecDeque<JobId>,
@@ -58,7 +62,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(config: &'a SimConfig, tier: &'a Tier) -> Self {
+    pub(super) fn new(config: &'a SimConfig, tier: &'a Tier) -> Result<Self, SimError> {
         let mut run = Run {
             config,
             tier,
@@ -71,6 +75,8 @@ impl<'a> Run<'a> {
             parked: Vec::new(),
             helpers: Vec::new(),
             plan: Plan::new(tier.threading, Owed::default(), 0),
+            governor: Governor::new(config, tier)?,
+            crew: 0,
             fronts: Vec::new(),
             links: Vec::new(),
             queue: VecDeque::new(),
@@ -88,7 +94,7 @@ impl<'a> Run<'a> {
             contended_before: 0,
         };
         run.open();
-        run
+        Ok(run)
     }
 
     /// Makes a thread of the crew, parked.
@@ -105,6 +111,9 @@ impl<'a> Run<'a> {
         if let Some(window) = self.config.window {
             self.agenda.schedule(Time::ZERO + window, Event::Window);
         }
+        if let Some(period) = self.governor.as_ref().and_then(Governor::period) {
+            self.agenda.schedule(Time::ZERO + period, Event::Tick);
+        }
         self.schedule_issue();
         while let Some((now, event)) = self.agenda.pop(end) {
             self.now = now;
@@ -113,6 +122,9 @@ impl<'a> Run<'a> {
                 return Err(self.instant.error());
             }
             self.handle(event);
+            if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
+                self.ask_policy();
+            }
             self.audit.check(!self.cpus.idles_beside_work(), now, || "a CPU idles beside a runnable thread".into());
         }
         self.now = end;
@@ -136,7 +148,8 @@ impl<'a> Run<'a> {
             Event::FoundAtFront(front) => self.found_at_front(front as usize),
             Event::FoundAtLinks(links) => self.found_at_links(links as usize),
             Event::PollEnds(thread, poll) => self.poll_ends(thread, poll),
-            Event::Ask(_) | Event::Tick => {}
+            Event::Ask(ask) => self.ask_is_due(ask),
+            Event::Tick => self.policy_tick(),
             Event::WarmedUp => {
                 self.stats.warmed_up(self.now);
                 self.contended_before = self.contended();
@@ -198,6 +211,7 @@ impl<'a> Run<'a> {
     /// A sleeping thread becomes runnable; it goes on with what it was to do next.
     pub(super) fn wake(&mut self, thread: ThreadId) {
         self.threads[thread as usize].place = Place::Busy;
+        self.stir(thread);
         self.cpus.wake(thread, self.now, &mut self.agenda);
     }
 

@@ -50,7 +50,7 @@ impl Run<'_> {
         match doing {
             // `turn` has these.
             Doing::Turn | Doing::Doze => Next::Compute(Nanos::ZERO, Doing::Turn),
-            Doing::Received(job) => self.received(thread, job),
+            Doing::Received(job) => self.received(job),
             Doing::Pushed(job) => {
                 self.queue.push_back(job);
                 let woken = self.call_queue();
@@ -83,7 +83,11 @@ impl Run<'_> {
             }
             Doing::Answered(job) => {
                 self.stats.sent_messages(1);
-                self.stats.left(self.now, &self.jobs[job].base);
+                let base = self.jobs[job].base;
+                self.stats.left(self.now, &base);
+                if let Some(governor) = &mut self.governor {
+                    governor.ended(self.now.since(base.arrived), self.config.slo);
+                }
                 let back = self.config.network.rtt - self.config.network.rtt / 2;
                 self.agenda.schedule_on(Lane::ToClient, self.now + back, Event::Answered(job));
                 Next::Compute(Nanos::ZERO, Doing::Turn)
@@ -96,9 +100,9 @@ impl Run<'_> {
         }
     }
 
-    fn received(&mut self, thread: ThreadId, job: JobId) -> Next {
+    fn received(&mut self, job: JobId) -> Next {
         self.stats.received(true);
-        let cost = self.arrival_is_recorded(thread);
+        let cost = self.arrival_is_recorded();
         match self.plan.setup.handling {
             Handling::InLine => Next::Compute(cost, Doing::Begins(job)),
             Handling::Dispatched => {

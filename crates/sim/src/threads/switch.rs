@@ -1,10 +1,11 @@
 //! Changes of setup: the plan is a level that threads read once per turn, between requests. Who sleeps and has no duty any more is woken
 //! and parks; who is parked and has one is woken and takes it; old work keeps its hands. Which setup is chosen is the policy's.
 
-use super::crew::{Doing, Place, Plan};
+use super::crew::{Doing, Place, Plan, Slot};
 use super::event::ThreadId;
 use super::inlet::Inlet;
 use super::model::Sharing;
+use super::policy::Governor;
 use super::run::Run;
 use leeward_control::threading::{Duty, Owed, Roles, Setup};
 use leeward_control::units::Nanos;
@@ -15,18 +16,18 @@ const SPARE: u32 = 2;
 impl Run<'_> {
     /// The crew's threads take the first setup's slots.
     pub(super) fn open(&mut self) {
-        for _ in 0..self.crew_size() {
+        let (first, most) = self.governor.as_ref().map_or((None, 0), Governor::first);
+        let first = first.unwrap_or(self.tier.threading);
+        self.plan = Plan::new(first, Owed::default(), 0);
+        for _ in 0..most.max(first.threads()) + SPARE {
             self.add_thread();
         }
+        self.crew = self.threads.len();
         // The first threads take the first slots.
         self.parked.reverse();
         self.plan.epoch = 1;
         self.lay_out();
         self.unpark();
-    }
-
-    fn crew_size(&self) -> u32 {
-        self.tier.threading.threads() + SPARE
     }
 
     /// Connections for the present plan. What has come and was not taken stays in the order in which it came.
@@ -67,7 +68,7 @@ impl Run<'_> {
             let own = self.threads[thread as usize];
             let Some(slot) = own.slot.filter(|_| own.epoch == old.epoch) else { continue };
             let duty = old.slots[slot].duty;
-            self.carry_over(thread, duty);
+            self.carry_over(thread, slot, duty);
         }
         self.unpark();
         (0..self.fronts.len()).for_each(|front| self.call_front(front));
@@ -79,13 +80,21 @@ impl Run<'_> {
     }
 
     /// A thread of the old plan keeps its duty if the new plan has it, wherever it waits; else it is woken to see for itself.
-    fn carry_over(&mut self, thread: ThreadId, duty: Duty) {
+    fn carry_over(&mut self, thread: ThreadId, slot: usize, duty: Duty) {
         let place = self.threads[thread as usize].place;
         // Who has a request until its end counts as gone: another takes the slot.
         if place == Place::Held {
             return;
         }
-        let same = self.plan.slots.iter().position(|slot| slot.holder.is_none() && slot.duty == duty);
+        let slots = &self.plan.slots;
+        let fits = |slot: &Slot| slot.holder.is_none() && slot.duty == duty;
+        let exact = slots.iter().position(fits);
+        // Only a poller must know at once that it is to wait otherwise; others do from their next turn on. So a change from blocking to
+        // polling wakes nobody, and whoever was called for a message keeps its place on the way there.
+        let polls = matches!(place, Place::PollsFront | Place::PollsLinks);
+        let alike = |slot: &Slot| slot.holder.is_none() && !polls && slot.duty.roles == duty.roles;
+        let own = slots.get(slot).filter(|own| alike(own)).map(|_| slot);
+        let same = own.or(exact).or_else(|| slots.iter().position(alike));
         let share = same.map(|slot| {
             self.plan.slots[slot].holder = Some(thread);
             let own = &mut self.threads[thread as usize];
@@ -139,10 +148,5 @@ impl Run<'_> {
     pub(super) fn last_reply(&mut self) -> Nanos {
         let waits = self.plan.slots.iter().any(|slot| slot.duty.roles.contain(Roles::LEAVES));
         if self.plan.setup.response == 0 && waits { self.apply(self.plan.setup) } else { Nanos::ZERO }
-    }
-
-    /// A thread has received a request. CPU time of telling the policy.
-    pub(super) fn arrival_is_recorded(&mut self, _thread: ThreadId) -> Nanos {
-        Nanos::ZERO
     }
 }

@@ -32,6 +32,7 @@ impl Run<'_> {
                 Next::Sleep(place, doing) => {
                     let own = &mut self.threads[thread as usize];
                     (own.place, own.doing) = (place, doing);
+                    self.stir(thread);
                     self.cpus.sleep(thread, self.now, &mut self.agenda);
                     return;
                 }
@@ -62,6 +63,9 @@ impl Run<'_> {
             && let Some(job) = self.queue.pop_front()
         {
             let cost = self.queue_lock.take(self.now, self.costs.push_pop, self.costs.line, 0, Nanos::ZERO);
+            if duty.roles.contain(Roles::FRONT) {
+                self.fronts[share].called = false;
+            }
             let call = self.follow(thread, duty, share);
             return Next::Compute(cost + call, Doing::Begins(job));
         }

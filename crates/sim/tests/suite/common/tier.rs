@@ -21,6 +21,7 @@ pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
         front: Sharing::Shared,
         links: Sharing::Shared,
         threading: setup.parse().unwrap(),
+        policy: None,
     }
 }
 
