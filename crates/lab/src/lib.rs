@@ -23,6 +23,7 @@ pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
+pub mod threading;
 pub mod tune;
 
 pub use leeward_outcome::results::{self, Results};

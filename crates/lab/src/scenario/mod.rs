@@ -3,7 +3,8 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `tier`, `controllers`, `threading`, `output`: the sections of the
+//!   format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`builtin`]: the scenarios that come with this crate.
 
@@ -20,6 +21,8 @@ mod reader;
 mod replicas;
 mod scheduling;
 pub mod settings;
+mod threading;
+mod tier;
 mod workload;
 
 pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
@@ -28,6 +31,7 @@ pub use error::ScenarioError;
 use crate::claims::Expression;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
+use leeward_control::threading::Setup;
 use leeward_control::units::{Nanos, Rate};
 use leeward_outcome::results::Plot;
 use leeward_services::case::Requests;
@@ -35,6 +39,7 @@ use leeward_sim::config::{
     Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
 };
 use leeward_sim::service::Service;
+use leeward_sim::threads::model::{PolicyModel, Tier};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,6 +58,10 @@ pub struct Scenario {
     pub server: ServerModel,
     /// Several such servers behind one service, if the scenario has them.
     pub replicas: Option<Replicas>,
+    /// Tiers of threads in the server's place, each under its name as a service; none: the server has cores.
+    pub tiers: Vec<TierSpec>,
+    /// What policies of threading are trained on.
+    pub training: Option<Training>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
     /// Round trips; one point per entry.
@@ -80,8 +89,8 @@ pub struct Workload {
     pub services: Vec<ServiceSpec>,
     /// Numbers of clients.
     pub clients: Vec<u32>,
-    /// Spacing of requests.
-    pub arrivals: Arrivals,
+    /// Spacing of requests; one point per entry.
+    pub arrivals: Vec<Arrivals>,
     /// How the demand divides among clients.
     pub shares: Shares,
     /// Their pacing, and when they give up; the simulated ones'.
@@ -180,6 +189,53 @@ pub struct Run {
     pub window: Option<Nanos>,
     /// Runs per point, each with a seed of its own.
     pub seeds: u32,
+    /// A run of a steady demand lasts longer if it would measure fewer requests than this.
+    pub at_least: u32,
+}
+
+impl Run {
+    /// How long a run lasts at a steady `rate`.
+    pub fn duration_at(&self, rate: Rate) -> Nanos {
+        let needed = Nanos::from_secs_f64(f64::from(self.at_least) / rate.0.max(1e-9));
+        self.duration.max((self.warmup + needed.min(Nanos::from_secs(3_600))).min(Nanos::from_secs(3_600)))
+    }
+}
+
+/// A tier of threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierSpec {
+    /// Its name, which stands for the service.
+    pub name: String,
+    /// The tier; its setup is a variant's.
+    pub tier: Tier,
+    /// CPU time of a request before its calls.
+    pub begin: Service,
+}
+
+/// Threading of a variant: a setup, or a policy that chooses one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadingSpec {
+    /// As written.
+    pub text: String,
+    /// The setup, if it never changes.
+    pub setup: Option<Setup>,
+    /// Name of the policy, if it does.
+    pub policy: Option<String>,
+    /// Parameters of the policy.
+    pub params: Params,
+}
+
+/// Training of policies of threading: which setups, from which load on, how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// Setups that a policy may choose from.
+    pub setups: Vec<Setup>,
+    /// The lowest load, requests per second; the others follow by the root of two, up to 1.1 times the capacity.
+    pub lowest: f64,
+    /// Requests per load and seed.
+    pub requests: u32,
+    /// Seeds, none of which the scenario's runs have.
+    pub seeds: u32,
 }
 
 /// A controller with parameters, under one label.
@@ -203,6 +259,8 @@ pub struct Variant {
     pub pinned: Vec<(String, Raw)>,
     /// How the server's cores come and go, where this variant has its own say in that.
     pub scheduling: VariantScheduling,
+    /// Threading of a tier.
+    pub threading: Option<ThreadingSpec>,
 }
 
 /// Policies of a variant for the server's cores; the rest is the server's.
@@ -319,6 +377,27 @@ impl Scenario {
     pub fn capacity(&self, service_mean: Nanos) -> Rate {
         let servers = self.replicas.map_or(1, |replicas| replicas.servers);
         Rate(self.server.capacity(service_mean).0 * f64::from(servers))
+    }
+
+    /// The same for one of the scenario's services, which may be a tier.
+    pub fn capacity_of(&self, service: &ServiceSpec) -> Rate {
+        match self.tiers.iter().find(|tier| tier.name == service.text) {
+            Some(spec) => spec.tier.capacity(spec.begin.mean()),
+            None => self.capacity(service.service.mean()),
+        }
+    }
+
+    /// The tier that `service` is, under the threading of `variant`; `None` if it is none. Its curves are still missing.
+    pub fn tier_for(&self, service: &ServiceSpec, variant: &Variant) -> Option<Box<Tier>> {
+        let spec = self.tiers.iter().find(|tier| tier.name == service.text)?;
+        let mut tier = Box::new(spec.tier.clone());
+        if let Some(threading) = &variant.threading {
+            tier.threading = threading.setup.unwrap_or(tier.threading);
+            let model =
+                |name: &String| PolicyModel { name: name.clone(), params: threading.params.clone(), curves: None };
+            tier.policy = threading.policy.as_ref().map(model);
+        }
+        Some(tier)
     }
 
     /// Objective for a server's controller: its own part where there are several servers.
