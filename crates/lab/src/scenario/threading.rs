@@ -2,15 +2,78 @@
 //! are trained on. What a tier is, is in `tier`.
 
 use super::reader::{Item, Reader, each_once};
-use super::{Scenario, ScenarioError, ThreadingSpec, Training, Variant};
-use leeward_control::params::Raw;
+use super::{Scenario, ScenarioError, ServiceSpec, Variant};
+use leeward_control::params::{Params, Raw};
 use leeward_control::threading::Setup;
 use leeward_control::threading::registry::Choice;
+use leeward_control::units::Rate;
+use leeward_sim::service::Service;
+use leeward_sim::threads::model::{PolicyModel, Tier};
 
 /// The most setups and policies that one controller names.
 const MOST: usize = 200;
 /// The policy that never changes the setup.
 const STATIC: &str = "static";
+
+/// A tier of threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierSpec {
+    /// Its name, which stands for the service.
+    pub name: String,
+    /// The tier; its setup is a variant's.
+    pub tier: Tier,
+    /// CPU time of a request before its calls.
+    pub begin: Service,
+}
+
+/// Threading of a variant: a setup, or a policy that chooses one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadingSpec {
+    /// As written.
+    pub text: String,
+    /// The setup, if it never changes.
+    pub setup: Option<Setup>,
+    /// Name of the policy, if it does.
+    pub policy: Option<String>,
+    /// Parameters of the policy.
+    pub params: Params,
+}
+
+/// Training of policies of threading: which setups, from which load on, how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// Setups that a policy may choose from.
+    pub setups: Vec<Setup>,
+    /// The lowest load, requests per second; the others follow by the root of two, up to 1.1 times the capacity.
+    pub lowest: f64,
+    /// Requests per load and seed.
+    pub requests: u32,
+    /// Seeds, none of which the scenario's runs have.
+    pub seeds: u32,
+}
+
+impl Scenario {
+    /// The same for one of the scenario's services, which may be a tier.
+    pub fn capacity_of(&self, service: &ServiceSpec) -> Rate {
+        match self.tiers.iter().find(|tier| tier.name == service.text) {
+            Some(spec) => spec.tier.capacity(spec.begin.mean()),
+            None => self.capacity(service.service.mean()),
+        }
+    }
+
+    /// The tier that `service` is, under the threading of `variant`; `None` if it is none. Its curves are still missing.
+    pub fn tier_for(&self, service: &ServiceSpec, variant: &Variant) -> Option<Box<Tier>> {
+        let spec = self.tiers.iter().find(|tier| tier.name == service.text)?;
+        let mut tier = Box::new(spec.tier.clone());
+        if let Some(threading) = &variant.threading {
+            tier.threading = threading.setup.unwrap_or(tier.threading);
+            let model =
+                |name: &String| PolicyModel { name: name.clone(), params: threading.params.clone(), curves: None };
+            tier.policy = threading.policy.as_ref().map(model);
+        }
+        Some(tier)
+    }
+}
 
 /// Variants of `base`, one per setup or policy that is named. Alone it keeps its label; of lists each is labelled as it is written, unless
 /// the controller has a label of its own, which goes before.

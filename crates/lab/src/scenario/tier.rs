@@ -3,7 +3,8 @@
 
 use super::document::Value;
 use super::reader::{Item, MOST_ENTRIES, Reader};
-use super::{ScenarioError, ServiceSpec, TierSpec};
+use super::threading::TierSpec;
+use super::{ScenarioError, ServiceSpec};
 use leeward_control::units::{Nanos, parse_number};
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, ThreadCosts, Tier};

@@ -64,19 +64,20 @@ fn mistakes_in_threading_are_named() {
     check("\"utune\"", "\"mtune\"", &["unknown threading policy `mtune`"]);
     check("\"utune\"", "\"SIP1\"", &["label `SIP1` is in use"]);
     check("\"ipi\"]", "\"ipi\"]\nthreading_params = { window = 1 }", &["window"]);
-    check("threading = [", "# threading = [", &["no `threading`"]);
     check("name = \"none\"", "name = \"breakwater\"", &["controls admission"]);
     check(
         "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]",
         "[train]\nsetups = [\"SIP1\", \"SIP0\"]",
         &["SIP0"],
     );
-    let without = GOOD.replace(
-        "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]\nlowest = 1000\nrequests = 200\nseeds = 1\n",
-        "",
-    );
-    let message = read(&without).unwrap_err().to_string();
-    assert!(message.contains("expected a section [train]"), "{message}");
+    let unclaimed = GOOD.split("[[claim]]").next().unwrap();
+    let train = "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]\nlowest = 1000\nrequests = 200\nseeds = 1\n";
+    for (from, to, part) in
+        [(train, "", "expected a section [train]"), ("threading = [", "# threading = [", "has no `threading`")]
+    {
+        let message = read(&unclaimed.replace(from, to)).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]
