@@ -4,7 +4,7 @@
 use super::curves::{Curves, Envelope, Objective, Tail};
 use super::policy::{Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::setup::{Fanout, Handling, Threading, Wait};
-use super::wish::{FANOUT, HOLD, Wish, is_pressed, is_step_down, no_curves, of_fanout};
+use super::wish::{FANOUT, HOLD, Wish, is_step_down, no_curves, of_fanout};
 use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::units::{Nanos, Rate, Time};
 
@@ -104,6 +104,7 @@ impl ThreadingPolicy for Periodic {
         if !self.wish.advances(signals.now) {
             return None;
         }
+        let pressed = self.wish.is_pressed(signals, self.target);
         let total = signals.arrivals.total();
         let (begun, before) = *self.begun.get_or_insert((signals.now, total));
         let counted = signals.now.since(begun);
@@ -118,7 +119,7 @@ impl ThreadingPolicy for Periodic {
         let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, rate));
         self.wish.note(rate, predicted);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && is_pressed(signals, self.target) {
+        if self.hold && down && pressed {
             return None;
         }
         self.wish.want(signals, setup, Reason::Estimate)

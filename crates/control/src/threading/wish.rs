@@ -12,11 +12,16 @@ use crate::units::{Nanos, Rate, Time};
 pub(super) struct Wish {
     gauges: ThreadGauges,
     asked: Option<Time>,
+    /// Until when requests count as dropped or waiting.
+    pressed: Time,
 }
+
+/// How long a drop or a long wait counts: decisions may be closer to each other than drops.
+const PRESSED: Nanos = Nanos::from_millis(100);
 
 impl Wish {
     pub(super) fn new(first: Threading) -> Self {
-        Wish { gauges: ThreadGauges::new(first), asked: None }
+        Wish { gauges: ThreadGauges::new(first), asked: None, pressed: Time::ZERO }
     }
 
     /// Whether time has passed since the last question. A clock that stands still says nothing about a rate, so nothing is decided.
@@ -26,6 +31,15 @@ impl Wish {
             self.asked = Some(now);
         }
         advances
+    }
+
+    /// Whether requests are dropped or wait for too long, now or a moment ago: the load that is seen may be less than there is, because
+    /// admission keeps the rest away.
+    pub(super) fn is_pressed(&mut self, signals: &ThreadSignals, target: Nanos) -> bool {
+        if signals.dropped > 0 || signals.oldest > target {
+            self.pressed = signals.now + PRESSED;
+        }
+        signals.now < self.pressed
     }
 
     /// Notes an estimate of the load and what is predicted for it.
@@ -45,12 +59,6 @@ impl Wish {
     pub(super) fn gauges(&self) -> ThreadGauges {
         self.gauges
     }
-}
-
-/// Whether requests are dropped or wait for too long: the load that is seen may be less than there is, because admission keeps the rest
-/// away.
-pub(super) fn is_pressed(signals: &ThreadSignals, target: Nanos) -> bool {
-    signals.dropped > 0 || signals.oldest > target
 }
 
 /// Whether `to` sustains less than `from`. A setup without a curve sustains nothing that is known.

@@ -7,7 +7,7 @@ use super::curves::{Curve, Envelope, Objective, Tail};
 use super::policy::{Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::setup::Threading;
 use super::window::WINDOW_MAX;
-use super::wish::{FANOUT, Wish, is_pressed, of_fanout};
+use super::wish::{FANOUT, Wish, of_fanout};
 use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::units::{Nanos, Rate, Time};
 use detect::{Bounds, Detector};
@@ -79,6 +79,8 @@ pub struct Leeward {
     backlog: Nanos,
     /// Until when nothing is left again that a backlog has made it choose, and for how long that was.
     held: (Time, Nanos),
+    /// Requests are dropped or wait for too long.
+    pressed: bool,
     wish: Wish,
     timeout: Time,
 }
@@ -103,6 +105,7 @@ impl Leeward {
             target: environment.target,
             backlog: environment.slo.map_or(Nanos::MAX, |slo| slo / 2),
             held: (Time::ZERO, Nanos::ZERO),
+            pressed: false,
             wish,
             timeout: Time::NEVER,
         })
@@ -143,7 +146,7 @@ impl Leeward {
         }
         let down = best.sustains < from.sustains;
         let settled = now.since(signals.since) >= self.dwell;
-        let may = settled && !(down && (is_pressed(signals, self.target) || now < self.held.0));
+        let may = settled && !(down && (self.pressed || now < self.held.0));
         let surely = [bounds.low, bounds.mean, bounds.high].iter().all(|load| self.is_better(best, from, *load));
         (may && surely).then_some((best.setup, Reason::Better))
     }
@@ -165,7 +168,7 @@ impl Leeward {
                 next = next.min(time);
             }
         };
-        if is_pressed(signals, self.target) {
+        if self.pressed {
             at(now + self.dwell);
         }
         let Some(bounds) = bounds else { return next };
@@ -211,9 +214,10 @@ impl ThreadingPolicy for Leeward {
         if !self.wish.advances(signals.now) {
             return None;
         }
+        self.pressed = self.wish.is_pressed(signals, self.target);
         let mut bounds = self.detector.update(&signals.arrivals, signals.now);
         if let Some(bounds) = &mut bounds
-            && is_pressed(signals, self.target)
+            && self.pressed
         {
             // Admission keeps demand away: what is offered counts, not what arrives.
             let offered = signals.offered.0.min(f64::MAX);
