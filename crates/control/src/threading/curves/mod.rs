@@ -115,9 +115,14 @@ impl Curves {
         &self.curves
     }
 
+    /// Place of a setup's curve.
+    pub fn place(&self, setup: Threading) -> Option<usize> {
+        self.curves.iter().position(|curve| curve.setup == setup)
+    }
+
     /// The curve of a setup.
     pub fn of(&self, setup: Threading) -> Option<&Curve> {
-        self.curves.iter().find(|curve| curve.setup == setup)
+        self.place(setup).map(|place| &self.curves[place])
     }
 
     /// Those whose setup `keep` wants; `None` if there is none.
@@ -146,7 +151,7 @@ impl Curve {
                 Tail::P99 => knot.p99_us,
                 Tail::P999 => knot.p999_us,
             });
-            Nanos::from_secs_f64(us / 1e6)
+            Nanos::from_secs_f64(us * 1e-6)
         })
     }
 
