@@ -91,6 +91,17 @@ pub struct Curves {
     curves: Vec<Curve>,
 }
 
+impl CurvesError {
+    /// Key of the curves file that is wrong, where it is one of a setup.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            CurvesError::Number { key, .. } => Some(key),
+            CurvesError::Count { .. } => Some("loads"),
+            CurvesError::Twice(_) => Some("name"),
+        }
+    }
+}
+
 impl Curves {
     /// Checked curves, in the order given: of equal setups the first is preferred.
     ///
@@ -173,7 +184,11 @@ impl Curve {
         }
     }
 
-    fn check(&self) -> Result<(), CurvesError> {
+    /// Whether the numbers can be a curve's.
+    ///
+    /// # Errors
+    /// The first that can't.
+    pub fn check(&self) -> Result<(), CurvesError> {
         let count = self.knots.len();
         if !(2..=KNOTS_MAX).contains(&count) {
             let what = format!("{}: loads", self.setup);
