@@ -8,3 +8,4 @@ mod fuzz;
 mod golden;
 mod runs;
 mod searches;
+mod training;
