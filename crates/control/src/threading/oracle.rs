@@ -3,7 +3,7 @@
 use super::curves::{Envelope, Objective, Tail};
 use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::setup::Threading;
-use super::wish::{FANOUT, HOLD, Wish, is_pressed, is_step_down, of_fanout};
+use super::wish::{FANOUT, HOLD, Wish, is_step_down, of_fanout};
 use crate::units::{Nanos, Rate};
 
 /// The registry's entry.
@@ -47,21 +47,21 @@ impl ThreadingPolicy for Oracle {
     }
 
     fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
-        let demand = signals.demand?;
         if !self.wish.advances(signals.now) {
             return None;
         }
-        let curve = self.envelope.best(demand);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, demand));
-        self.wish.note(demand, predicted);
+        let demand = signals.demand?;
+        let pressed = self.wish.is_pressed(signals, self.target);
+        let setup = self.envelope.best(demand).setup;
+        self.wish.note(demand);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && is_pressed(signals, self.target) {
+        if self.hold && down && pressed {
             return None;
         }
         self.wish.want(signals, setup, Reason::Estimate)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

@@ -4,7 +4,7 @@
 use super::curves::{Curves, Envelope, Objective, Tail};
 use super::policy::{Pace, PolicySpec, Reason, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::setup::{Fanout, Handling, Threading, Wait};
-use super::wish::{FANOUT, HOLD, Wish, is_pressed, is_step_down, no_curves, of_fanout};
+use super::wish::{FANOUT, HOLD, Wish, is_step_down, no_curves, of_fanout};
 use crate::params::{Kind, ParamError, ParamSpec, Params};
 use crate::units::{Nanos, Rate, Time};
 
@@ -104,6 +104,7 @@ impl ThreadingPolicy for Periodic {
         if !self.wish.advances(signals.now) {
             return None;
         }
+        let pressed = self.wish.is_pressed(signals, self.target);
         let total = signals.arrivals.total();
         let (begun, before) = *self.begun.get_or_insert((signals.now, total));
         let counted = signals.now.since(begun);
@@ -114,17 +115,16 @@ impl ThreadingPolicy for Periodic {
         self.begun = Some((signals.now, total));
         // Below one arrival per window it is nothing or a multiple of the truth. So it is in the paper's comparison.
         let rate = Rate(total.saturating_sub(before) as f64 / counted.as_secs_f64());
-        let curve = self.envelope.best(rate);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, rate));
-        self.wish.note(rate, predicted);
+        let setup = self.envelope.best(rate).setup;
+        self.wish.note(rate);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && is_pressed(signals, self.target) {
+        if self.hold && down && pressed {
             return None;
         }
         self.wish.want(signals, setup, Reason::Estimate)
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

@@ -4,7 +4,7 @@ use super::curves::{Envelope, Objective, Tail};
 use super::policy::{Pace, PolicySpec, Reason, ThreadGauges, ThreadSignals, ThreadingPolicy};
 use super::setup::Threading;
 use super::window::WINDOW_MAX;
-use super::wish::{FANOUT, HOLD, Wish, is_pressed, is_step_down, of_fanout};
+use super::wish::{FANOUT, HOLD, Wish, is_step_down, of_fanout};
 use crate::params::{Kind, ParamSpec};
 use crate::units::{Nanos, Rate, Time};
 
@@ -69,21 +69,23 @@ impl ThreadingPolicy for Utune {
         if !self.wish.advances(signals.now) {
             return None;
         }
-        let rate = signals.arrivals.rate(self.window, signals.now)?;
-        let curve = self.envelope.best(rate);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, rate));
-        self.wish.note(rate, predicted);
+        let pressed = self.wish.is_pressed(signals, self.target);
         // Each look at a silence waits for twice as long as the last, until nothing is left to step down to.
         let silence = signals.arrivals.newest().map_or(SILENCE, |newest| signals.now.since(newest).max(SILENCE));
-        let is_lowest = self.envelope.bend_below(rate).is_none();
-        self.timeout = if is_lowest && setup == signals.current { Time::NEVER } else { signals.now + silence * 2 };
+        let lowest = signals.current == self.initial();
+        self.timeout = if lowest { Time::NEVER } else { signals.now + silence * 2 };
+        let rate = signals.arrivals.rate(self.window, signals.now)?;
+        let setup = self.envelope.best(rate).setup;
+        self.wish.note(rate);
         if setup == signals.current {
             return None;
         }
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
-        if self.hold && down && is_pressed(signals, self.target) {
+        if self.hold && down && pressed {
             return None;
         }
+        // Whatever comes now, there may be a silence to look at.
+        self.timeout = signals.now + silence * 2;
         self.wish.want(signals, setup, Reason::Estimate)
     }
 
@@ -92,6 +94,6 @@ impl ThreadingPolicy for Utune {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

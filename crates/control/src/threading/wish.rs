@@ -1,7 +1,7 @@
 //! What the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
 //! here: any policy.
 
-use super::curves::Curves;
+use super::curves::{Curves, Tail};
 use super::policy::{Reason, ThreadGauges, ThreadSignals};
 use super::setup::Threading;
 use crate::params::{Kind, ParamError, ParamSpec, Params};
@@ -12,11 +12,16 @@ use crate::units::{Nanos, Rate, Time};
 pub(super) struct Wish {
     gauges: ThreadGauges,
     asked: Option<Time>,
+    /// Until when requests count as dropped or waiting.
+    pressed: Time,
 }
+
+/// How long a drop or a long wait counts: decisions may be closer to each other than drops.
+const PRESSED: Nanos = Nanos::from_millis(100);
 
 impl Wish {
     pub(super) fn new(first: Threading) -> Self {
-        Wish { gauges: ThreadGauges::new(first), asked: None }
+        Wish { gauges: ThreadGauges::new(first), asked: None, pressed: Time::ZERO }
     }
 
     /// Whether time has passed since the last question. A clock that stands still says nothing about a rate, so nothing is decided.
@@ -28,9 +33,18 @@ impl Wish {
         advances
     }
 
-    /// Notes an estimate of the load and what is predicted for it.
-    pub(super) fn note(&mut self, rate: Rate, predicted: Option<Nanos>) {
-        (self.gauges.rate, self.gauges.predicted) = (Some(rate), predicted);
+    /// Whether requests are dropped or wait for too long, now or a moment ago: the load that is seen may be less than there is, because
+    /// admission keeps the rest away.
+    pub(super) fn is_pressed(&mut self, signals: &ThreadSignals, target: Nanos) -> bool {
+        if signals.dropped > 0 || signals.oldest > target {
+            self.pressed = signals.now + PRESSED;
+        }
+        signals.now < self.pressed
+    }
+
+    /// Notes an estimate of the load.
+    pub(super) fn note(&mut self, rate: Rate) {
+        self.gauges.rate = Some(rate);
     }
 
     /// Wants `setup`, for `reason`. The answer for the plant.
@@ -42,15 +56,17 @@ impl Wish {
         (setup != signals.current).then_some(setup)
     }
 
-    pub(super) fn gauges(&self) -> ThreadGauges {
+    /// The gauges, with what these curves predict: worked out here, since people ask more seldom than plants.
+    pub(super) fn gauges(&self, curves: &Curves, tail: Tail) -> ThreadGauges {
+        let curve = curves.of(self.gauges.current);
+        let predicted = curve.zip(self.gauges.rate).and_then(|(curve, rate)| curve.latency(tail, rate));
+        ThreadGauges { predicted, ..self.gauges }
+    }
+
+    /// The gauges of a policy that predicts nothing.
+    pub(super) fn gauges_without_curves(&self) -> ThreadGauges {
         self.gauges
     }
-}
-
-/// Whether requests are dropped or wait for too long: the load that is seen may be less than there is, because admission keeps the rest
-/// away.
-pub(super) fn is_pressed(signals: &ThreadSignals, target: Nanos) -> bool {
-    signals.dropped > 0 || signals.oldest > target
 }
 
 /// Whether `to` sustains less than `from`. A setup without a curve sustains nothing that is known.
