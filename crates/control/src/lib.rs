@@ -72,4 +72,5 @@ pub mod recording;
 pub mod registry;
 pub mod server;
 pub(crate) mod sync;
+pub mod threading;
 pub mod units;

@@ -66,6 +66,9 @@ pub enum RunError {
         /// The first contradiction found.
         violation: String,
     },
+    /// Training gave no curves.
+    #[error("no curves: {0}; train at lower loads, for longer, or other setups")]
+    Training(String),
     /// The pool of threads could not be made.
     #[error("threads: {0}")]
     Threads(String),

@@ -9,3 +9,4 @@ mod plug_in;
 mod quantities;
 mod recording;
 mod support;
+mod threading;

@@ -1,9 +1,12 @@
 //! Scenarios, runs and claims from outside, in one program.
 
 mod bad_scenarios;
+mod bad_tiers;
 mod builtin;
 mod claims;
+mod curves;
 mod fuzz;
 mod golden;
 mod runs;
 mod searches;
+mod training;

@@ -1,0 +1,9 @@
+//! Threading models: setups as text, their duties, curves, and every policy under hostile signals.
+
+mod choices;
+mod curves;
+mod hostile;
+mod plant;
+mod policies;
+mod recorded;
+mod setups;
