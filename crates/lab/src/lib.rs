@@ -24,6 +24,7 @@ pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
+pub mod threading;
 pub mod training;
 pub mod tune;
 
