@@ -4,9 +4,12 @@
 pub mod advice;
 mod eliminate;
 mod sample;
+mod simulated;
 
 pub use eliminate::{Plan, Progress, Trained, train};
+pub use leeward_sim::config::Arrivals;
 pub use sample::Sample;
+pub use simulated::SimulatedTier;
 
 use crate::error::RunError;
 use leeward_control::threading::Threading;

@@ -154,3 +154,47 @@ fn advice_is_few_setups_and_a_frugal_one() {
     );
     assert_eq!((tight.kept_to, tight.frugal, tight.rows[9].best.to_string().as_str()), (None, None, "SIP1"));
 }
+
+/// A simulated tier with gRPC's costs and the paper's leaves.
+fn tier() -> leeward_sim::SimConfig {
+    use leeward_sim::config::{SimConfig, Workload};
+    use leeward_sim::service::Service;
+    use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tier};
+    let us = Nanos::from_micros;
+    let leaf = Service::parse("lognormal:320us:0.1").unwrap();
+    let leaves = Leaves { count: 4, ask: Ask::All, service: leaf, servers: 5, per_call: Nanos::ZERO, rtt: us(20) };
+    let tier = Tier {
+        cpus: 36,
+        costs: leeward_sim::threads::presets::preset("grpc").unwrap(),
+        resume: us(6),
+        leaves,
+        gather: Gather::Own,
+        front: Sharing::Shared,
+        links: Sharing::Shared,
+        threading: "SIP1".parse().unwrap(),
+        policy: None,
+    };
+    let testbed = SimConfig::testbed(Service::Constant(us(24)), 1.0);
+    let workload = Workload { clients: 1, ..testbed.workload.clone() };
+    SimConfig { tier: Some(Box::new(tier)), workload, ..testbed }
+}
+
+#[test]
+fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
+    let bench = leeward_lab::training::SimulatedTier::new(tier());
+    let plan = Plan {
+        loads: Some((Rate(200.0), Rate(4_000.0))),
+        least: 100,
+        most: 200,
+        ..plan(&["SIP1", "SDB1-16", "AIP1-0-1"])
+    };
+    let run = || train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap();
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(run);
+    assert_eq!(one, run());
+    let sustains = |setup: &str| one.curves.of(setup.parse().unwrap()).unwrap().sustains;
+    // One in-line thread is held for the whole request, an async one is not.
+    assert!(sustains("SIP1") < sustains("AIP1-0-1"), "{:?}", one.curves);
+    let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
+    let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
+}
