@@ -105,8 +105,31 @@ fn canary_a_worker_without_a_fence() {
 struct Unread {
     left: AtomicU64,
     tells: bool,
-    all: Mutex<bool>,
-    read: Condvar,
+    all: Flag,
+    /// Rung for threads that sleep at the network.
+    alarm: Arc<Flag>,
+}
+
+/// Flag that one thread waits for.
+struct Flag(Mutex<bool>, Condvar);
+
+impl Flag {
+    fn new() -> Self {
+        Flag(Mutex::new(false), Condvar::new())
+    }
+
+    fn set(&self) {
+        *lock(&self.0) = true;
+        self.1.notify_all();
+    }
+
+    fn take(&self) {
+        let mut is_set = lock(&self.0);
+        while !*is_set {
+            is_set = wait(&self.1, is_set);
+        }
+        *is_set = false;
+    }
 }
 
 impl Duties for Unread {
@@ -125,8 +148,7 @@ impl Duties for Unread {
             return false;
         }
         if left == 1 {
-            *lock(&self.all) = true;
-            self.read.notify_all();
+            self.all.set();
         }
         // The careless one takes what it has read for all there was.
         self.tells
@@ -141,10 +163,7 @@ impl Duties for Unread {
     }
 
     fn sleep(&self, (): &mut (), _: &Post, _: Duration) {
-        let mut all = lock(&self.all);
-        while !*all {
-            all = wait(&self.read, all);
-        }
+        self.alarm.take();
     }
 
     fn shares_leaves(&self) -> bool {
@@ -157,18 +176,15 @@ impl Duties for Unread {
 }
 
 fn hands_on(tells: bool) {
-    let control = control(2, "SIB1");
-    let left = AtomicU64::new(2);
-    let duties = Arc::new(Unread { left, tells, all: Mutex::new(false), read: Condvar::new() });
+    let alarm = Arc::new(Flag::new());
+    let rung = Arc::clone(&alarm);
+    let control = Arc::new(Control::new(1, &setup("SIB1"), move |_| rung.set()));
+    let duties = Arc::new(Unread { left: AtomicU64::new(2), tells, all: Flag::new(), alarm });
     let worker = Worker { thread: 0, control: Arc::clone(&control), duties: Arc::clone(&duties), clock: Clock::start() };
     let worker = thread::spawn(move || worker.work());
-    // Takes the front from thread 0 for another kind of it, between any two of its steps.
-    control.change(&setup("SDB1-1"));
-    let mut all = lock(&duties.all);
-    while !*all {
-        all = wait(&duties.read, all);
-    }
-    drop(all);
+    // Takes the front from the thread and gives it another kind of front, between any two of its steps.
+    control.change(&setup("AIB1-0-1"));
+    duties.all.take();
     control.stop();
     worker.join().unwrap();
 }
@@ -270,12 +286,14 @@ fn a_newer_plan_overtakes_an_older_one() {
         let parked = thread::spawn(move || {
             loop {
                 match other.claim(1) {
-                    (_, Some(post)) if post.duty.roles == Roles::RUN => return,
-                    (epoch, Some(_)) => {
-                        // A slot of the plan between: left as soon as the next plan is seen.
-                        while other.plan.epoch() == epoch {
-                            thread::yield_now();
+                    (_, Some(post)) if post.setup == setup("SDB1-1") => return,
+                    (epoch, Some(post)) => {
+                        // A slot of the plan between, in which it sleeps until the next plan.
+                        other.sleepers.going_to_sleep(1, post.duty.roles, Where::Bell);
+                        if other.plan.epoch() == epoch {
+                            other.sleepers.sleep(1, None);
                         }
+                        other.sleepers.awake(1);
                     }
                     (epoch, None) => other.rest(1, epoch),
                 }

@@ -126,7 +126,8 @@ impl<D: Duties> Worker<D> {
         control.sleepers.going_to_sleep(*thread, roles, place);
         let is_follower = place == Where::Bell;
         let shall_watch = is_follower && watch.is_some_and(|(watch, _)| watch.is_free());
-        if control.plan.epoch() == epoch && !duties.has_work(post) && !shall_watch {
+        let may_end = control.is_stopping() && duties.is_over();
+        if control.plan.epoch() == epoch && !duties.has_work(post) && !shall_watch && !may_end {
             let longest = if control.is_stopping() { STOPPING_SLEEP } else { LONGEST_SLEEP };
             match place {
                 Where::Bell => control.sleep(*thread, longest),
