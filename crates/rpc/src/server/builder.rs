@@ -4,6 +4,7 @@ use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::protocol::Rpc;
+use crate::tier::{self, MidTier, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_control::units::Nanos;
 use leeward_host::Counts;
@@ -23,6 +24,10 @@ pub struct Builder {
 pub struct Server(leeward_port::Server);
 
 impl Server {
+    pub(crate) fn of(server: leeward_port::Server) -> Self {
+        Server(server)
+    }
+
     /// A core that spins, no admission control, the papers' objective; every part can be set.
     pub fn builder() -> Builder {
         Builder { port: Config::default(), payload: PayloadLimit::DEFAULT }
@@ -84,6 +89,14 @@ impl Builder {
     pub fn start_async<H: AsyncHandler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
         self.start_with(address, |handle| Tasks::new(handle, &handler))
+    }
+
+    /// Listens on `address` and starts a tier: a service that answers by asking leaves, under a threading model.
+    ///
+    /// # Errors
+    /// See [`TierError`].
+    pub fn start_tier<M: MidTier>(self, address: &str, options: tier::Options, service: M) -> Result<Tier, TierError> {
+        tier::start(self.port, self.payload, address, options, service)
     }
 
     /// `execute` makes each core's way of executing.

@@ -10,9 +10,11 @@ use leeward_session::server::Ticket;
 use std::sync::Arc;
 
 /// Execution of calls, with a value per core.
-pub(super) trait Execute: Sized + Send + 'static {
+pub(crate) trait Execute: Sized + Send + 'static {
     /// Whether calls are tasks.
     const TASKS: bool;
+    /// Whether calls are executed by threads that are not the engine's.
+    const ELSEWHERE: bool = false;
 
     /// Makes a task of an admitted call of the connection `to` on the core `home`, if that is how calls are executed. The
     /// call has the task then, and the connection keeps the ticket beside the task's handle.
@@ -40,6 +42,23 @@ impl<H: Handler> Execute for Plain<H> {
 
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
         self.0.call(request, reply)
+    }
+}
+
+/// By threads that take the calls out of the engine's queue: a tier's.
+pub(crate) struct Elsewhere;
+
+impl Execute for Elsewhere {
+    const TASKS: bool = false;
+    const ELSEWHERE: bool = true;
+
+    fn begin(&self, _: &mut Call, _: usize, _: ConnectionId) -> Option<(Ticket, TaskHandle)> {
+        None
+    }
+
+    fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+        // The engine has no thread that would ask for this.
+        Err(Failed::UnknownMethod)
     }
 }
 

@@ -205,17 +205,19 @@ mod tests {
     }
 
     fn any_setup() -> impl Strategy<Value = Setup> {
-        (0..2u8, 0..2u8, 0..3u8, 1..5u16, 1..5u16, 1..5u16).prop_map(|(fanout, handling, wait, network, worker, response)| {
-            let handling = if handling == 0 { "I" } else { "D" };
-            let wait = if wait == 0 { "B" } else { "P" };
-            let text = match (fanout, handling) {
-                (0, "I") => format!("SI{wait}{network}"),
-                (0, _) => format!("SD{wait}{network}-{worker}"),
-                (_, "I") => format!("AI{wait}{network}-0-{response}"),
-                (..) => format!("AD{wait}{network}-{worker}-{response}"),
-            };
-            setup(&text)
-        })
+        (0..2u8, 0..2u8, 0..3u8, 1..5u16, 1..5u16, 1..5u16).prop_map(
+            |(fanout, handling, wait, network, worker, response)| {
+                let handling = if handling == 0 { "I" } else { "D" };
+                let wait = if wait == 0 { "B" } else { "P" };
+                let text = match (fanout, handling) {
+                    (0, "I") => format!("SI{wait}{network}"),
+                    (0, _) => format!("SD{wait}{network}-{worker}"),
+                    (_, "I") => format!("AI{wait}{network}-0-{response}"),
+                    (..) => format!("AD{wait}{network}-{worker}-{response}"),
+                };
+                setup(&text)
+            },
+        )
     }
 
     proptest! {

@@ -47,11 +47,20 @@ impl Crew {
     ///
     /// # Errors
     /// The system has no thread to give.
-    pub fn start<D: Duties>(control: &Arc<Control>, duties: &Arc<D>, clock: &Clock, cpus: &[usize]) -> io::Result<Crew> {
+    pub fn start<D: Duties>(
+        control: &Arc<Control>,
+        duties: &Arc<D>,
+        clock: &Clock,
+        cpus: &[usize],
+    ) -> io::Result<Crew> {
         let mut crew = Crew { control: Arc::clone(control), threads: Vec::with_capacity(control.threads()) };
         for thread in 0..control.threads() {
-            let worker =
-                worker::Worker { thread, control: Arc::clone(control), duties: Arc::clone(duties), clock: clock.clone() };
+            let worker = worker::Worker {
+                thread,
+                control: Arc::clone(control),
+                duties: Arc::clone(duties),
+                clock: clock.clone(),
+            };
             let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
             let run = move || {
                 if let Some(id) = cpu {

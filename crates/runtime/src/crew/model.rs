@@ -180,7 +180,8 @@ fn hands_on(tells: bool) {
     let rung = Arc::clone(&alarm);
     let control = Arc::new(Control::new(1, &setup("SIB1"), move |_| rung.set()));
     let duties = Arc::new(Unread { left: AtomicU64::new(2), tells, all: Flag::new(), alarm });
-    let worker = Worker { thread: 0, control: Arc::clone(&control), duties: Arc::clone(&duties), clock: Clock::start() };
+    let worker =
+        Worker { thread: 0, control: Arc::clone(&control), duties: Arc::clone(&duties), clock: Clock::start() };
     let worker = thread::spawn(move || worker.work());
     // Takes the front from the thread and gives it another kind of front, between any two of its steps.
     control.change(&setup("AIB1-0-1"));

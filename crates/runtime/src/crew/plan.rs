@@ -105,7 +105,16 @@ mod tests {
 
     #[test]
     fn a_plan_is_read_as_it_was_stored() {
-        let setups = ["SIB1", "SIP1024", "SDB1-50", "SDP3-1024@250ns", "AIB1-0-1", "AIP1024-0-1024@16384us", "ADB1-4-4", "ADP7-9-11"];
+        let setups = [
+            "SIB1",
+            "SIP1024",
+            "SDB1-50",
+            "SDP3-1024@250ns",
+            "AIB1-0-1",
+            "AIP1024-0-1024@16384us",
+            "ADB1-4-4",
+            "ADP7-9-11",
+        ];
         for text in setups {
             let Ok(setup) = text.parse::<Setup>() else { panic!("{text}") };
             for epoch in [Epoch::FIRST, Epoch(77), Epoch(EPOCHS - 1)] {
