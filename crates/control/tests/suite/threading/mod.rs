@@ -1,3 +1,8 @@
-//! Threading models: setups as text, their duties, and every policy under hostile signals.
+//! Threading models: setups as text, their duties, curves, and every policy under hostile signals.
 
+mod choices;
+mod curves;
+mod hostile;
+mod plant;
+mod policies;
 mod setups;
