@@ -7,15 +7,14 @@ use super::service::MidTier;
 use super::shard::Shard;
 use crate::server::execute::Elsewhere;
 use crate::server::protocol::Rpc;
-use crate::server::{Server, ServerError};
-use crate::wire::PayloadLimit;
+use crate::server::{Builder, Server, ServerError};
 use leeward_control::params::ParamError;
 use leeward_control::server::Gauges;
 use leeward_control::threading::{Setup, Threading};
 use leeward_control::units::Nanos;
+use leeward_port::Running;
 use leeward_port::statistics::Statistics;
 use leeward_port::wait::Alarm;
-use leeward_port::{Config, Running};
 use leeward_runtime::CoreUsage;
 use leeward_runtime::crew::{Census, Control, Crew, crew_size};
 use std::io;
@@ -37,6 +36,9 @@ pub enum TierError {
     /// The leaves' controller refuses its parameters.
     #[error("the leaves' controller: {0}")]
     Params(#[from] ParamError),
+    /// A client of a leaf can't be made; in words.
+    #[error("a client of a leaf: {0}")]
+    Client(String),
     /// The setup needs more threads than the tier shall have.
     #[error("{setup} needs {needed} threads; accepted: up to {most}")]
     Threads {
@@ -48,7 +50,7 @@ pub enum TierError {
         most: u32,
     },
     /// Cores of today's server can't become threads of a model while it runs, nor the other way round.
-    #[error("{asked}; accepted: a setup such as SDB1-8, for this server runs {running}")]
+    #[error("{asked} while {running} runs; accepted: setups instead of setups")]
     Kind {
         /// What was asked for.
         asked: Threading,
@@ -221,13 +223,13 @@ struct Handle<M: MidTier> {
 
 /// Starts a tier with a crew.
 pub(super) fn start<M: MidTier>(
-    port: Config,
-    payload: PayloadLimit,
+    builder: Builder,
     address: &str,
     options: Options,
     setup: Setup,
     service: M,
 ) -> Result<Tier, TierError> {
+    let (port, payload) = builder.into_parts();
     let most = options.most.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
     check(&setup, most)?;
     let settings = Arc::new(options.leaves.0);
