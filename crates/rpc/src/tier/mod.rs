@@ -4,6 +4,7 @@
 //! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
 //! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
 //!   request on its way.
+//! - `governor`: a policy's senses, and when it is asked.
 //! - `on_cores`: the same service on today's server, the ninth model.
 //!
 //! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
@@ -12,6 +13,7 @@
 mod calls;
 mod duties;
 mod gather;
+mod governor;
 mod leaves;
 mod link;
 mod on_cores;
