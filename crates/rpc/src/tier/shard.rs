@@ -145,6 +145,11 @@ impl<S> Shard<S> {
         }
         waiting.settle(key);
         if waiting.gathers.get_mut(key).is_some() {
+            let live = self.waiting.gathers.len();
+            if self.deadlines.len() == self.deadlines.capacity() && live < self.deadlines.len() / 2 {
+                // Most of them have ended long before their time: their places are enough.
+                self.deadlines.retain(|(_, key)| self.waiting.gathers.get_mut(*key).is_some());
+            }
             let deadline = now + patience;
             let place = self.deadlines.partition_point(|(time, _)| *time <= deadline);
             self.deadlines.insert(place, (deadline, key));
