@@ -23,11 +23,14 @@ pub struct Builder {
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
 pub struct Server(leeward_port::Server);
 
-impl Server {
-    pub(crate) fn of(server: leeward_port::Server) -> Self {
+impl From<leeward_port::Server> for Server {
+    /// A server that stands around another, such as one that has its leaves with it.
+    fn from(server: leeward_port::Server) -> Self {
         Server(server)
     }
+}
 
+impl Server {
     /// A core that spins, no admission control, the papers' objective; every part can be set.
     pub fn builder() -> Builder {
         Builder { port: Config::default(), payload: PayloadLimit::DEFAULT }

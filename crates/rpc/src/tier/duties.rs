@@ -5,6 +5,7 @@ use super::calls::CallList;
 use super::gather::Gather;
 use super::governor::{Governor, View};
 use super::leaves::{Links, Settings};
+use super::meter::Meter;
 use super::pool::Pool;
 use super::service::{Calls, Enough, MidTier, Replies, Step};
 use super::shard::Shard;
@@ -46,6 +47,8 @@ pub(super) struct Tier<M: MidTier> {
     pub(super) governor: Option<Governor>,
     /// Sync threads that wait for leaves.
     pub(super) gathering: AtomicUsize,
+    /// CPU time of the crew's threads, as far as they have told.
+    pub(super) cpu_ns: AtomicU64,
 }
 
 /// Hears the argument of each request in the order in which threads take them.
@@ -77,6 +80,7 @@ pub(super) struct Hand<S> {
     calls: CallList,
     ready: Vec<Box<Gather<S>>>,
     next_shard: usize,
+    meter: Meter,
 }
 
 impl<S> Shared<S> {
@@ -143,6 +147,13 @@ impl<M: MidTier> Tier<M> {
         }
     }
 
+    /// A thread has blocked, or goes on.
+    fn stir(&self) {
+        if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
+            self.govern(|governor, now| governor.ask(now, || self.view()));
+        }
+    }
+
     /// The request has ended.
     fn finish(&self, mut gather: Box<Gather<M::State>>, outcome: Result<(), Failed>) {
         if let (Some(governor), Some(owner)) = (&self.governor, &gather.owner) {
@@ -171,12 +182,12 @@ impl<M: MidTier> Tier<M> {
             };
             let mut came = own.start(gather, &hand.calls, enough);
             self.gathering.fetch_add(1, Ordering::Relaxed);
-            self.pauses(true);
+            self.stir();
             while own.ready().is_empty() && came.is_ok() {
                 came = own.turn(None).map(|_| ());
             }
             self.gathering.fetch_sub(1, Ordering::Relaxed);
-            self.pauses(false);
+            self.stir();
             hand.used = self.clock.now();
             if came.is_err() {
                 // The poll itself fails: every call ends with its connection, and the next request finds none.
@@ -274,7 +285,7 @@ impl<M: MidTier> Duties for Tier<M> {
 
     fn hand(&self, thread: usize) -> Self::Hand {
         let (calls, ready) = (CallList::default(), Vec::new());
-        Hand { thread, own: None, used: Time::ZERO, calls, ready, next_shard: thread }
+        Hand { thread, own: None, used: Time::ZERO, calls, ready, next_shard: thread, meter: Meter::default() }
     }
 
     fn run(&self, hand: &mut Self::Hand, post: &Post) -> bool {
@@ -300,7 +311,8 @@ impl<M: MidTier> Duties for Tier<M> {
         true
     }
 
-    fn receive(&self, _: &mut Self::Hand, post: &Post) -> bool {
+    fn receive(&self, hand: &mut Self::Hand, post: &Post) -> bool {
+        hand.meter.turn(&self.clock, &self.cpu_ns);
         let found = self.front.look() == Some(true);
         self.govern(|governor, now| governor.ask_if_due(now, || self.view()));
         if found && !post.duty.roles.contain(Roles::RUN) && self.front.has_queued() {
@@ -310,6 +322,7 @@ impl<M: MidTier> Duties for Tier<M> {
     }
 
     fn gather(&self, hand: &mut Self::Hand, post: &Post) -> bool {
+        hand.meter.turn(&self.clock, &self.cpu_ns);
         let mut anything = false;
         for shared in self.shards_of(post) {
             let Some(mut shard) = shared.try_lock() else { continue };
@@ -355,10 +368,11 @@ impl<M: MidTier> Duties for Tier<M> {
         wait(&self.alarms[hand.thread], &descriptors[..count], longest);
     }
 
-    fn pauses(&self, _: bool) {
-        if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
-            self.govern(|governor, now| governor.ask(now, || self.view()));
+    fn pauses(&self, hand: &mut Self::Hand, is_pausing: bool) {
+        if is_pausing {
+            hand.meter.read(&self.clock, &self.cpu_ns);
         }
+        self.stir();
     }
 
     fn shares_leaves(&self) -> bool {

@@ -4,7 +4,7 @@
 //! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
 //! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
 //!   request on its way.
-//! - `governor`: a policy's senses, and when it is asked.
+//! - `governor`: a policy's senses, and when it is asked. `meter`: CPU time.
 //! - `on_cores`: the same service on today's server, the ninth model.
 //!
 //! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
@@ -16,6 +16,7 @@ mod gather;
 mod governor;
 mod leaves;
 mod link;
+mod meter;
 mod on_cores;
 mod pool;
 mod replies;

@@ -21,7 +21,7 @@ use leeward_runtime::crew::{Census, Control, Crew, crew_size};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Sets of connections that async setups share, at most: response threads beyond them look at the same ones.
@@ -235,6 +235,8 @@ impl Switch {
 struct Engine<M: MidTier> {
     duties: Arc<Duties<M>>,
     crew: Crew,
+    /// CPUs that the crew may use.
+    cpus: u64,
 }
 
 /// The part of a running tier that outlives its server.
@@ -258,6 +260,7 @@ pub(super) fn start<M: MidTier>(
     // Asked once here: a connection that could not be made later would be an unreachable leaf.
     let _ = settings.parts()?;
     let cpus = port.options.cpus.clone();
+    let count_of_cpus = port.options.cores as u64;
     let slo = port.slo;
     let ring = options.policy.is_some().then(|| Arc::new(ArrivalRing::new()));
     let front =
@@ -288,11 +291,12 @@ pub(super) fn start<M: MidTier>(
         observer: options.observer.map(Mutex::new),
         governor,
         gathering: AtomicUsize::new(0),
+        cpu_ns: AtomicU64::new(0),
     });
     let crew = Crew::start(&control, &duties, &clock, &cpus)?;
     let handle = Arc::new(Handle { duties: Arc::clone(&duties), most });
-    let server = leeward_port::Server::of(Engine { duties, crew });
-    Ok(Tier::new(Server::of(server), Switch(handle)))
+    let server = leeward_port::Server::of(Engine { duties, crew, cpus: count_of_cpus });
+    Ok(Tier::new(Server::from(server), Switch(handle)))
 }
 
 fn check(setup: &Setup, most: u32) -> Result<(), TierError> {
@@ -356,8 +360,9 @@ impl<M: MidTier> Running for Engine<M> {
     }
 
     fn idle(&self) -> Nanos {
-        // Threads that wait are no idle cores: nothing here is measured in cores.
-        Nanos::ZERO
+        // The crew has as many CPUs as the server was given; what its threads have not used of them was idle.
+        let had = Nanos(self.duties.clock.now().0.saturating_mul(self.cpus));
+        had.saturating_sub(Nanos(self.duties.cpu_ns.load(Ordering::Relaxed)))
     }
 
     fn core_usage(&self) -> Option<CoreUsage> {
@@ -374,7 +379,7 @@ impl<M: MidTier> Running for Engine<M> {
     }
 
     fn stop(self: Box<Self>) -> io::Result<leeward_host::Counts> {
-        let Engine { duties, crew } = *self;
+        let Engine { duties, crew, cpus: _ } = *self;
         duties.front.stop();
         duties.control.stop();
         crew.join()?;
