@@ -33,6 +33,9 @@ cl::list<std::string> ExclusionLists("leeward-exclude-list",
 cl::opt<bool> OnlyMarked("leeward-only-marked", cl::init(false),
                          cl::desc("Only functions marked by -finstrument-functions-after-inlining"));
 
+cl::opt<bool> Patch("leeward-patch", cl::init(true),
+                    cl::desc("Instrument a twin of each function, which a patched jump at its entry leads to while something records"));
+
 cl::opt<bool> MeasureUnwinding("leeward-unwind", cl::init(true),
                                cl::desc("Measure functions left by a C++ exception, too"));
 

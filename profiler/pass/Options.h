@@ -22,6 +22,9 @@ extern llvm::cl::list<std::string> ExclusionLists;
 /// Only functions that the front end marked for -finstrument-functions-after-inlining, so that
 /// `__attribute__((no_instrument_function))` counts. The marks are taken away.
 extern llvm::cl::opt<bool> OnlyMarked;
+/// Functions stay as they are but for a nop, which the run-time makes a jump to an instrumented twin while it records. Else they are
+/// instrumented themselves.
+extern llvm::cl::opt<bool> Patch;
 /// Functions left by a C++ exception are measured too.
 extern llvm::cl::opt<bool> MeasureUnwinding;
 /// `NAME`, `NAME:N` or `NAME:N:L`: each call of it is a request, whose id is argument N (from 0) or, without N or with `-`, a counter, and

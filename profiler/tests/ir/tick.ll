@@ -1,9 +1,9 @@
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
-; RUN: %opt -passes=leeward-tick,leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
-; RUN: %opt -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-list=%S/exclude.list -S %s | FileCheck %s --check-prefix=LIST
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-list=%S/exclude.list -S %s | FileCheck %s --check-prefix=LIST
 
 source_filename = "/src/made.c"
 target triple = "x86_64-pc-linux-gnu"
