@@ -2,13 +2,15 @@
 // `rt/abi.h`, the other end of it.
 #pragma once
 
+#include "Bounds.h"
+
 #include "llvm/IR/Module.h"
 
 namespace leeward {
 
 /// `tick`: the clock is read on entry and on every exit of `Body`; if it moved on, the run-time is told of `F`, which is `Body` or has it for its
 /// twin.
-void instrumentTick(llvm::Function &Body, llvm::Function &F);
+void instrumentTick(llvm::Function &Body, llvm::Function &F, Bounds &Bounded);
 
 /// `scan`: an entry {function, generation} on the thread's shadow stack while the function runs.
 void instrumentScan(llvm::Function &Body, llvm::Function &F);

@@ -21,6 +21,9 @@ cl::opt<Engine> EngineOption(
 cl::opt<unsigned> MinimumInstructions("leeward-min-instructions", cl::init(64),
                                       cl::desc("Leave smaller functions without calls and loops alone"));
 
+cl::opt<unsigned> BoundedInstructions("leeward-bounded-instructions", cl::init(200),
+                                      cl::desc("Leave functions alone that execute no more, without loops, those that they call included"));
+
 cl::list<std::string> ExcludedFunctions("leeward-exclude", cl::CommaSeparated,
                                         cl::desc("Function names (patterns) to leave alone"));
 

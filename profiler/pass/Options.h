@@ -13,6 +13,8 @@ enum class Engine { None, Tick, Scan };
 extern llvm::cl::opt<Engine> EngineOption;
 /// Functions without calls and loops and with fewer instructions than this can't be slow, and aren't instrumented.
 extern llvm::cl::opt<unsigned> MinimumInstructions;
+/// Functions that execute at most so many can't be slow either, with all that they call.
+extern llvm::cl::opt<unsigned> BoundedInstructions;
 /// Names (patterns) that are left alone.
 extern llvm::cl::list<std::string> ExcludedFunctions;
 /// Source files (patterns) that are left alone.

@@ -36,7 +36,8 @@ public:
       WithColor::warning() << "leeward: only 64-bit targets are instrumented\n";
       return PreservedAnalyses::all();
     }
-    Filter Wanted(M);
+    Bounds Bounded(MinimumInstructions > 0 ? BoundedInstructions : 0);
+    Filter Wanted(M, Bounded);
     SmallVector<Function *, 64> Chosen;
     for (Function &F : M)
       if (!F.hasFnAttribute(Done) && Wanted.wants(F))
@@ -46,7 +47,7 @@ public:
       // Also of the twin, which is a copy.
       F->addFnAttr(Done);
       Function *Body = Twins && mayHaveTwin(*F) ? makeTwin(*F) : F;
-      Which == Engine::Tick ? instrumentTick(*Body, *F) : instrumentScan(*Body, *F);
+      Which == Engine::Tick ? instrumentTick(*Body, *F, Bounded) : instrumentScan(*Body, *F);
     }
     bool Unmarked = OnlyMarked && takeMarksAway(M);
     return Chosen.empty() && !Unmarked ? PreservedAnalyses::all() : PreservedAnalyses::none();

@@ -11,9 +11,13 @@
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
+#include "llvm/Transforms/Utils/ValueMapper.h"
+
+#include <optional>
 
 #include "Compat.h"
 
@@ -62,6 +66,35 @@ static bool isRepeatable(const Instruction &I) {
   return !Call->cannotDuplicate();
 }
 
+/// The tables that hold addresses of this function's blocks (computed jumps), if they are nobody else's and never change: a twin can have its
+/// own. Nothing if such an address is elsewhere.
+static std::optional<SetVector<GlobalVariable *>> tablesOfBlocks(const Function &F) {
+  SetVector<GlobalVariable *> Tables;
+  SmallVector<const Constant *, 16> Left;
+  for (const BasicBlock &BB : F)
+    if (BB.hasAddressTaken())
+      if (const BlockAddress *Address = BlockAddress::lookup(&BB))
+        Left.push_back(Address);
+  while (!Left.empty())
+    for (const User *Each : Left.pop_back_val()->users()) {
+      if (const auto *I = dyn_cast<Instruction>(Each)) {
+        if (I->getFunction() != &F)
+          return std::nullopt;
+      } else if (const auto *Table = dyn_cast<GlobalVariable>(Each)) {
+        if (!Table->hasLocalLinkage() || !Table->isConstant() || Table->hasSection() || Table->hasComdat())
+          return std::nullopt;
+        // Its users are looked at as those of an address in it.
+        if (Tables.insert(const_cast<GlobalVariable *>(Table)))
+          Left.push_back(Table);
+      } else if (isa<ConstantAggregate>(Each) || isa<ConstantExpr>(Each)) {
+        Left.push_back(cast<Constant>(Each));
+      } else {
+        return std::nullopt;
+      }
+    }
+  return Tables;
+}
+
 bool mayHaveTwin(const Function &F) {
   // What others put at a function's entry, or expect there.
   for (const char *Name : {"fentry-call", "patchable-function", "patchable-function-entry", "function-instrument", "instrument-function-entry", "split-stack"})
@@ -69,8 +102,7 @@ bool mayHaveTwin(const Function &F) {
       return false;
   if (F.hasPrologueData() || F.hasPrefixData())
     return false;
-  // Tables of blocks' addresses hold those of the one body.
-  if (any_of(F, [](const BasicBlock &BB) { return BB.hasAddressTaken(); }))
+  if (!tablesOfBlocks(F))
     return false;
   return all_of(instructions(F), isRepeatable);
 }
@@ -103,7 +135,17 @@ static void addToTable(Function &F, Function &Twin) {
 
 Function *makeTwin(Function &F) {
   ValueToValueMapTy Map;
+  SetVector<GlobalVariable *> Tables = *tablesOfBlocks(F);
+  for (GlobalVariable *Table : Tables) {
+    auto *Own = new GlobalVariable(*F.getParent(), Table->getValueType(), /*isConstant=*/true, GlobalValue::PrivateLinkage, nullptr, Table->getName() + ".leeward");
+    Own->copyAttributesFrom(Table);
+    Own->setLinkage(GlobalValue::PrivateLinkage);
+    Map[Table] = Own;
+  }
   Function *Twin = CloneFunction(&F, Map);
+  // Where the blocks' copies are is known now.
+  for (GlobalVariable *Table : Tables)
+    cast<GlobalVariable>(Map[Table])->setInitializer(MapValue(Table->getInitializer(), Map));
   Twin->setName(F.getName() + ".leeward");
   Twin->setLinkage(GlobalValue::InternalLinkage);
   Twin->setVisibility(GlobalValue::DefaultVisibility);

@@ -68,10 +68,10 @@ static void compareClock(Function &Body, Function &F, Value *Start, Instruction 
   Call->setCallingConv(CallingConv::PreserveMost);
 }
 
-void instrumentTick(Function &Body, Function &F) {
+void instrumentTick(Function &Body, Function &F, Bounds &Bounded) {
   bool Unwinding = MeasureUnwinding && mayUnwind(Body);
   if (!Unwinding)
-    if (std::optional<Region> Part = findRegion(Body, MinimumInstructions)) {
+    if (std::optional<Region> Part = findRegion(Body, MinimumInstructions, Bounded)) {
       IRBuilder<> AtBegin(Part->Begin);
       Value *Start = readClock(AtBegin, Body, "leeward.start");
       for (Instruction *Where : Part->Ends)

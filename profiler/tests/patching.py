@@ -145,7 +145,7 @@ def linked(bench):
 
     over = write("over.c", "#include <unistd.h>\nint overridden(int n) { usleep(2000); return n + 100; }\n")
     bench.compile("computed.c", target, "tick", extra=EVERY)
-    bench.recorded([target], "", [SLOW % f"{name} from main" for name in ("runs", "assembles", "overridden")])
+    bench.recorded([target], "", [SLOW % f"{name} from main" for name in ("runs", "assembles", "overridden", "changes")])
     bench.compile(over, over + ".o", "tick", extra=EVERY, link="object")
     bench.compile("computed.c", target, "tick", extra=[*EVERY, over + ".o"])
     bench.recorded([target], "", [SLOW % "overridden from main"])

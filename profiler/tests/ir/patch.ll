@@ -20,6 +20,7 @@ target triple = "x86_64-pc-linux-gnu"
 ; CHECK-DAG: @llvm.compiler.used = appending global {{.*}}@leaf.leeward.sled
 ; CHECK-DAG: @leaf.leeward.entry = private alias i32 (i32), ptr @leaf
 
+; CHECK-DAG: @places.leeward = private constant [2 x ptr] [ptr blockaddress(@computes.leeward, %one), ptr blockaddress(@computes.leeward, %two)]
 ; CHECK-NOT: .leeward.leeward
 
 $shared = comdat any
@@ -50,7 +51,23 @@ define linkonce_odr i32 @shared(i32 %x) comdat {
   ret i32 %x
 }
 
-; A table of blocks' addresses leads into the one body that there is.
+; A table of blocks' addresses that is only this function's and never changes: the twin has its own.
+; CHECK-LABEL: define void @computes(
+; CHECK-SAME: prologue
+; CHECK-NOT: __leeward
+; CHECK: getelementptr [2 x ptr], ptr @places,
+@places = internal constant [2 x ptr] [ptr blockaddress(@computes, %one), ptr blockaddress(@computes, %two)]
+define void @computes(i64 %n) {
+  %place = getelementptr [2 x ptr], ptr @places, i64 0, i64 %n
+  %where = load ptr, ptr %place
+  indirectbr ptr %where, [label %one, label %two]
+one:
+  ret void
+two:
+  ret void
+}
+
+; One that may change leads into the one body that there is.
 ; CHECK-LABEL: define void @computed(
 ; CHECK-NOT: prologue
 ; CHECK: load volatile i64, ptr @__leeward_clock
@@ -111,4 +128,6 @@ define void @begins() prologue i8 144 {
 ; CHECK: call i32 @leaf(
 ; CHECK-LABEL: define internal i32 @shared.leeward(
 ; CHECK-SAME: section ".text.unlikely.shared.leeward" comdat($shared)
+; CHECK-LABEL: define internal void @computes.leeward(
+; CHECK: getelementptr [2 x ptr], ptr @places.leeward,
 ; CHECK: !0 = !{ptr @leaf}
