@@ -488,15 +488,15 @@ class Waiting:
         self.remove_files()
 
 
-def in_turns(options, kinds, sets, rate):
-    """memcached's results by kind. Each round starts all kinds anew, for where a process lies in memory makes it slower or faster; then they take
+def in_turns(options, kinds, sets, rate, make=Waiting):
+    """memcached's results by kind, or those of another server that `make` starts. Each round starts all kinds anew, for where a process lies in memory makes it slower or faster; then they take
     turns in slices, every other time backwards, for what else the machine has to do makes all slower that run at that time."""
     results = {kind.name: [] for kind in kinds}
     for _ in range(options.rounds):
         waiting = []
         try:
             for kind in kinds:
-                waiting.append(Waiting(options, kind, sets, rate))
+                waiting.append(make(options, kind, sets, rate))
             for turn in range(options.slices):
                 for one in waiting[::-1] if turn % 2 else waiting:
                     results[one.kind.name].append(one.take_turn(options.seconds / options.slices))

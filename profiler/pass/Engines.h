@@ -2,15 +2,18 @@
 // `rt/abi.h`, the other end of it.
 #pragma once
 
+#include "Bounds.h"
+
 #include "llvm/IR/Module.h"
 
 namespace leeward {
 
-/// `tick`: the clock is read on entry and on every exit; if it moved on, the run-time is told.
-void instrumentTick(llvm::Function &F);
+/// `tick`: the clock is read on entry and on every exit of `Body`; if it moved on, the run-time is told of `F`, which is `Body` or has it for its
+/// twin.
+void instrumentTick(llvm::Function &Body, llvm::Function &F, Bounds &Bounded);
 
 /// `scan`: an entry {function, generation} on the thread's shadow stack while the function runs.
-void instrumentScan(llvm::Function &F);
+void instrumentScan(llvm::Function &Body, llvm::Function &F);
 
 /// Requests by name: calls of the run-time at the begin and the end of each function that was named.
 /// Returns whether anything changed.

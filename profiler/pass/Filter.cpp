@@ -3,7 +3,6 @@
 #include "Filter.h"
 #include "Compat.h"
 #include "Options.h"
-#include "Region.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Analysis/CFG.h"
@@ -74,7 +73,7 @@ static void addAnnotated(Module &M, SmallPtrSetImpl<const Function *> &Into) {
   }
 }
 
-Filter::Filter(Module &M) : Functions(ExcludedFunctions), Files(ExcludedFiles) {
+Filter::Filter(Module &M, Bounds &Bounded) : Bounded(Bounded), Functions(ExcludedFunctions), Files(ExcludedFiles) {
   if (!ExclusionLists.empty()) {
     std::string Error;
     std::vector<std::string> Paths(ExclusionLists.begin(), ExclusionLists.end());
@@ -186,9 +185,13 @@ static bool isRecordedByShim(const Function &F) {
 }
 
 /// Too short to be slow: it calls nothing, or in the end only a lock, waits for which are recorded.
-static bool isUnremarkable(const Function &F) {
+bool Filter::isUnremarkable(const Function &F) const {
+  if (MinimumInstructions == 0)
+    return false;
+  if (Bounded.isBounded(F))
+    return true;
   Shape Found = shapeOf(F);
-  if (MinimumInstructions == 0 || !isShort(Found))
+  if (!isShort(Found))
     return false;
   if (Found.Calls.empty())
     return true;

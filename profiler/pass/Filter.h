@@ -1,6 +1,8 @@
 // Which functions are instrumented. How is the engines' business.
 #pragma once
 
+#include "Bounds.h"
+
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/GlobPattern.h"
@@ -28,13 +30,15 @@ private:
 /// Decides for the functions of one module.
 class Filter {
 public:
-  explicit Filter(llvm::Module &M);
+  Filter(llvm::Module &M, Bounds &Bounded);
   /// Whether `F` can and should be instrumented.
   bool wants(const llvm::Function &F) const;
 
 private:
   bool excluded(const llvm::Function &F) const;
+  bool isUnremarkable(const llvm::Function &F) const;
 
+  Bounds &Bounded;
   Patterns Functions;
   Patterns Files;
   std::unique_ptr<llvm::SpecialCaseList> Lists;

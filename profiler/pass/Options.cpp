@@ -21,6 +21,9 @@ cl::opt<Engine> EngineOption(
 cl::opt<unsigned> MinimumInstructions("leeward-min-instructions", cl::init(64),
                                       cl::desc("Leave smaller functions without calls and loops alone"));
 
+cl::opt<unsigned> BoundedInstructions("leeward-bounded-instructions", cl::init(200),
+                                      cl::desc("Leave functions alone that execute no more, without loops, those that they call included"));
+
 cl::list<std::string> ExcludedFunctions("leeward-exclude", cl::CommaSeparated,
                                         cl::desc("Function names (patterns) to leave alone"));
 
@@ -32,6 +35,9 @@ cl::list<std::string> ExclusionLists("leeward-exclude-list",
 
 cl::opt<bool> OnlyMarked("leeward-only-marked", cl::init(false),
                          cl::desc("Only functions marked by -finstrument-functions-after-inlining"));
+
+cl::opt<bool> Patch("leeward-patch", cl::init(true),
+                    cl::desc("Instrument a twin of each function, which a patched jump at its entry leads to while something records"));
 
 cl::opt<bool> MeasureUnwinding("leeward-unwind", cl::init(true),
                                cl::desc("Measure functions left by a C++ exception, too"));

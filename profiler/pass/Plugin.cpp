@@ -4,9 +4,11 @@
 #include "Engines.h"
 #include "Filter.h"
 #include "Options.h"
+#include "Sleds.h"
 
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/WithColor.h"
+#include "llvm/Transforms/IPO/GlobalDCE.h"
 
 using namespace llvm;
 
@@ -34,14 +36,18 @@ public:
       WithColor::warning() << "leeward: only 64-bit targets are instrumented\n";
       return PreservedAnalyses::all();
     }
-    Filter Wanted(M);
+    Bounds Bounded(MinimumInstructions > 0 ? BoundedInstructions : 0);
+    Filter Wanted(M, Bounded);
     SmallVector<Function *, 64> Chosen;
     for (Function &F : M)
       if (!F.hasFnAttribute(Done) && Wanted.wants(F))
         Chosen.push_back(&F);
+    bool Twins = Patch && mayHaveTwins(M);
     for (Function *F : Chosen) {
-      Which == Engine::Tick ? instrumentTick(*F) : instrumentScan(*F);
+      // Also of the twin, which is a copy.
       F->addFnAttr(Done);
+      Function *Body = Twins && mayHaveTwin(*F) ? makeTwin(*F) : F;
+      Which == Engine::Tick ? instrumentTick(*Body, *F, Bounded) : instrumentScan(*Body, *F);
     }
     bool Unmarked = OnlyMarked && takeMarksAway(M);
     return Chosen.empty() && !Unmarked ? PreservedAnalyses::all() : PreservedAnalyses::none();
@@ -76,17 +82,22 @@ public:
   static bool isRequired() { return true; }
 };
 
+void addEngine(ModulePassManager &Passes, OptimizationLevel Level) {
+  // What nobody uses any more goes now, as it would a little later: our tables would keep it.
+  if (Level != OptimizationLevel::O0 && EngineOption != Engine::None)
+    Passes.addPass(GlobalDCEPass());
+  Passes.addPass(EnginePass(EngineOption));
+}
+
 void registerCallbacks(PassBuilder &Builder) {
   Builder.registerPipelineStartEPCallback([](ModulePassManager &Passes, OptimizationLevel) {
     if (!RequestFunctions.empty())
       Passes.addPass(RequestPass());
   });
 #if LLVM_VERSION_MAJOR >= 20
-  Builder.registerOptimizerLastEPCallback(
-      [](ModulePassManager &Passes, OptimizationLevel, ThinOrFullLTOPhase) { Passes.addPass(EnginePass(EngineOption)); });
+  Builder.registerOptimizerLastEPCallback([](ModulePassManager &Passes, OptimizationLevel Level, ThinOrFullLTOPhase) { addEngine(Passes, Level); });
 #else
-  Builder.registerOptimizerLastEPCallback(
-      [](ModulePassManager &Passes, OptimizationLevel) { Passes.addPass(EnginePass(EngineOption)); });
+  Builder.registerOptimizerLastEPCallback([](ModulePassManager &Passes, OptimizationLevel Level) { addEngine(Passes, Level); });
 #endif
   Builder.registerPipelineParsingCallback(
       [](StringRef Name, ModulePassManager &Passes, ArrayRef<PassBuilder::PipelineElement>) {

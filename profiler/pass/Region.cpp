@@ -16,21 +16,6 @@ using namespace llvm;
 
 namespace leeward {
 
-bool mayLast(const Instruction &I) {
-  const auto *Call = dyn_cast<CallBase>(&I);
-  if (!Call)
-    return I.isAtomic() || I.getOpcode() == Instruction::FRem;
-  const auto *Own = dyn_cast<IntrinsicInst>(Call);
-  if (!Own)
-    return true;
-  if (Own->isAssumeLikeIntrinsic())
-    return false;
-  // Most of LLVM's own are an instruction or two, if that. What only one kind of machine has may be a pause or a wait, and what
-  // touches memory may touch much of it.
-  const Function *Which = Call->getCalledFunction();
-  return Which->isTargetIntrinsic() || isa<AnyMemIntrinsic>(Call) || I.mayReadOrWriteMemory();
-}
-
 /// `__builtin_setjmp` is an intrinsic, of which `callsFunctionThatReturnsTwice` knows nothing.
 static bool isJumpTarget(const Instruction &I) {
   const auto *Call = dyn_cast<IntrinsicInst>(&I);
@@ -51,11 +36,11 @@ static Instruction *exitOf(BasicBlock &BB) {
 }
 
 /// The block that is on the way to everything that may last, and in no loop; none if that is the entry, or there is nothing.
-static BasicBlock *commonWay(Function &F, const DominatorTree &Tree, const LoopInfo &Loops) {
+static BasicBlock *commonWay(Function &F, const DominatorTree &Tree, const LoopInfo &Loops, Bounds &Bounded) {
   BasicBlock *Way = nullptr;
   for (BasicBlock &BB : F) {
     // A path to code that ends the program is not slow, but over.
-    if (!Tree.isReachableFromEntry(&BB) || isa<UnreachableInst>(BB.getTerminator()) || !(Loops.getLoopFor(&BB) || any_of(BB, mayLast)))
+    if (!Tree.isReachableFromEntry(&BB) || isa<UnreachableInst>(BB.getTerminator()) || !(Loops.getLoopFor(&BB) || any_of(BB, [&](const Instruction &I) { return Bounded.mayLast(I); })))
       continue;
     Way = Way ? Tree.findNearestCommonDominator(Way, &BB) : &BB;
   }
@@ -73,7 +58,7 @@ static unsigned instructionsOutside(Function &F, const DominatorTree &Tree, cons
   return Count;
 }
 
-std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
+std::optional<Region> findRegion(Function &F, unsigned ShortInstructions, Bounds &Bounded) {
   // A call that returns twice comes back inside of the region, and may leave beside it.
   if (F.callsFunctionThatReturnsTwice() || !all_of(F, isPlain) || any_of(instructions(F), isJumpTarget))
     return std::nullopt;
@@ -82,7 +67,7 @@ std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
   ReversePostOrderTraversal<Function *> Order(&F);
   if (containsIrreducibleCFG<BasicBlock *>(Order, Loops))
     return std::nullopt;
-  BasicBlock *Way = commonWay(F, Tree, Loops);
+  BasicBlock *Way = commonWay(F, Tree, Loops, Bounded);
   // The code in front of the way and beside it must be short: as short as a function that is not looked at.
   if (!Way || instructionsOutside(F, Tree, Way) >= ShortInstructions)
     return std::nullopt;
@@ -113,7 +98,7 @@ std::optional<Region> findRegion(Function &F, unsigned ShortInstructions) {
   }
   for (BasicBlock *Exit : Exits)
     Found.Ends.push_back(exitOf(*Exit));
-  auto First = find_if(*Way, mayLast);
+  auto First = find_if(*Way, [&](const Instruction &I) { return Bounded.mayLast(I); });
   Found.Begin = First != Way->end() ? &*First : Way->getTerminator();
   return Found;
 }

@@ -1,15 +1,14 @@
 // The part of a function in which it may be slow.
 #pragma once
 
+#include "Bounds.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/IR/Function.h"
 
 #include <optional>
 
 namespace leeward {
-
-/// Whether this may last: it calls something, copies a block of memory, or is an atomic operation.
-bool mayLast(const llvm::Instruction &I);
 
 /// Where the clock is read, and where it is compared: whoever gets from the function's entry to its exit without passing `Begin` has done
 /// nothing that lasts.
@@ -21,6 +20,6 @@ struct Region {
 
 /// The region, if it is smaller than the function; nothing otherwise, and nothing where paths are of kinds that can't be cut (exceptions,
 /// indirect jumps, loops with two entries). May make blocks of their own for the paths that leave the region.
-std::optional<Region> findRegion(llvm::Function &F, unsigned ShortInstructions);
+std::optional<Region> findRegion(llvm::Function &F, unsigned ShortInstructions, Bounds &Bounded);
 
 } // namespace leeward

@@ -85,11 +85,11 @@ static void announce(Module &M) {
   Wanted->setVisibility(GlobalValue::HiddenVisibility);
 }
 
-void instrumentScan(Function &F) {
+void instrumentScan(Function &Body, Function &F) {
   Module &M = *F.getParent();
   announce(M);
   Shadow Words(M);
-  BasicBlock &Entry = F.getEntryBlock();
+  BasicBlock &Entry = Body.getEntryBlock();
   BasicBlock::iterator First = Entry.getFirstInsertionPt();
   while (isa<AllocaInst>(*First))
     ++First;
@@ -119,8 +119,8 @@ void instrumentScan(Function &F) {
   IRBuilder<> AfterwardsB(AfterPush);
   Words.publish(AfterwardsB, Depth, Own);
 
-  republishAfterJumps(F, Words, Own);
-  EscapeEnumerator Exits(F, "leeward.unwind", /*HandleExceptions=*/false);
+  republishAfterJumps(Body, Words, Own);
+  EscapeEnumerator Exits(Body, "leeward.unwind", /*HandleExceptions=*/false);
   while (IRBuilder<> *AtExit = Exits.Next())
     Words.publish(*AtExit, Depth, Below);
 }

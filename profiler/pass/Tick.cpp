@@ -55,39 +55,39 @@ static LoadInst *readClock(IRBuilder<> &B, Function &F, const char *Name) {
 }
 
 /// The comparison in front of `Where`, and what follows if the clock moved on.
-static void compareClock(Function &F, Value *Start, Instruction *Where) {
+static void compareClock(Function &Body, Function &F, Value *Start, Instruction *Where) {
   Module &M = *F.getParent();
   IRBuilder<> AtExit(Where);
-  Value *Moved = AtExit.CreateICmpNE(Start, readClock(AtExit, F, "leeward.now"));
+  Value *Moved = AtExit.CreateICmpNE(Start, readClock(AtExit, Body, "leeward.now"));
   Instruction *Then = SplitBlockAndInsertIfThen(Moved, Where, /*Unreachable=*/false, unlikely(M.getContext()));
   IRBuilder<> Slow(Then);
   // Once more, so that the comparison needs no register for it.
-  Value *End = readClock(Slow, F, "leeward.end");
+  Value *End = readClock(Slow, Body, "leeward.end");
   Value *Caller = Slow.CreateIntrinsic(Intrinsic::returnaddress, {}, {Slow.getInt32(0)});
   CallInst *Call = Slow.CreateCall(slowPath(M), {Start, End, &F, Caller});
   Call->setCallingConv(CallingConv::PreserveMost);
 }
 
-void instrumentTick(Function &F) {
-  bool Unwinding = MeasureUnwinding && mayUnwind(F);
+void instrumentTick(Function &Body, Function &F, Bounds &Bounded) {
+  bool Unwinding = MeasureUnwinding && mayUnwind(Body);
   if (!Unwinding)
-    if (std::optional<Region> Part = findRegion(F, MinimumInstructions)) {
+    if (std::optional<Region> Part = findRegion(Body, MinimumInstructions, Bounded)) {
       IRBuilder<> AtBegin(Part->Begin);
-      Value *Start = readClock(AtBegin, F, "leeward.start");
+      Value *Start = readClock(AtBegin, Body, "leeward.start");
       for (Instruction *Where : Part->Ends)
-        compareClock(F, Start, Where);
+        compareClock(Body, F, Start, Where);
       return;
     }
-  BasicBlock &Entry = F.getEntryBlock();
+  BasicBlock &Entry = Body.getEntryBlock();
   BasicBlock::iterator First = Entry.getFirstInsertionPt();
   while (isa<AllocaInst>(*First))
     ++First;
   IRBuilder<> AtEntry(&Entry, First);
-  Value *Start = readClock(AtEntry, F, "leeward.start");
+  Value *Start = readClock(AtEntry, Body, "leeward.start");
 
-  EscapeEnumerator Exits(F, "leeward.unwind", Unwinding);
+  EscapeEnumerator Exits(Body, "leeward.unwind", Unwinding);
   while (IRBuilder<> *AtExit = Exits.Next())
-    compareClock(F, Start, &*AtExit->GetInsertPoint());
+    compareClock(Body, F, Start, &*AtExit->GetInsertPoint());
 }
 
 } // namespace leeward

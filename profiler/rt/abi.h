@@ -60,3 +60,37 @@ extern __thread struct lw_shadow lw_shadow __asm__("__leeward_shadow") __attribu
 
 /* ---- requests by function name -------------------------------------------------------------------------------------- */
 uint64_t __leeward_next_request(void);
+
+/* ---- sleds -----------------------------------------------------------------------------------------------------------
+ * A function that is instrumented has two bodies. Its own is as it would be without us, but for a nop of five bytes at its entry; the other
+ * reads the clock, and is entered by a jump that the run-time writes over the nop while something records. Each program and library has a
+ * table of both addresses, as differences from where they are written, in the section `.leeward.sleds`. That is no name of C's, for which
+ * linkers would make symbols for begin and end: GNU's keeps all such a section has, and all the code that it names, for whoever mentions them.
+ * Instead there is one entry of the run-time's own, and from there the table goes as far as there is `LW_SLED_MAGIC`. */
+#define LW_SLED_MAGIC 0x4c575364
+struct lw_sled {
+    uint32_t magic;
+    int32_t entry, twin; /* 0: none */
+};
+/* A module's table, in memory of that module's: libraries bring theirs when they are loaded, and take it back before they go. */
+struct lw_sleds {
+    const struct lw_sled *own; /* one of it */
+    const void *elf;           /* the module's ELF header, or NULL if it isn't in memory */
+    const struct lw_sled *begin, *end;
+    struct lw_sleds *next;
+    _Bool known, patched;
+};
+LW_EXPORT void __leeward_sleds_add(struct lw_sleds *sleds);
+LW_EXPORT void __leeward_sleds_remove(struct lw_sleds *sleds);
+
+/* One in every program and library: the table's entry, and what the linker says of the module. */
+#if defined(__x86_64__)
+#define LW_DECLARE_SLEDS                                                                                                                      \
+    __asm__(".section .leeward.sleds,\"ao\",@progbits,.text\n.balign 4\n"                                                                     \
+            "lw_own_sled: .long 0x4c575364, 0, 0\n.text");                                                                                    \
+    extern __attribute__((visibility("hidden"))) const struct lw_sled lw_own_sled;                                                            \
+    extern __attribute__((weak, visibility("hidden"))) const char __ehdr_start[];                                                             \
+    static struct lw_sleds own_sleds = {.own = &lw_own_sled, .elf = __ehdr_start};
+#else
+#define LW_DECLARE_SLEDS static struct lw_sleds own_sleds;
+#endif

@@ -198,7 +198,7 @@ static void obey(const char *line, char *answer, size_t room) {
             snprintf(answer, room, "error not recording");
             return;
         }
-        lw_session_stop(0);
+        lw_session_stop(LW_END_STOPPED);
         snprintf(answer, room, "ok stopped %s", lw_writer_folder());
     } else if (strcmp(line, "status") == 0) {
         bool on = atomic_load(&lw_phase) == LW_ON;
@@ -231,7 +231,7 @@ static void serve_one(void) {
 static void toggle_recording(void) {
     char answer[LINE_ROOM];
     if (atomic_load(&lw_phase) == LW_ON)
-        lw_session_stop(0);
+        lw_session_stop(LW_END_STOPPED);
     else
         begin(answer, sizeof answer);
     if (atomic_load(&lw_phase) != LW_ON && strncmp(answer, "error", 5) == 0)
@@ -268,10 +268,10 @@ static void *control(void *unused) {
         if (atomic_load(&lw_phase) == LW_ON) {
             lw_sched_step(lw_now());
             if (!lw_writer_step())
-                lw_session_stop(4);
+                lw_session_stop(LW_END_FAILED);
         }
     }
-    lw_session_stop(1);
+    lw_session_stop(LW_END_EXIT);
     atomic_store(&finished, true);
     return NULL;
 }

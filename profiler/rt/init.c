@@ -22,12 +22,18 @@ static void decide_engine(void) {
         lw_engine = &scan_wanted ? LW_ENGINE_SCAN : LW_ENGINE_TICK;
 }
 
-static void before_fork(void) { lw_modules_hold(); }
-static void after_fork_in_parent(void) { lw_modules_let_go(); }
+static void before_fork(void) {
+    lw_modules_hold();
+    lw_sleds_hold();
+}
+static void after_fork_in_parent(void) {
+    lw_sleds_let_go();
+    lw_modules_let_go();
+}
 
 /* Threads of the parent don't exist here, its files are not ours. The child goes on in a trace of its own. */
 static void after_fork_in_child(void) {
-    lw_modules_let_go();
+    after_fork_in_parent();
     if (process == 0)
         return;
     /* A child that forks at once has a control thread that has not come to begin yet: it was about to record. */
@@ -42,6 +48,9 @@ static void after_fork_in_child(void) {
     lw_writer_abandon();
     lw_sched_abandon();
     lw_control_abandon();
+    /* Jumps stay where they are: taking them back would copy every page of code for a child that may be about to end. */
+    if (!wanted || !was_on)
+        lw_sleds_forget();
     if (!wanted)
         return;
     lw_config.on = was_on;

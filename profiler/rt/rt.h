@@ -368,6 +368,9 @@ bool lw_pace_take(struct lw_still *into);
 
 /* Begins the trace's first segment; false with a message if it can't. */
 bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room);
+/* As in docs/trace-format.md. */
+enum lw_note { LW_NOTE_OTHER, LW_NOTE_SCHED, LW_NOTE_DISK, LW_NOTE_LOCKS, LW_NOTE_CALLS, LW_NOTE_REQUESTS };
+enum lw_end { LW_END_STOPPED, LW_END_EXIT, LW_END_DISK, LW_END_SEGMENT, LW_END_FAILED, LW_END_EXEC };
 /* Writes what is there; false once writing is no longer possible. */
 bool lw_writer_step(void);
 void lw_writer_end(int reason);
@@ -410,6 +413,22 @@ void lw_modules_reset(void);
 /* Around a fork: nobody looks at the modules meanwhile, or the dynamic linker's lock would be held for ever in the child. */
 void lw_modules_hold(void);
 void lw_modules_let_go(void);
+
+/* Jumps at functions' entries (sleds.c): to their instrumented twins while something records. By the control thread. */
+void lw_sleds_switch(bool on);
+/* What became of them since that was last called. */
+struct lw_sleds_count {
+    uint64_t all;
+    uint64_t refused; /* the system did not let their pages be written, because of `error` */
+    uint64_t strange; /* something else is at their entry */
+    int error;
+};
+struct lw_sleds_count lw_sleds_counts(void);
+/* In a forked child that does not record: its functions stay as they are, and libraries that come are left alone. */
+void lw_sleds_forget(void);
+/* Around a fork. */
+void lw_sleds_hold(void);
+void lw_sleds_let_go(void);
 
 /* Scheduler events; NULL or why there are none. */
 const char *lw_sched_begin(char *reason, size_t room);

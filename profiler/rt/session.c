@@ -2,6 +2,7 @@
 #include "rt.h"
 
 #include <stdio.h>
+#include <string.h>
 
 _Atomic int lw_phase;
 _Atomic bool lw_locks_on;
@@ -12,6 +13,24 @@ void lw_locks_switch(bool on) {
     atomic_store(&lw_locks_on, on);
     if (lw_shim_switch)
         lw_shim_switch(on);
+}
+
+/* Functions begin to be measured before the clock runs, so that none is missed once it does. */
+static void patch(void) {
+    char text[320];
+    lw_sleds_switch(true);
+    struct lw_sleds_count count = lw_sleds_counts();
+    if (count.refused > 0) {
+        snprintf(text, sizeof text,
+                 "calls of %llu of %llu functions are missing: their code may not be changed here (%s); built with --leeward-patch=false they need no change",
+                 (unsigned long long)count.refused, (unsigned long long)count.all, strerror(count.error));
+        lw_writer_note(1, LW_NOTE_CALLS, text);
+    }
+    if (count.strange > 0) {
+        snprintf(text, sizeof text, "calls of %llu of %llu functions are missing: something else is at their entry, such as a breakpoint",
+                 (unsigned long long)count.strange, (unsigned long long)count.all);
+        lw_writer_note(1, LW_NOTE_CALLS, text);
+    }
 }
 
 const char *lw_session_start(bool child, char *error, size_t room) {
@@ -27,19 +46,22 @@ const char *lw_session_start(bool child, char *error, size_t room) {
         return error;
     atomic_fetch_add(&lw_session, 1);
     if (lw_modules_is_linked())
-        lw_writer_note(0, 4, "the program was built with the run-time in it");
+        lw_writer_note(0, LW_NOTE_CALLS, "the program was built with the run-time in it");
     atomic_store(&lw_scans_same, 0);
     atomic_store(&lw_scans_full, 0);
     atomic_store(&lw_scans_raced, 0);
     char reason[256];
     if (!lw_config.sched)
-        lw_writer_note(0, 1, "no scheduler events: switched off");
+        lw_writer_note(0, LW_NOTE_SCHED, "no scheduler events: switched off");
     else if (lw_sched_begin(reason, sizeof reason))
-        lw_writer_note(1, 1, reason);
+        lw_writer_note(1, LW_NOTE_SCHED, reason);
     lw_threads_discard();
+    if (lw_engine != LW_ENGINE_NONE)
+        patch();
     if (!lw_ticker_start(lw_engine)) {
+        lw_sleds_switch(false);
         lw_sched_end();
-        lw_writer_end(4);
+        lw_writer_end(LW_END_FAILED);
         snprintf(error, room, "no thread for the clock could be made");
         return error;
     }
@@ -56,20 +78,20 @@ static void note_how_it_went(void) {
     uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
     if (lw_config.overhead > 0) {
         lw_overhead_words(text, sizeof text, lw_now(), atomic_load(&lw_pace.ticks));
-        lw_writer_note(0, 4, text);
+        lw_writer_note(0, LW_NOTE_CALLS, text);
     }
     if (coarse > 0) {
         snprintf(text, sizeof text,
                  "the machine was busy: for %.0f %% of the time the clock slept between ticks of %llu us%s, and calls shorter than two of them may be missing",
                  (double)coarse / all, (unsigned long long)(atomic_load(&lw_pace.coarse_tick) / 1000),
                  atomic_load(&lw_pace.real_time) ? "" : ", without real-time priority, which is not allowed here");
-        lw_writer_note(1, 4, text);
+        lw_writer_note(1, LW_NOTE_CALLS, text);
     }
     if (stills > 0) {
         snprintf(text, sizeof text, "the clock stood still %llu times, for %.2f %% of the time in all, at most for %llu us: calls within are missing",
                  (unsigned long long)stills, (double)atomic_load(&lw_pace.stood) / all,
                  (unsigned long long)(atomic_load(&lw_pace.worst) / 1000));
-        lw_writer_note((double)atomic_load(&lw_pace.stood) / all >= 0.1, 4, text);
+        lw_writer_note((double)atomic_load(&lw_pace.stood) / all >= 0.1, LW_NOTE_CALLS, text);
     }
     uint64_t same = atomic_load(&lw_scans_same), full = atomic_load(&lw_scans_full), raced = atomic_load(&lw_scans_raced);
     if (same + full > 0) {
@@ -77,13 +99,13 @@ static void note_how_it_went(void) {
         snprintf(text, sizeof text, "scans: %llu ns between two valid ones, %.0f %% found no change, %.0f %% read the stack, %.0f %% were discarded",
                  (unsigned long long)((lw_now() - LW_GET(began)) / (same + full)), (double)same / each, (double)full / each,
                  (double)raced / each);
-        lw_writer_note(0, 4, text);
+        lw_writer_note(0, LW_NOTE_CALLS, text);
     }
     uint64_t refused = atomic_load(&lw_threads_refused);
     if (refused > 0) {
         snprintf(text, sizeof text, "%llu threads were not recorded: more than %u at a time, or no memory", (unsigned long long)refused,
                  LW_MAX_THREADS);
-        lw_writer_note(1, 0, text);
+        lw_writer_note(1, LW_NOTE_OTHER, text);
     }
 }
 
@@ -93,6 +115,9 @@ void lw_session_stop(int reason) {
     atomic_store(&lw_phase, LW_ENDING);
     lw_locks_switch(false);
     lw_shadows_enable(false);
+    /* At the process's end nobody would be any better off. */
+    if (reason != LW_END_EXIT)
+        lw_sleds_switch(false);
     lw_ticker_stop();
     lw_sched_end();
     note_how_it_went();

@@ -13,9 +13,18 @@ STUB __thread struct lw_shadow lw_shadow;
 STUB LW_PRESERVE void __leeward_tick_slow(uint64_t start, uint64_t end, const void *function, const void *caller) {
     (void)start, (void)end, (void)function, (void)caller;
 }
+STUB void __leeward_sleds_add(struct lw_sleds *sleds) { (void)sleds; }
+STUB void __leeward_sleds_remove(struct lw_sleds *sleds) { (void)sleds; }
 STUB void leeward_req_start(uint64_t id, const void *queue) { (void)id, (void)queue; }
 STUB void leeward_req_block(uint64_t id, const void *queue) { (void)id, (void)queue; }
 STUB void leeward_req_label(uint64_t id, const char *label) { (void)id, (void)label; }
 STUB void leeward_req_end(uint64_t id) { (void)id; }
 STUB void leeward_req_end_all(void) {}
 STUB uint64_t __leeward_next_request(void) { return 0; }
+
+/* The library's table of sleds, which the program's run-time patches by. */
+LW_DECLARE_SLEDS
+
+/* Before the library's other constructors, and after its other destructors. */
+__attribute__((constructor(101))) static void begin(void) { __leeward_sleds_add(&own_sleds); }
+__attribute__((destructor(101))) static void end(void) { __leeward_sleds_remove(&own_sleds); }

@@ -214,7 +214,8 @@ class Names:
             if start <= address < end and symbols:
                 i = bisect.bisect_right(symbols, (address - bias, "\uffff")) - 1
                 if i >= 0:
-                    return symbols[i][1]
+                        # The instrumented twin is the function, for whoever reads.
+                    return symbols[i][1].replace(" [clone .leeward]", "").removesuffix(".leeward")
         return hex(address)
 
 

@@ -1,5 +1,5 @@
-// RUN: %clang -O2 -fPIC -finstrument-functions-after-inlining -mllvm -leeward-only-marked -S -emit-llvm %s -o - | FileCheck %s
-// RUN: %clang -O0 -finstrument-functions-after-inlining -mllvm -leeward-only-marked -S -emit-llvm %s -o - | FileCheck %s --check-prefix=O0
+// RUN: %clang -O2 -fPIC -finstrument-functions-after-inlining -mllvm -leeward-only-marked -mllvm -leeward-patch=false -S -emit-llvm %s -o - | FileCheck %s
+// RUN: %clang -O0 -finstrument-functions-after-inlining -mllvm -leeward-only-marked -mllvm -leeward-patch=false -S -emit-llvm %s -o - | FileCheck %s --check-prefix=O0
 // RUN: %clang -O2 -mllvm -leeward-engine=none -S -emit-llvm %s -o - | FileCheck %s --check-prefix=NONE
 void outside(int);
 

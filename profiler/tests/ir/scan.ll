@@ -1,4 +1,4 @@
-; RUN: %opt -passes=leeward-scan,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -leeward-patch=false -passes=leeward-scan,verify -leeward-min-instructions=0 -S %s | FileCheck %s
 
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,9 +1,9 @@
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
-; RUN: %opt -passes=leeward-tick,leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
-; RUN: %opt -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
-; RUN: %opt -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-list=%S/exclude.list -S %s | FileCheck %s --check-prefix=LIST
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,leeward-tick,verify -leeward-min-instructions=0 -S %s | FileCheck %s
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -S %s | FileCheck %s --check-prefix=FILTER
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude='excl*,call_?' -S %s | FileCheck %s --check-prefix=EXCLUDE
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-file='*/made.c' -S %s | FileCheck %s --check-prefix=FILE
+; RUN: %opt -leeward-patch=false -passes=leeward-tick,verify -leeward-min-instructions=0 -leeward-exclude-list=%S/exclude.list -S %s | FileCheck %s --check-prefix=LIST
 
 source_filename = "/src/made.c"
 target triple = "x86_64-pc-linux-gnu"
@@ -256,3 +256,56 @@ declare i32 @pthread_mutex_lock(ptr)
 declare void @abort() noreturn
 ; CHECK: declare dso_local preserve_mostcc void @__leeward_tick_slow(i64, i64, ptr, ptr) #[[SLOWLY:[0-9]+]]
 ; CHECK: attributes #[[SLOWLY]] = { cold nounwind nonlazybind }
+
+; A function that only executes few instructions is left alone, with what it calls, and its calls don't last: the way to what may last begins
+; behind them. One that comes back to itself has no bound.
+; FILTER-LABEL: define i32 @bounded(
+; FILTER-NOT: __leeward
+; FILTER: ret i32
+define i32 @bounded(i32 %x) {
+  %y = call i32 @leaf(i32 %x)
+  %z = call i32 @leaf(i32 %y)
+  ret i32 %z
+}
+; FILTER-LABEL: define i32 @behind(
+; FILTER: call i32 @bounded
+; FILTER-NOT: __leeward
+; FILTER: out:
+; FILTER-NEXT: ret i32
+; FILTER: more:
+; FILTER-NEXT: %leeward.start = load volatile i64, ptr @__leeward_clock
+; FILTER-NEXT: call i32 @outside
+define i32 @behind(i32 %x) {
+  %y = call i32 @bounded(i32 %x)
+  %small = icmp ult i32 %y, 10
+  br i1 %small, label %out, label %more
+out:
+  ret i32 %y
+more:
+  %z = call i32 @outside(i32 %y)
+  ret i32 %z
+}
+; FILTER-LABEL: define i32 @mutual(
+; FILTER: load volatile i64, ptr @__leeward_clock
+define i32 @mutual(i32 %x) {
+  %y = call i32 @other_way(i32 %x)
+  ret i32 %y
+}
+; FILTER-LABEL: define i32 @other_way(
+; FILTER: load volatile i64, ptr @__leeward_clock
+define i32 @other_way(i32 %x) {
+  %y = call i32 @mutual(i32 %x)
+  %z = add i32 %y, 1
+  ret i32 %z
+}
+; A body that another may take the place of says nothing of its length.
+; FILTER-LABEL: define i32 @calls_weak(
+; FILTER: load volatile i64, ptr @__leeward_clock
+define i32 @calls_weak(i32 %x) {
+  %y = call i32 @replaced(i32 %x)
+  %z = add i32 %y, 1
+  ret i32 %z
+}
+define weak i32 @replaced(i32 %x) {
+  ret i32 %x
+}

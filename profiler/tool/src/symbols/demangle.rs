@@ -3,9 +3,12 @@
 /// Longest name that is shown.
 const LONGEST: usize = 200;
 
+/// Suffix of a function's second body, which runs while something records (`profiler/pass/Sleds.cpp`): for a reader it is the function.
+const TWIN: &str = ".leeward";
+
 /// A symbol without mangling, parameters and hashes.
 pub(super) fn name(symbol: &str) -> String {
-    let name = demangled(symbol);
+    let name = demangled(symbol.strip_suffix(TWIN).unwrap_or(symbol));
     if name.len() <= LONGEST {
         return name;
     }
@@ -35,6 +38,8 @@ mod tests {
         check("_ZN5store8snapshotEv", "store::snapshot");
         check("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt");
         check("_Znot a name", "_Znot a name");
+        check("request_handler.leeward", "request_handler");
+        check("_ZN5store8snapshotEv.leeward", "store::snapshot");
         assert!(name(&"x".repeat(5000)).len() < 210);
     }
 }

@@ -1,0 +1,221 @@
+/* The jumps at functions' entries: written while something records, and taken back when it stops. Threads of the program run through them
+ * meanwhile. Which functions have any is the compiler plugin's decision (`pass/Sleds.cpp`). */
+#include "rt.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+LW_DECLARE_SLEDS
+
+static atomic_flag lock = ATOMIC_FLAG_INIT;
+static struct lw_sleds *modules;
+static bool wanted;
+static struct lw_sleds_count counts;
+
+#if defined(__x86_64__)
+
+/* ---- a module's parts ------------------------------------------------------------------------------------------------- */
+
+struct segment {
+    uintptr_t begin, end;
+    int protection;
+};
+
+/* The module's segment number `which` in memory; false behind the last. Those that aren't loaded are empty. */
+static bool segment_of(const struct lw_sleds *sleds, int which, struct segment *into) {
+    const Elf64_Ehdr *elf = sleds->elf;
+    const Elf64_Phdr *headers = (const void *)((const char *)elf + elf->e_phoff);
+    if (which >= elf->e_phnum)
+        return false;
+    uintptr_t bias = 0;
+    for (int i = 0; i < elf->e_phnum; i++)
+        if (headers[i].p_type == PT_LOAD && headers[i].p_offset == 0)
+            bias = (uintptr_t)elf - headers[i].p_vaddr;
+    const Elf64_Phdr *header = &headers[which];
+    *into = (struct segment){0};
+    if (header->p_type != PT_LOAD)
+        return true;
+    into->begin = bias + header->p_vaddr;
+    into->end = into->begin + header->p_memsz;
+    into->protection = (header->p_flags & PF_R ? PROT_READ : 0) | (header->p_flags & PF_W ? PROT_WRITE : 0) | (header->p_flags & PF_X ? PROT_EXEC : 0);
+    return true;
+}
+
+/* The table around the module's own entry, as far as there are others beside it. */
+static void find_table(struct lw_sleds *sleds) {
+    struct segment segment;
+    sleds->begin = sleds->end = sleds->own;
+    for (int which = 0; segment_of(sleds, which, &segment); which++) {
+        if ((uintptr_t)sleds->own < segment.begin || (uintptr_t)sleds->own >= segment.end)
+            continue;
+        while ((uintptr_t)(sleds->begin - 1) >= segment.begin && sleds->begin[-1].magic == LW_SLED_MAGIC)
+            sleds->begin--;
+        while ((uintptr_t)(sleds->end + 1) <= segment.end && sleds->end->magic == LW_SLED_MAGIC)
+            sleds->end++;
+    }
+}
+
+/* ---- one sled ---------------------------------------------------------------------------------------------------------- */
+
+#define SLED_BYTES 5u
+static const uint8_t nop[SLED_BYTES] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+
+static uint8_t *at(const int32_t *field) { return (uint8_t *)field + *field; }
+
+static void jump_to(uint8_t bytes[SLED_BYTES], const uint8_t *entry, const uint8_t *twin) {
+    int32_t distance = (int32_t)(twin - (entry + SLED_BYTES));
+    bytes[0] = 0xe9;
+    memcpy(bytes + 1, &distance, sizeof distance);
+}
+
+/* Puts `to` where `from` is, by one store of an aligned word: a thread finds the one instruction or the other. False if something else is
+ * there, such as a debugger's breakpoint. */
+static bool exchange(uint8_t *entry, const uint8_t from[SLED_BYTES], const uint8_t to[SLED_BYTES]) {
+    uint64_t offset = (uintptr_t)entry & 7;
+    if (memcmp(entry, to, SLED_BYTES) == 0)
+        return true;
+    if (offset + SLED_BYTES > sizeof(uint64_t) || memcmp(entry, from, SLED_BYTES) != 0)
+        return false;
+    uint64_t *word = (uint64_t *)(entry - offset), value;
+    memcpy(&value, word, sizeof value);
+    memcpy((uint8_t *)&value + offset, to, SLED_BYTES);
+    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+    return true;
+}
+
+static bool is_within(const struct lw_sled *sled, const struct segment *segment) {
+    uintptr_t entry = (uintptr_t)at(&sled->entry);
+    return sled->entry != 0 && entry >= segment->begin && entry + SLED_BYTES <= segment->end;
+}
+
+/* ---- a module ---------------------------------------------------------------------------------------------------------- */
+
+/* The sleds of a module that are in this segment. How many there are; how many could not be changed goes into `counts`. */
+static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segment *segment, bool on) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = UINTPTR_MAX, last = 0;
+    uint64_t number = 0;
+    for (const struct lw_sled *sled = sleds->begin; sled < sleds->end; sled++) {
+        uintptr_t entry = (uintptr_t)at(&sled->entry);
+        if (!is_within(sled, segment))
+            continue;
+        first = entry < first ? entry : first;
+        last = entry > last ? entry : last;
+        number++;
+    }
+    if (number == 0)
+        return 0;
+    first &= ~(page - 1);
+    size_t length = ((last + SLED_BYTES + page - 1) & ~(page - 1)) - first;
+    /* Threads run here: the pages must remain executable. Where a program has forbidden that pages are both, it is left as it is. */
+    if (mprotect((void *)first, length, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
+        counts.error = errno;
+        counts.refused += number;
+        return number;
+    }
+    for (const struct lw_sled *sled = sleds->begin; sled < sleds->end; sled++) {
+        uint8_t *entry = at(&sled->entry), jump[SLED_BYTES];
+        if (!is_within(sled, segment))
+            continue;
+        jump_to(jump, entry, at(&sled->twin));
+        if (!exchange(entry, on ? nop : jump, on ? jump : nop))
+            counts.strange++;
+    }
+    mprotect((void *)first, length, segment->protection);
+    return number;
+}
+
+static void switch_module(struct lw_sleds *sleds, bool on) {
+    if (sleds->patched == on)
+        return;
+    struct segment segment;
+    uint64_t all = 0, seen = 0, refused = counts.refused;
+    for (const struct lw_sled *sled = sleds->begin; sled < sleds->end; sled++)
+        all += sled->entry != 0;
+    for (int which = 0; segment_of(sleds, which, &segment); which++)
+        if (segment.protection & PROT_EXEC)
+            seen += switch_segment(sleds, &segment, on);
+    counts.all += all;
+    counts.strange += all - seen;
+    /* What was refused may be tried again, by a child, and need not be taken back. */
+    sleds->patched = on && counts.refused == refused;
+}
+
+/* Other CPUs go on with what is in memory now. Without the system call they do so a little later. */
+static void let_all_see(void) {
+#if defined(SYS_membarrier)
+    static bool registered;
+    if (!registered)
+        registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0) == 0;
+    if (registered)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+#endif
+}
+
+#else
+
+static void find_table(struct lw_sleds *sleds) { (void)sleds; }
+static void switch_module(struct lw_sleds *sleds, bool on) { sleds->patched = on; }
+static void let_all_see(void) {}
+
+#endif
+
+static void add(struct lw_sleds *sleds) {
+    if (sleds->known || !sleds->elf)
+        return;
+    find_table(sleds);
+    sleds->known = true;
+    sleds->next = modules;
+    modules = sleds;
+}
+
+void lw_sleds_switch(bool on) {
+    lw_lock(&lock);
+    /* The program's own, which so need not wait for its turn among constructors. */
+    add(&own_sleds);
+    wanted = on;
+    counts = (struct lw_sleds_count){0};
+    for (struct lw_sleds *sleds = modules; sleds; sleds = sleds->next)
+        switch_module(sleds, on);
+    let_all_see();
+    lw_unlock(&lock);
+}
+
+struct lw_sleds_count lw_sleds_counts(void) {
+    lw_lock(&lock);
+    struct lw_sleds_count now = counts;
+    lw_unlock(&lock);
+    return now;
+}
+
+void lw_sleds_forget(void) { wanted = false; }
+
+void lw_sleds_hold(void) { lw_lock(&lock); }
+void lw_sleds_let_go(void) { lw_unlock(&lock); }
+
+/* Libraries call these from their constructors and destructors, before and after the rest of their code can run. */
+void __leeward_sleds_add(struct lw_sleds *sleds) {
+    lw_lock(&lock);
+    add(sleds);
+    if (wanted && sleds->known) {
+        switch_module(sleds, true);
+        let_all_see();
+    }
+    lw_unlock(&lock);
+}
+
+void __leeward_sleds_remove(struct lw_sleds *sleds) {
+    lw_lock(&lock);
+    for (struct lw_sleds **from = &modules; *from; from = &(*from)->next)
+        if (*from == sleds) {
+            *from = sleds->next;
+            break;
+        }
+    sleds->known = false;
+    lw_unlock(&lock);
+}
