@@ -24,6 +24,8 @@ pub enum Purpose {
     Balancing,
     /// Which path they take through an application with locks.
     Paths,
+    /// What a service holds, where that is made up.
+    Data,
 }
 
 /// A stream of random numbers.
