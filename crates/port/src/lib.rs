@@ -10,13 +10,14 @@
 //!   one system call. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
 //! - [`Front`]: the engine without its threads, for servers that bring their own; one of them at a time has it. [`wait`]: how such a
 //!   thread sleeps.
-//! - [`Guest`]: what cores poll besides their connections, such as a client's.
+//! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
 //! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
 
 mod acceptor;
 mod account;
+mod alarm_clock;
 pub mod allocation;
 #[allow(unsafe_code)]
 pub mod batch;
@@ -45,6 +46,7 @@ mod visit;
 pub mod wait;
 
 pub use account::Account;
+pub use alarm_clock::AlarmClock;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use farewell::Farewell;
 pub use front::{Front, Taken};

@@ -53,6 +53,10 @@ impl Deref for Server {
 impl Builder {
     leeward_port::server_settings!();
 
+    pub(crate) fn into_parts(self) -> (Config, PayloadLimit) {
+        (self.port, self.payload)
+    }
+
     /// The settings that servers of any protocol have: for a second port beside this server.
     pub fn config(&self) -> &Config {
         &self.port
@@ -96,7 +100,7 @@ impl Builder {
     /// # Errors
     /// See [`TierError`].
     pub fn start_tier<M: MidTier>(self, address: &str, options: tier::Options, service: M) -> Result<Tier, TierError> {
-        tier::start(self.port, self.payload, address, options, service)
+        tier::start(self, address, options, service)
     }
 
     /// `execute` makes each core's way of executing.

@@ -152,12 +152,14 @@ impl<E: Execute> Protocol for Rpc<E> {
                 visit.count_received();
                 visit.counters.drop_for(reason);
                 if reason != DropReason::NoCredit {
+                    self.execute.arrived(visit.arrived());
                     return Next::Refused;
                 }
                 add(&visit.counters.without_credit, 1);
             }
             Event::Call(call) => {
                 visit.count_received();
+                self.execute.arrived(call.ticket.arrived());
                 let (ticket, method, budget) = (call.ticket, call.method, call.budget);
                 let mut payload = visit.spares.take();
                 payload.extend_from_slice(call.payload);

@@ -3,6 +3,7 @@
 
 use super::calls::CallList;
 use super::gather::Gather;
+use super::governor::{Governor, View};
 use super::leaves::{Links, Settings};
 use super::pool::Pool;
 use super::service::{Calls, Enough, MidTier, Replies, Step};
@@ -10,7 +11,7 @@ use super::shard::Shard;
 use crate::server::Failed;
 use crate::server::execute::Elsewhere;
 use crate::server::protocol::Rpc;
-use leeward_control::threading::{Fanout, Roles};
+use leeward_control::threading::{Fanout, Roles, Setup};
 use leeward_control::units::{Nanos, Time};
 use leeward_port::wait::{Alarm, wait};
 use leeward_port::{Front, Taken};
@@ -18,7 +19,7 @@ use leeward_runtime::crew::{Control, Duties, Post};
 use leeward_runtime::{Clock, budget};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ pub(super) struct Tier<M: MidTier> {
     pub(super) counts: Counts,
     pub(super) seed: u64,
     pub(super) observer: Option<Mutex<Observer>>,
+    pub(super) governor: Option<Governor>,
+    /// Sync threads that wait for leaves.
+    pub(super) gathering: AtomicUsize,
 }
 
 /// Hears the argument of each request in the order in which threads take them.
@@ -116,8 +120,34 @@ impl<M: MidTier> Tier<M> {
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(Failed::panicked()))
     }
 
+    /// What a policy is told.
+    fn view(&self) -> View {
+        let handle = self.front.handle();
+        let counts = handle.counts();
+        View {
+            current: self.control.setup(),
+            oldest: handle.delay(),
+            waiting: handle.shared().queues.waiting(),
+            received: counts.received,
+            dropped: counts.dropped,
+            blocked: self.control.asleep() + self.gathering.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks the policy, if there is one and it wants to be asked, and does what it wants.
+    fn govern(&self, ask: impl FnOnce(&Governor, Time) -> Option<Setup>) {
+        if let Some(governor) = &self.governor
+            && let Some(setup) = ask(governor, self.clock.now())
+        {
+            self.control.change(&setup);
+        }
+    }
+
     /// The request has ended.
     fn finish(&self, mut gather: Box<Gather<M::State>>, outcome: Result<(), Failed>) {
+        if let (Some(governor), Some(owner)) = (&self.governor, &gather.owner) {
+            governor.ended(self.clock.now().since(owner.arrived));
+        }
         if let Some((to, done)) = gather.answer(outcome)
             && self.front.answer(to, done)
         {
@@ -140,9 +170,13 @@ impl<M: MidTier> Tier<M> {
                 return self.finish(gather, Err(Failed::Because("this server has no connections to give".into())));
             };
             let mut came = own.start(gather, &hand.calls, enough);
+            self.gathering.fetch_add(1, Ordering::Relaxed);
+            self.pauses(true);
             while own.ready().is_empty() && came.is_ok() {
                 came = own.turn(None).map(|_| ());
             }
+            self.gathering.fetch_sub(1, Ordering::Relaxed);
+            self.pauses(false);
             hand.used = self.clock.now();
             if came.is_err() {
                 // The poll itself fails: every call ends with its connection, and the next request finds none.
@@ -268,6 +302,7 @@ impl<M: MidTier> Duties for Tier<M> {
 
     fn receive(&self, _: &mut Self::Hand, post: &Post) -> bool {
         let found = self.front.look() == Some(true);
+        self.govern(|governor, now| governor.ask_if_due(now, || self.view()));
         if found && !post.duty.roles.contain(Roles::RUN) && self.front.has_queued() {
             self.control.call(Roles::RUN);
         }
@@ -306,8 +341,10 @@ impl<M: MidTier> Duties for Tier<M> {
         if roles.contain(Roles::FRONT) {
             descriptors[0] = self.front.descriptor();
             count = 1;
-            let due = self.front.next_timeout().since(self.clock.now());
-            longest = longest.min(Duration::from_nanos(due.0).max(TICK));
+            let now = self.clock.now();
+            let asks = self.governor.as_ref().map_or(Time::NEVER, Governor::next_timeout);
+            let due = self.front.next_timeout().since(now);
+            longest = longest.min(Duration::from_nanos(due.0).max(TICK)).min(Duration::from_nanos(asks.since(now).0));
         }
         if roles.contain(Roles::LEAVES) {
             for (place, shared) in descriptors[count..].iter_mut().zip(self.shards_of(post)) {
@@ -316,6 +353,12 @@ impl<M: MidTier> Duties for Tier<M> {
             }
         }
         wait(&self.alarms[hand.thread], &descriptors[..count], longest);
+    }
+
+    fn pauses(&self, _: bool) {
+        if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
+            self.govern(|governor, now| governor.ask(now, || self.view()));
+        }
     }
 
     fn shares_leaves(&self) -> bool {

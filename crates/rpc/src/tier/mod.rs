@@ -4,7 +4,8 @@
 //! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
 //! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
 //!   request on its way.
-//! - `core`: the same service on today's server, the ninth model.
+//! - `governor`: a policy's senses, and when it is asked.
+//! - `on_cores`: the same service on today's server, the ninth model.
 //!
 //! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
 //! (`leeward-port`).
@@ -12,8 +13,10 @@
 mod calls;
 mod duties;
 mod gather;
+mod governor;
 mod leaves;
 mod link;
+mod on_cores;
 mod pool;
 mod replies;
 mod server;
@@ -21,21 +24,18 @@ mod service;
 mod shard;
 mod slab;
 
-use crate::server::ServerError;
-use crate::wire::PayloadLimit;
-use leeward_port::Config;
+use crate::server::Builder;
 
 /// Starts a tier with the model that its options name.
 pub(crate) fn start<M: MidTier>(
-    port: Config,
-    payload: PayloadLimit,
+    builder: Builder,
     address: &str,
     options: Options,
     service: M,
 ) -> Result<Tier, TierError> {
     match options.threading {
-        Threading::Setup(setup) => server::start(port, payload, address, options, setup, service),
-        Threading::Cores(_) => Err(TierError::Server(ServerError::Recorded)),
+        Threading::Setup(setup) => server::start(builder, address, options, setup, service),
+        Threading::Cores(cores) => on_cores::start(builder, address, options, cores, service),
     }
 }
 

@@ -50,6 +50,13 @@ impl ReplyList {
         self.note(place, came).then_some(matches!(came, Came::Result { .. }))
     }
 
+    /// The call at `place` has this result.
+    pub(super) fn result(&mut self, place: usize, payload: &[u8]) {
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        self.note(place, Came::Result { from, to: self.bytes.len() });
+    }
+
     /// Notes what became of a call, once. Whether it was the first news.
     pub(super) fn note(&mut self, place: usize, came: Came) -> bool {
         match self.came.get_mut(place) {

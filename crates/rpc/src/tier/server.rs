@@ -1,27 +1,27 @@
 //! Starting a tier, looking at it, changing its threading model, stopping it.
 
 use super::duties::{Counts, Observer, Shared, Tier as Duties};
+use super::governor::Governor;
 use super::leaves::{Leaves, Links};
 use super::pool::Pool;
 use super::service::MidTier;
 use super::shard::Shard;
 use crate::server::execute::Elsewhere;
 use crate::server::protocol::Rpc;
-use crate::server::{Server, ServerError};
-use crate::wire::PayloadLimit;
+use crate::server::{Builder, Server, ServerError};
 use leeward_control::params::ParamError;
 use leeward_control::server::Gauges;
-use leeward_control::threading::{Setup, Threading};
+use leeward_control::threading::{ArrivalRing, Setup, ThreadGauges, Threading, ThreadingPolicy};
 use leeward_control::units::Nanos;
+use leeward_port::Running;
 use leeward_port::statistics::Statistics;
 use leeward_port::wait::Alarm;
-use leeward_port::{Config, Running};
 use leeward_runtime::CoreUsage;
 use leeward_runtime::crew::{Census, Control, Crew, crew_size};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Sets of connections that async setups share, at most: response threads beyond them look at the same ones.
@@ -37,6 +37,9 @@ pub enum TierError {
     /// The leaves' controller refuses its parameters.
     #[error("the leaves' controller: {0}")]
     Params(#[from] ParamError),
+    /// A client of a leaf can't be made; in words.
+    #[error("a client of a leaf: {0}")]
+    Client(String),
     /// The setup needs more threads than the tier shall have.
     #[error("{setup} needs {needed} threads; accepted: up to {most}")]
     Threads {
@@ -48,7 +51,7 @@ pub enum TierError {
         most: u32,
     },
     /// Cores of today's server can't become threads of a model while it runs, nor the other way round.
-    #[error("{asked}; accepted: a setup such as SDB1-8, for this server runs {running}")]
+    #[error("{asked} while {running} runs; accepted: setups instead of setups")]
     Kind {
         /// What was asked for.
         asked: Threading,
@@ -70,6 +73,8 @@ pub struct Options {
     pub(super) most: Option<u32>,
     pub(super) seed: u64,
     pub(super) observer: Option<Observer>,
+    pub(super) policy: Option<Box<dyn ThreadingPolicy>>,
+    pub(super) cpus: u16,
 }
 
 impl std::fmt::Debug for Options {
@@ -84,7 +89,18 @@ impl std::fmt::Debug for Options {
 impl Options {
     /// Asks these leaves, at first with this threading model.
     pub fn new(leaves: Leaves, threading: impl Into<Threading>) -> Self {
-        Options { leaves, threading: threading.into(), most: None, seed: 1, observer: None }
+        Options { leaves, threading: threading.into(), most: None, seed: 1, observer: None, policy: None, cpus: 1 }
+    }
+
+    /// Asks these leaves, with whatever setups the policy wants, on so many CPUs.
+    pub fn governed(leaves: Leaves, policy: Box<dyn ThreadingPolicy>, cpus: u16) -> Self {
+        let most = policy.choices().iter().map(Threading::threads).max();
+        Options { most, cpus, ..Options::new(leaves, policy.initial()) }.with(policy)
+    }
+
+    fn with(mut self, policy: Box<dyn ThreadingPolicy>) -> Self {
+        self.policy = Some(policy);
+        self
     }
 
     /// Threads that any setup of this tier may need, at most: as many and two more are there from the start, and parked while they have
@@ -176,6 +192,9 @@ pub(super) trait Switchable: Send + Sync {
     fn threading(&self) -> Threading;
     fn change(&self, setup: &Setup) -> Result<(), TierError>;
     fn census(&self) -> Option<Census>;
+    fn gauges(&self) -> Option<ThreadGauges> {
+        None
+    }
     fn counts(&self) -> TierCounts;
 }
 
@@ -202,6 +221,11 @@ impl Switch {
         self.0.census()
     }
 
+    /// State of the policy; `None` without one.
+    pub fn gauges(&self) -> Option<ThreadGauges> {
+        self.0.gauges()
+    }
+
     /// Requests and calls so far.
     pub fn counts(&self) -> TierCounts {
         self.0.counts()
@@ -221,20 +245,24 @@ struct Handle<M: MidTier> {
 
 /// Starts a tier with a crew.
 pub(super) fn start<M: MidTier>(
-    port: Config,
-    payload: PayloadLimit,
+    builder: Builder,
     address: &str,
     options: Options,
     setup: Setup,
     service: M,
 ) -> Result<Tier, TierError> {
+    let (port, payload) = builder.into_parts();
     let most = options.most.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
     check(&setup, most)?;
     let settings = Arc::new(options.leaves.0);
     // Asked once here: a connection that could not be made later would be an unreachable leaf.
     let _ = settings.parts()?;
     let cpus = port.options.cpus.clone();
-    let front = port.start_front(address, |handle| Rpc::new(Elsewhere, handle.clone(), payload))?;
+    let slo = port.slo;
+    let ring = options.policy.is_some().then(|| Arc::new(ArrivalRing::new()));
+    let front =
+        port.start_front(address, |handle| Rpc::new(Elsewhere { arrivals: ring.clone() }, handle.clone(), payload))?;
+    let governor = options.policy.zip(ring).map(|(policy, ring)| Governor::new(policy, ring, options.cpus, slo));
     let clock = front.handle().shared().clock.clone();
     let threads = crew_size(most);
     let alarms: Arc<[Alarm]> = (0..threads).map(|_| Alarm::new()).collect::<io::Result<_>>()?;
@@ -258,6 +286,8 @@ pub(super) fn start<M: MidTier>(
         counts: Counts::default(),
         seed: options.seed,
         observer: options.observer.map(Mutex::new),
+        governor,
+        gathering: AtomicUsize::new(0),
     });
     let crew = Crew::start(&control, &duties, &clock, &cpus)?;
     let handle = Arc::new(Handle { duties: Arc::clone(&duties), most });
@@ -283,6 +313,10 @@ impl<M: MidTier> Switchable for Handle<M> {
 
     fn census(&self) -> Option<Census> {
         Some(self.duties.control.census())
+    }
+
+    fn gauges(&self) -> Option<ThreadGauges> {
+        self.duties.governor.as_ref().map(Governor::gauges)
     }
 
     fn counts(&self) -> TierCounts {

@@ -57,7 +57,9 @@ mod tests {
         let first = slab.insert('a');
         assert_eq!(slab.remove(first), Some('a'));
         let second = slab.insert('b');
-        assert_eq!((slab.get_mut(first), slab.remove(first)), (None, None));
-        assert_eq!((slab.get_mut(second), slab.len()), (Some(&mut 'b'), 1));
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get_mut(second), Some(&mut 'b'));
+        assert_eq!(slab.len(), 1);
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn start(options: Options) -> Tier {
 }
 
 /// All of the paper's models with small pools, and Leeward's ways to wait.
-pub(crate) const SETUPS: [&str; 14] = [
+pub(crate) const SETUPS: [&str; 16] = [
     "SIB1",
     "SIB3",
     "SIP1",
@@ -123,4 +123,6 @@ pub(crate) const SETUPS: [&str; 14] = [
     "ADP1-2-1",
     "SDP1-3@16us",
     "ADP1-2-2@64us",
+    "CORE1",
+    "CORE2",
 ];

@@ -5,5 +5,6 @@
 mod asking;
 mod fan;
 mod faults;
+mod governed;
 mod models;
 mod switching;

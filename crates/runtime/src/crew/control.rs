@@ -182,6 +182,11 @@ impl Control {
         self.sleepers.sleep(thread, Some(longest));
     }
 
+    /// Threads with a duty that sleep.
+    pub fn asleep(&self) -> usize {
+        self.sleepers.on_duty()
+    }
+
     /// Asks all threads to finish what they owe and end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);

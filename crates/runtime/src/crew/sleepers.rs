@@ -136,10 +136,11 @@ impl Sleepers {
         &self.threads[thread].0.0
     }
 
-    /// Whether a thread sleeps.
-    #[cfg(all(test, not(loom)))]
-    pub(crate) fn sleeps(&self, thread: usize) -> bool {
-        self.flag(thread).load(Ordering::Relaxed) != AWAKE
+    /// Threads that sleep and have roles.
+    pub(crate) fn on_duty(&self) -> usize {
+        let roles = bit(Roles::FRONT) | bit(Roles::RUN) | bit(Roles::LEAVES);
+        let has_roles = |thread: &usize| self.flag(*thread).load(Ordering::Relaxed) & roles != 0;
+        (0..self.threads.len()).filter(has_roles).count()
     }
 
     /// Canary of the models: as [`Sleepers::going_to_sleep`], without the fence.

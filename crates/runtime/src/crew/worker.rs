@@ -33,6 +33,9 @@ pub trait Duties: Send + Sync + 'static {
     /// Waits at the sockets of these roles until something comes, until [`Control`]'s `wake` or for so long.
     fn sleep(&self, hand: &mut Self::Hand, post: &Post, longest: Duration);
 
+    /// A thread with a duty is about to wait, or waits no more: for policies that count them.
+    fn pauses(&self, _is_pausing: bool) {}
+
     /// Whether those who wait for leaves wait for the same sockets: then one of them at a time does.
     fn shares_leaves(&self) -> bool;
 
@@ -124,6 +127,7 @@ impl<D: Duties> Worker<D> {
             _ => Where::Network,
         };
         control.sleepers.going_to_sleep(*thread, roles, place);
+        duties.pauses(true);
         let is_follower = place == Where::Bell;
         let shall_watch = is_follower && watch.is_some_and(|(watch, _)| watch.is_free());
         let may_end = control.is_stopping() && duties.is_over();
@@ -135,6 +139,7 @@ impl<D: Duties> Worker<D> {
             }
         }
         control.sleepers.awake(*thread);
+        duties.pauses(false);
         // It names its follower before it executes anything, but after it has read what came: nobody is woken for nothing.
         let Some((watch, role)) = watch.filter(|_| !is_follower) else { return };
         if role == Roles::LEAVES {
