@@ -5,11 +5,12 @@ use crate::distance::{Nearest, Neighbour, squared};
 use crate::wire::{NEAREST, Question, append_found, read_candidates};
 use leeward_rpc::server::{Failed, Handler, Request};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A leaf, with points whose numbers follow each other.
 #[derive(Clone, Debug)]
 pub struct HdSearchLeaf {
-    points: Points,
+    points: Arc<Points>,
     first: u32,
 }
 
@@ -27,7 +28,7 @@ thread_local! {
 impl HdSearchLeaf {
     /// A leaf with `points`, the first of which has the number `first`.
     pub fn new(points: Points, first: u32) -> Self {
-        HdSearchLeaf { points, first }
+        HdSearchLeaf { points: Arc::new(points), first }
     }
 
     fn search(&self, argument: &[u8], scratch: &mut Scratch, reply: &mut Vec<u8>) -> Result<(), Failed> {

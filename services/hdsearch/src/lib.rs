@@ -4,11 +4,13 @@
 //! - [`wire`]: arguments and results as bytes. [`data`]: points.
 //! - [`hashing`]: hyperplanes and tables. [`distance`]: how far points are, and the nearest of them.
 //! - [`HdSearchLeaf`]: a leaf. [`HdSearch`]: the mid-tier.
+//! - [`case`]: both in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: admission, sockets, threads.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod data;
 pub mod distance;
 pub mod hashing;

@@ -6,11 +6,12 @@ use crate::hashing::{Search, Tables};
 use crate::wire::{NEAREST, Question, append_candidates, append_found, read_found};
 use leeward_rpc::server::{Failed, Request};
 use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use std::sync::Arc;
 
 /// The mid-tier.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HdSearch {
-    tables: Tables,
+    tables: Arc<Tables>,
     /// Number of the first point that each leaf does not hold any more.
     ends: Box<[u32]>,
 }
@@ -30,7 +31,7 @@ impl HdSearch {
     /// For `leaves` that each hold a share of the points that `tables` are over.
     pub fn new(tables: Tables, leaves: u32) -> Self {
         let ends = (0..leaves).map(|leaf| shard(tables.count(), leaf, leaves).end).collect();
-        HdSearch { tables, ends }
+        HdSearch { tables: Arc::new(tables), ends }
     }
 
     fn leaf_of(&self, id: u32) -> usize {

@@ -3,6 +3,7 @@
 use crate::neighbours::Model;
 use crate::wire::{self, PREDICT, Question};
 use leeward_rpc::server::{Failed, Handler, Request};
+use std::sync::Arc;
 
 /// What a leaf does per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,14 +18,14 @@ pub enum Work {
 /// A leaf.
 #[derive(Clone, Debug)]
 pub struct RecommendLeaf {
-    model: Model,
+    model: Arc<Model>,
     work: Work,
 }
 
 impl RecommendLeaf {
     /// A leaf that predicts by `model`.
     pub fn new(model: Model, work: Work) -> Self {
-        RecommendLeaf { model, work }
+        RecommendLeaf { model: Arc::new(model), work }
     }
 }
 

@@ -4,11 +4,13 @@
 //! - [`wire`]: arguments and results as bytes. [`data`]: ratings.
 //! - [`factors`]: the factorisation. [`neighbours`]: users who are alike, and what they predict.
 //! - [`RecommendLeaf`]: a leaf. [`Recommend`]: the mid-tier.
+//! - [`case`]: both in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: admission, sockets, threads.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod data;
 pub mod factors;
 mod leaf;

@@ -3,11 +3,13 @@
 //!
 //! - [`wire`]: arguments and results as bytes. [`spooky`]: the hash.
 //! - [`RouterLeaf`]: a leaf, which is the key-value service's store. [`Router`]: the mid-tier.
+//! - [`case`]: both in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: admission, sockets, threads.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 mod leaf;
 pub mod spooky;
 mod tier;

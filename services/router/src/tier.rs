@@ -4,6 +4,7 @@ use crate::spooky;
 use crate::wire::{GET, Pair, SET, check};
 use leeward_rpc::server::{Failed, Request};
 use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Copies of each key, unless there are fewer leaves (µTune §6: three replicas).
@@ -20,10 +21,10 @@ pub enum Acks {
 }
 
 /// The mid-tier.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Router {
     /// Gets under way at each leaf.
-    outstanding: Box<[AtomicU32]>,
+    outstanding: Arc<[AtomicU32]>,
     acks: Acks,
 }
 

@@ -84,8 +84,8 @@ fn document(seed: u64, number: u32) -> Rng {
     Rng::new(seed.wrapping_add(u64::from(number).wrapping_mul(0xD1B5_4A32_D192_ED03)), Purpose::Data)
 }
 
-/// A rank from 1 to [`VOCABULARY`] with a probability of nearly 1/rank (the logarithm of 1 + 1/rank), by inversion.
-fn zipf(rng: &mut Rng) -> u32 {
+/// Draws a word: a rank from 1 to [`VOCABULARY`] with a probability of nearly 1/rank (the logarithm of 1 + 1/rank), by inversion.
+pub fn zipf(rng: &mut Rng) -> u32 {
     let most = f64::from(VOCABULARY);
     // Below the vocabulary and one.
     (libm::exp(rng.unit() * libm::log(most + 1.0)).floor() as u32).clamp(1, VOCABULARY)

@@ -4,11 +4,12 @@ use crate::postings::Postings;
 use crate::wire::{ALL, append_found, read_words};
 use leeward_rpc::server::{Failed, Handler, Request};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// A leaf.
 #[derive(Clone, Debug)]
 pub struct SetsLeaf {
-    postings: Postings,
+    postings: Arc<Postings>,
 }
 
 thread_local! {
@@ -19,7 +20,7 @@ thread_local! {
 impl SetsLeaf {
     /// A leaf with these lists.
     pub fn new(postings: Postings) -> Self {
-        SetsLeaf { postings }
+        SetsLeaf { postings: Arc::new(postings) }
     }
 }
 

@@ -5,11 +5,13 @@
 //! - [`postings`]: a share of the documents, by word. [`intersect`]: what several lists have in common.
 //! - [`stop`]: words that are in too many documents to tell them apart.
 //! - [`SetsLeaf`]: a leaf. [`Sets`]: the mid-tier.
+//! - [`case`]: both in the catalogue: arguments, and what clients ask.
 //!
 //! Never here: admission, sockets, threads.
 
 #![forbid(unsafe_code)]
 
+pub mod case;
 pub mod data;
 pub mod intersect;
 mod leaf;

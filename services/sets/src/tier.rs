@@ -4,17 +4,18 @@ use crate::stop::StopWords;
 use crate::wire::{ALL, FOUND_MAX, Found, append_words, read_words};
 use leeward_rpc::server::{Failed, Request};
 use leeward_rpc::tier::{Calls, Enough, MidTier, Replies, Reply, Step};
+use std::sync::Arc;
 
 /// The mid-tier. Its leaves hold ranges of documents, in the order of the leaves.
 #[derive(Clone, Debug)]
 pub struct Sets {
-    stop: StopWords,
+    stop: Arc<StopWords>,
 }
 
 impl Sets {
     /// That leaves these words out of questions.
     pub fn new(stop: StopWords) -> Self {
-        Sets { stop }
+        Sets { stop: Arc::new(stop) }
     }
 }
 
@@ -51,7 +52,8 @@ impl MidTier for Sets {
                 _ => None,
             })
         };
-        let (answered, total) = lists().fold((0, 0u32), |(answered, total), list| (answered + 1, u32::saturating_add(total, list.total)));
+        let (answered, total) =
+            lists().fold((0, 0u32), |(answered, total), list| (answered + 1, u32::saturating_add(total, list.total)));
         // There are fewer leaves than a byte says (`Leaves`).
         reply.extend_from_slice(&[came.len() as u8, answered]);
         reply.extend_from_slice(&total.to_le_bytes());
