@@ -171,3 +171,43 @@ fn no_variant_allocates_per_request() {
     check(registry.find("codel").expect("built in"), &[("law", text("sqrt"))]);
     check(registry.find("seda").expect("built in"), &[("initial_rate", text("100000"))]);
 }
+
+/// Every threading policy, at loads that make it switch: the arrival, the copy of the ring and the decision.
+#[test]
+fn threading_decides_without_allocating() {
+    use leeward_control::threading::curves::{Curve, Curves, Knot};
+    use leeward_control::threading::registry::POLICIES;
+    use leeward_control::threading::{ArrivalRing, ThreadEnvironment, ThreadSignals, Threading};
+    use std::sync::Arc;
+
+    let curve = |setup: &str, us: f64, sustains: f64| {
+        let knot = |load| Knot { load, p50_us: us, p99_us: us, p999_us: us, cpu: 1.0, samples: 500, spread: 0.1 };
+        Curve { setup: setup.parse().expect("a setup"), knots: vec![knot(10.0), knot(sustains)], sustains }
+    };
+    let all = vec![curve("SIP1", 100.0, 900.0), curve("SDB1-4", 150.0, 5_000.0), curve("SDB1-16", 200.0, 90_000.0)];
+    let curves = Some(Arc::new(Curves::new(all).expect("sound")));
+    let environment = ThreadEnvironment::new(curves, Threading::Cores(1), 2).with_slo(Nanos::from_millis(1));
+    for spec in POLICIES {
+        let mut policy = spec.build(&spec.params(&[]).expect("defaults"), &environment).expect("curves");
+        let ring = ArrivalRing::new();
+        let mut signals = ThreadSignals::idle(Time::ZERO, policy.initial());
+        let mut switches = 0;
+        let allocations = allocations_in(|| {
+            for gap in [2_000_000, 300_000, 20_000, 2_000_000, 20_000] {
+                for _ in 0..1_000 {
+                    signals.now += Nanos(gap);
+                    ring.record(signals.now);
+                    signals.demand = Some(leeward_control::units::Rate(1e9 / gap as f64));
+                    signals.runnable = (gap / 300_000) as u16;
+                    signals.arrivals = ring.window(policy.window());
+                    if let Some(setup) = policy.decide(&signals) {
+                        (signals.current, signals.since) = (setup, signals.now);
+                        switches += 1;
+                    }
+                }
+            }
+        });
+        assert_eq!(allocations, 0, "{}", spec.name);
+        assert!(switches >= 2 || spec.name == "static", "{}: {switches} switches", spec.name);
+    }
+}

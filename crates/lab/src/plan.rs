@@ -171,6 +171,7 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
         locks: LockModel::default(),
         clients: scenario.workload.client,
         replicas: scenario.replicas,
+        tier: None,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,

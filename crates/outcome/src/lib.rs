@@ -20,4 +20,6 @@ pub mod table;
 pub use counts::{Counts, ServerCounts};
 pub use distribution::{Distribution, Percentiles};
 pub use results::Results;
-pub use run::{ClientWindow, CoreUsage, FineWindow, LockOutcome, RunOutcome, ServerState, WindowOutcome};
+pub use run::{
+    ClientWindow, CoreUsage, FineWindow, LockOutcome, RunOutcome, ServerState, ThreadOutcome, WindowOutcome,
+};

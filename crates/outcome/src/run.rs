@@ -4,6 +4,7 @@
 use crate::counts::{Counts, ServerCounts};
 use crate::distribution::Percentiles;
 use leeward_control::server::Gauges;
+use leeward_control::threading::Setup;
 use leeward_control::units::{Nanos, Time};
 use serde::{Serialize, Serializer};
 
@@ -62,6 +63,25 @@ pub struct RunOutcome {
     /// Each server by itself, where there are several: its requests are attempts, its latencies begin with them, and its
     /// objective is its own. The whole's messages, rejections and CPU time are the sum of theirs, and its locks are only here.
     pub replicas: Vec<RunOutcome>,
+    /// The threads of a tier.
+    pub threads: Option<ThreadOutcome>,
+}
+
+/// What the threads of a tier did in the measured part of a run (µTune, OSDI'18).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadOutcome {
+    /// Setup at the end.
+    pub setup: Option<Setup>,
+    /// Changes of setup, over the whole run.
+    pub switches: u64,
+    /// Threads woken.
+    pub wakeups: u64,
+    /// Changes between threads on busy CPUs.
+    pub context_switches: u64,
+    /// Times at which a thread had to wait for a lock of fronts, links or queue.
+    pub contended: u64,
+    /// CPU time of polls that found nothing yet.
+    pub empty_polls: Nanos,
 }
 
 /// A lock, in the measured part; on a real machine all locks of one name and kind.
@@ -107,6 +127,8 @@ pub struct WindowOutcome {
     pub state: ServerState,
     /// Mean number of cores that the server held, where an allocator grants and parks them.
     pub cores: Option<f64>,
+    /// Setup of a tier's threads at its end.
+    pub setup: Option<Setup>,
 }
 
 /// A window of the time series as clients see it.

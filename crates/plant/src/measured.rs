@@ -106,6 +106,7 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         failure_delay: None,
         late: (!load.adherence.kept).then_some(load.adherence.lateness),
         replicas: Vec::new(),
+        threads: None,
     })
 }
 
@@ -144,7 +145,7 @@ fn windows(load: &LoadReport, samples: &[Sample], length: Nanos, end: Nanos) -> 
     inside
         .filter_map(|window| {
             let state = state_after(window.start + length)?;
-            Some(WindowOutcome { length, clients: *window, server: None, state, cores: None })
+            Some(WindowOutcome { length, clients: *window, server: None, state, cores: None, setup: None })
         })
         .collect()
 }

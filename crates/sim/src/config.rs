@@ -6,6 +6,7 @@ use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 
 pub use crate::scheduling::{Balancing, Finding, Placing, Revoke, Scheduling, Start, Steal};
+pub use crate::threads::model::Tier;
 pub use leeward_workload::application::MOST_STEPS;
 pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
 
@@ -26,6 +27,8 @@ pub struct SimConfig {
     pub clients: ClientModel,
     /// Several such servers behind one service; `None`: there is one.
     pub replicas: Option<Replicas>,
+    /// A tier of threads and leaves in the server's place; `None`: a server of cores.
+    pub tier: Option<Box<Tier>>,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -65,6 +68,7 @@ impl SimConfig {
             locks: LockModel::default(),
             clients: ClientModel::default(),
             replicas: None,
+            tier: None,
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,

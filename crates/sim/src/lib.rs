@@ -43,6 +43,7 @@ mod server;
 mod server_queues;
 mod stalls;
 mod stats;
+pub mod threads;
 mod wire;
 
 pub use config::SimConfig;
@@ -86,6 +87,10 @@ pub enum SimError {
 /// # Errors
 /// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
+    if let Some(tier) = &config.tier {
+        check::check(config).map_err(SimError::Config)?;
+        return threads::simulate(config, tier);
+    }
     if let Some(replicas) = config.replicas {
         check::check(config).map_err(SimError::Config)?;
         return replicas::simulate(config, replicas, algorithm, params);

@@ -4,6 +4,7 @@ use crate::config::SimConfig;
 use crate::requests::Request;
 use leeward_control::client::LocalReason;
 use leeward_control::server::Gauges;
+use leeward_control::threading::Setup;
 use leeward_control::units::{Nanos, Time};
 use leeward_outcome::{
     ClientWindow, Counts, Distribution, FineWindow, RunOutcome, ServerCounts, ServerState, WindowOutcome,
@@ -265,8 +266,16 @@ impl Stats {
                 server: Some(counts.server),
                 state: ServerState { gauges, delay },
                 cores,
+                setup: None,
             });
             series.start = now;
+        }
+    }
+
+    /// The window that has just ended did so under `setup`.
+    pub(crate) fn window_setup(&mut self, setup: Setup) {
+        if let Some(window) = self.window.as_mut().and_then(|series| series.done.last_mut()) {
+            window.setup = Some(setup);
         }
     }
 
@@ -318,6 +327,7 @@ impl Stats {
             failure_delay: None,
             late: None,
             replicas: Vec::new(),
+            threads: None,
         }
     }
 }

@@ -24,6 +24,10 @@ pub enum Purpose {
     Balancing,
     /// Which path they take through an application with locks.
     Paths,
+    /// How long calls take at the leaves of a tier.
+    Leaves,
+    /// How long woken threads take to run.
+    Wakes,
     /// What a service holds, where that is made up.
     Data,
 }

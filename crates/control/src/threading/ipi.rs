@@ -73,6 +73,6 @@ impl ThreadingPolicy for Ipi {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges_without_curves()
     }
 }

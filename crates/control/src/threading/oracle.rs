@@ -52,9 +52,8 @@ impl ThreadingPolicy for Oracle {
         }
         let demand = signals.demand?;
         let pressed = self.wish.is_pressed(signals, self.target);
-        let curve = self.envelope.best(demand);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, demand));
-        self.wish.note(demand, predicted);
+        let setup = self.envelope.best(demand).setup;
+        self.wish.note(demand);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
         if self.hold && down && pressed {
             return None;
@@ -63,6 +62,6 @@ impl ThreadingPolicy for Oracle {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

@@ -115,9 +115,8 @@ impl ThreadingPolicy for Periodic {
         self.begun = Some((signals.now, total));
         // Below one arrival per window it is nothing or a multiple of the truth. So it is in the paper's comparison.
         let rate = Rate(total.saturating_sub(before) as f64 / counted.as_secs_f64());
-        let curve = self.envelope.best(rate);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, rate));
-        self.wish.note(rate, predicted);
+        let setup = self.envelope.best(rate).setup;
+        self.wish.note(rate);
         let down = is_step_down(self.envelope.curves(), signals.current, setup);
         if self.hold && down && pressed {
             return None;
@@ -126,6 +125,6 @@ impl ThreadingPolicy for Periodic {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

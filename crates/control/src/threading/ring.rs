@@ -32,7 +32,6 @@ pub struct ArrivalRing<const N: usize = WINDOW_MAX> {
 
 impl<const N: usize> Default for ArrivalRing<N> {
     fn default() -> Self {
-        // Laps count from one: a slot that was never written has none.
         ArrivalRing { next: Padded(AtomicU64::new(0)), slots: Padded(std::array::from_fn(|_| AtomicU64::new(0))) }
     }
 }
@@ -50,7 +49,7 @@ impl<const N: usize> ArrivalRing<N> {
     pub fn record(&self, now: Time) -> u64 {
         // Relaxed: each word stands for itself, and a reader tells by the lap whether a slot is the one it looks for.
         let place = self.next.0.fetch_add(1, Ordering::Relaxed);
-        self.slots.0[place as usize % N].store(word::<N>(place, now), Ordering::Relaxed);
+        self.slots.0[slot::<N>(place)].store(word::<N>(place, now), Ordering::Relaxed);
         place + 1
     }
 
@@ -63,28 +62,30 @@ impl<const N: usize> ArrivalRing<N> {
     /// slot a thread has overwritten: a newer arrival's meanwhile, or an older one's whose thread was away for a whole lap.
     pub fn window(&self, entries: usize) -> ArrivalWindow {
         let total = self.total();
-        let mut window = ArrivalWindow::new([], total);
-        let entries = entries.min(N).min(WINDOW_MAX) as u64;
-        for place in total.saturating_sub(entries)..total {
-            let slot = self.slots.0[place as usize % N].load(Ordering::Relaxed);
-            if is_of_lap::<N>(slot, place) {
-                window.insert(Time(slot >> LAP_BITS));
-            }
-        }
-        window
+        let first = total.saturating_sub(entries.min(N).min(WINDOW_MAX) as u64);
+        let words = (first..total).map(|place| (place, self.slots.0[slot::<N>(place)].load(Ordering::Relaxed)));
+        let stored = words.filter(|(place, word)| is_of_lap::<N>(*word, *place));
+        ArrivalWindow::new(stored.map(|(_, word)| Time(word >> LAP_BITS)), total)
     }
 }
 
+/// Where an arrival is kept. Those that follow each other are on different cache lines: their threads don't wait for each other's.
+fn slot<const N: usize>(place: u64) -> usize {
+    const { assert!(N.is_power_of_two(), "an odd stride reaches every slot of these only") };
+    (place as usize).wrapping_mul(9) % N
+}
+
 fn lap<const N: usize>(place: u64) -> u64 {
-    (place / N as u64) % (LAPS - 1) + 1
+    // From one: a slot that was never written is of no lap that is looked for before it is.
+    (place / N as u64 + 1) % LAPS
 }
 
 fn word<const N: usize>(place: u64, now: Time) -> u64 {
     now.0 << LAP_BITS | lap::<N>(place)
 }
 
-fn is_of_lap<const N: usize>(slot: u64, place: u64) -> bool {
-    slot % LAPS == lap::<N>(place)
+fn is_of_lap<const N: usize>(word: u64, place: u64) -> bool {
+    word % LAPS == lap::<N>(place)
 }
 
 #[cfg(all(test, loom))]
@@ -134,7 +135,7 @@ mod model {
     fn canary_ring_without_laps_has_stale_stamps() {
         check(|ring| {
             let total = ring.total();
-            let stamps = (total - 2..total).map(|place| ring.slots.0[place as usize % 2].load(Ordering::Relaxed));
+            let stamps = (total - 2..total).map(|place| ring.slots.0[slot::<2>(place)].load(Ordering::Relaxed));
             ArrivalWindow::new(stamps.map(|slot| Time(slot >> LAP_BITS)), total)
         });
     }

@@ -75,9 +75,8 @@ impl ThreadingPolicy for Utune {
         let lowest = signals.current == self.initial();
         self.timeout = if lowest { Time::NEVER } else { signals.now + silence * 2 };
         let rate = signals.arrivals.rate(self.window, signals.now)?;
-        let curve = self.envelope.best(rate);
-        let (setup, predicted) = (curve.setup, curve.latency(Tail::P99, rate));
-        self.wish.note(rate, predicted);
+        let setup = self.envelope.best(rate).setup;
+        self.wish.note(rate);
         if setup == signals.current {
             return None;
         }
@@ -95,6 +94,6 @@ impl ThreadingPolicy for Utune {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), Tail::P99)
     }
 }

@@ -21,28 +21,22 @@ impl ArrivalWindow {
     /// The last [`WINDOW_MAX`] of `stamps`, sorted, of `total` arrivals that there ever were.
     pub fn new(stamps: impl IntoIterator<Item = Time>, total: u64) -> Self {
         let mut window = ArrivalWindow { total, ..ArrivalWindow::EMPTY };
+        let mut sorted = true;
         for stamp in stamps {
-            if window.len() == WINDOW_MAX {
+            let mut len = window.len();
+            if len == WINDOW_MAX {
                 window.stamps.copy_within(1.., 0);
-                window.len -= 1;
+                len -= 1;
             }
-            window.insert(stamp);
+            sorted &= len == 0 || window.stamps[len - 1] <= stamp;
+            window.stamps[len] = stamp;
+            window.len = len as u8 + 1;
+        }
+        // Threads store their stamps in another order than they read the clock, but seldom.
+        if !sorted {
+            window.stamps[..usize::from(window.len)].sort_unstable();
         }
         window
-    }
-
-    /// Adds an arrival in its place: threads store their stamps in another order than they read the clock.
-    pub(super) fn insert(&mut self, stamp: Time) {
-        let mut place = self.len();
-        if place == WINDOW_MAX {
-            return;
-        }
-        while place > 0 && self.stamps[place - 1] > stamp {
-            self.stamps[place] = self.stamps[place - 1];
-            place -= 1;
-        }
-        self.stamps[place] = stamp;
-        self.len += 1;
     }
 
     /// Arrivals in the window.

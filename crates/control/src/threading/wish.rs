@@ -1,7 +1,7 @@
 //! What the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
 //! here: any policy.
 
-use super::curves::Curves;
+use super::curves::{Curves, Tail};
 use super::policy::{Reason, ThreadGauges, ThreadSignals};
 use super::setup::Threading;
 use crate::params::{Kind, ParamError, ParamSpec, Params};
@@ -42,9 +42,9 @@ impl Wish {
         signals.now < self.pressed
     }
 
-    /// Notes an estimate of the load and what is predicted for it.
-    pub(super) fn note(&mut self, rate: Rate, predicted: Option<Nanos>) {
-        (self.gauges.rate, self.gauges.predicted) = (Some(rate), predicted);
+    /// Notes an estimate of the load.
+    pub(super) fn note(&mut self, rate: Rate) {
+        self.gauges.rate = Some(rate);
     }
 
     /// Wants `setup`, for `reason`. The answer for the plant.
@@ -56,7 +56,15 @@ impl Wish {
         (setup != signals.current).then_some(setup)
     }
 
-    pub(super) fn gauges(&self) -> ThreadGauges {
+    /// The gauges, with what these curves predict: worked out here, since people ask more seldom than plants.
+    pub(super) fn gauges(&self, curves: &Curves, tail: Tail) -> ThreadGauges {
+        let curve = curves.of(self.gauges.current);
+        let predicted = curve.zip(self.gauges.rate).and_then(|(curve, rate)| curve.latency(tail, rate));
+        ThreadGauges { predicted, ..self.gauges }
+    }
+
+    /// The gauges of a policy that predicts nothing.
+    pub(super) fn gauges_without_curves(&self) -> ThreadGauges {
         self.gauges
     }
 }

@@ -5,11 +5,13 @@
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
 //! - `read`, `workload`, `application`, `scheduling`, `replicas`, `controllers`, `output`: the sections of the format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
+//! - [`curves`]: the file of a service's threading curves.
 //! - [`builtin`]: the scenarios that come with this crate.
 
 mod application;
 pub mod builtin;
 mod controllers;
+pub mod curves;
 mod document;
 mod error;
 pub mod machine;

@@ -3,6 +3,7 @@
 mod bad_scenarios;
 mod builtin;
 mod claims;
+mod curves;
 mod fuzz;
 mod golden;
 mod runs;

@@ -87,6 +87,7 @@ fn why(error: &CallError) -> LeafError {
     match error {
         CallError::Rejected { reason, .. } => LeafError::Dropped(*reason),
         CallError::Failed { .. } => LeafError::Failed(FailureCode::Failed),
+        CallError::UnknownMethod { .. } => LeafError::Failed(FailureCode::UnknownMethod),
         CallError::Throttled | CallError::Expired { .. } | CallError::QueueFull { .. } => LeafError::Held,
         CallError::TooLarge { .. } => LeafError::Refused,
         _ => LeafError::Disconnected,

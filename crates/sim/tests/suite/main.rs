@@ -13,4 +13,6 @@ mod replicas;
 mod signals;
 mod snapshots;
 mod swarm;
+mod switching;
 mod theory;
+mod threads;

@@ -71,10 +71,10 @@ impl Envelope {
         self.curve(self.interval(load))
     }
 
-    /// Loads below this one at which another setup is best: the greatest of them. `None` if the best is that of no load.
-    pub fn bend_below(&self, load: Rate) -> Option<Rate> {
+    /// The best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any load.
+    pub fn best_and_bend(&self, load: Rate) -> (&Curve, Option<Rate>) {
         let interval = self.interval(load);
-        (interval > 0).then(|| Rate(self.from[interval]))
+        (self.curve(interval), (interval > 0).then(|| Rate(self.from[interval])))
     }
 
     /// The intervals: where each begins, and its best.

@@ -91,6 +91,17 @@ pub struct Curves {
     curves: Vec<Curve>,
 }
 
+impl CurvesError {
+    /// Key of the curves file that is wrong, where it is one of a setup.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            CurvesError::Number { key, .. } => Some(key),
+            CurvesError::Count { .. } => Some("loads"),
+            CurvesError::Twice(_) => Some("name"),
+        }
+    }
+}
+
 impl Curves {
     /// Checked curves, in the order given: of equal setups the first is preferred.
     ///
@@ -115,9 +126,14 @@ impl Curves {
         &self.curves
     }
 
+    /// Place of a setup's curve.
+    pub fn place(&self, setup: Threading) -> Option<usize> {
+        self.curves.iter().position(|curve| curve.setup == setup)
+    }
+
     /// The curve of a setup.
     pub fn of(&self, setup: Threading) -> Option<&Curve> {
-        self.curves.iter().find(|curve| curve.setup == setup)
+        self.place(setup).map(|place| &self.curves[place])
     }
 
     /// Those whose setup `keep` wants; `None` if there is none.
@@ -146,7 +162,7 @@ impl Curve {
                 Tail::P99 => knot.p99_us,
                 Tail::P999 => knot.p999_us,
             });
-            Nanos::from_secs_f64(us / 1e6)
+            Nanos::from_secs_f64(us * 1e-6)
         })
     }
 
@@ -168,7 +184,11 @@ impl Curve {
         }
     }
 
-    fn check(&self) -> Result<(), CurvesError> {
+    /// Whether the numbers can be a curve's.
+    ///
+    /// # Errors
+    /// The first that can't.
+    pub fn check(&self) -> Result<(), CurvesError> {
         let count = self.knots.len();
         if !(2..=KNOTS_MAX).contains(&count) {
             let what = format!("{}: loads", self.setup);

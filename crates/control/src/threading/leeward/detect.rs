@@ -43,6 +43,8 @@ pub(super) struct Detector {
     silence: f64,
     looks: [Limits; LOOKS.len()],
     long: [Limits; LONG],
+    /// One over the arrivals of each long window.
+    shares: [f64; LONG],
     /// Of each long window, where it begins and where the next one will.
     anchors: [[Anchor; 2]; LONG],
     begun: bool,
@@ -64,6 +66,7 @@ impl Detector {
             silence: -one.ln(),
             looks: LOOKS.map(|entries| limits(entries - 1, quantile)),
             long: std::array::from_fn(|level| limits((FIRST_LONG << level) as usize, quantile)),
+            shares: std::array::from_fn(|level| 1.0 / (FIRST_LONG << level) as f64),
             anchors: [[Anchor::default(); 2]; LONG],
             begun: false,
         }
@@ -103,7 +106,7 @@ impl Detector {
                 break;
             }
             // The bounds of `length` arrivals: a little wider than those of the `count` that there are.
-            let scale = count as f64 / length as f64;
+            let scale = count as f64 * self.shares[level];
             let limits = Limits { low: limits.low * scale, high: limits.high * scale };
             if !bounds.narrow(count, seconds(now, start.time), limits) {
                 self.anchors[level..].fill([begin; 2]);
@@ -127,12 +130,14 @@ impl Bounds {
         if seconds <= 0.0 {
             return true;
         }
-        let (low, high) = (limits.low / seconds, limits.high / seconds);
+        // One division for all three: they are most of what a decision costs.
+        let per_second = 1.0 / seconds;
+        let (low, high) = (limits.low * per_second, limits.high * per_second);
         if low > self.high || high < self.low {
             return false;
         }
         (self.low, self.high) = (self.low.max(low), self.high.min(high));
-        self.mean = gaps as f64 / seconds;
+        self.mean = gaps as f64 * per_second;
         self.arrivals = gaps;
         true
     }
@@ -144,7 +149,7 @@ impl Bounds {
 }
 
 fn seconds(now: Time, then: Time) -> f64 {
-    now.since(then).as_secs_f64()
+    now.since(then).0 as f64 * 1e-9
 }
 
 /// Expected numbers of arrivals between which `count` were seen, but with the probability of `quantile` on either side: the exact

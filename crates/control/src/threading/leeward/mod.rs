@@ -71,6 +71,9 @@ const HELD: (u64, u64) = (5, 1_000);
 #[derive(Clone, Debug)]
 pub struct Leeward {
     envelope: Envelope,
+    tail: Tail,
+    /// The best setup without any load.
+    lowest: Threading,
     detector: Detector,
     gain: f64,
     dwell: Nanos,
@@ -79,6 +82,12 @@ pub struct Leeward {
     backlog: Nanos,
     /// Until when nothing is left again that a backlog has made it choose, and for how long that was.
     held: (Time, Nanos),
+    /// Place of the current setup's curve.
+    place: Option<(Threading, usize)>,
+    /// The greatest load below the last estimate at which another setup than the best there is better.
+    bend: Option<Rate>,
+    /// The current setup was the best for the last estimate.
+    is_best: bool,
     /// Requests are dropped or wait for too long.
     pressed: bool,
     wish: Wish,
@@ -96,17 +105,22 @@ impl Leeward {
         };
         let envelope = Envelope::new(curves, objective, MARGIN);
         let dwell = params.duration("dwell", Nanos::from_millis(20).max(environment.switch * 10));
-        let wish = Wish::new(envelope.best(Rate(0.0)).setup);
+        let lowest = envelope.best(Rate(0.0)).setup;
         Ok(Leeward {
             envelope,
+            tail,
+            lowest,
             detector: Detector::new(params.number("error", 1e-4)),
             gain: params.number("gain", 0.05),
             dwell,
             target: environment.target,
             backlog: environment.slo.map_or(Nanos::MAX, |slo| slo / 2),
             held: (Time::ZERO, Nanos::ZERO),
+            place: None,
+            bend: None,
+            is_best: true,
             pressed: false,
-            wish,
+            wish: Wish::new(lowest),
             timeout: Time::NEVER,
         })
     }
@@ -125,11 +139,14 @@ impl Leeward {
     /// Setup for these bounds, and why it should be another than the current one.
     fn choose(&mut self, signals: &ThreadSignals, bounds: &Bounds) -> Option<(Threading, Reason)> {
         let now = signals.now;
-        let best = self.envelope.best(Rate(bounds.mean));
-        self.wish.note(Rate(bounds.mean), best.latency(Tail::P99, Rate(bounds.mean)));
-        let Some(from) = self.envelope.curves().of(signals.current) else {
-            return Some((best.setup, Reason::Better));
-        };
+        let (best, bend) = self.envelope.best_and_bend(Rate(bounds.mean));
+        self.bend = bend;
+        // Looked for only when it has changed.
+        if self.place.is_none_or(|(setup, _)| setup != signals.current) {
+            self.place = self.envelope.curves().place(signals.current).map(|place| (signals.current, place));
+        }
+        let Some((_, place)) = self.place else { return Some((best.setup, Reason::Better)) };
+        let from = &self.envelope.curves().all()[place];
         if bounds.low > from.sustains * MARGIN && best.sustains > from.sustains {
             return Some((best.setup, Reason::Unsustained));
         }
@@ -141,14 +158,16 @@ impl Leeward {
                 return Some((setup, Reason::Backlog));
             }
         }
-        if best.setup == from.setup {
+        self.is_best = best.setup == from.setup;
+        if self.is_best || now.since(signals.since) < self.dwell {
             return None;
         }
-        let down = best.sustains < from.sustains;
-        let settled = now.since(signals.since) >= self.dwell;
-        let may = settled && !(down && (self.pressed || now < self.held.0));
-        let surely = [bounds.low, bounds.mean, bounds.high].iter().all(|load| self.is_better(best, from, *load));
-        (may && surely).then_some((best.setup, Reason::Better))
+        let waits = self.pressed || now < self.held.0;
+        if waits && best.sustains < from.sustains {
+            return None;
+        }
+        let surely = [bounds.mean, bounds.low, bounds.high].iter().all(|load| self.is_better(best, from, *load));
+        surely.then_some((best.setup, Reason::Better))
     }
 
     /// Keeps what a backlog has made it choose: for twice as long as the last time, if that is not long ago.
@@ -160,7 +179,7 @@ impl Leeward {
     }
 
     /// When silence, or the end of a dwell, would be news.
-    fn next(&self, signals: &ThreadSignals, bounds: Option<&Bounds>) -> Time {
+    fn next(&self, signals: &ThreadSignals) -> Time {
         let now = signals.now;
         let mut next = Time::NEVER;
         let mut at = |time: Time| {
@@ -171,22 +190,16 @@ impl Leeward {
         if self.pressed {
             at(now + self.dwell);
         }
-        let Some(bounds) = bounds else { return next };
-        let best = self.envelope.best(Rate(bounds.mean)).setup;
-        if best != signals.current {
+        if !self.is_best {
             at(signals.since + self.dwell);
             at(self.held.0);
         }
-        let lowest = self.envelope.best(Rate(0.0)).setup;
-        if lowest != signals.current
+        if self.lowest != signals.current
             && let Some(newest) = signals.arrivals.newest()
         {
             // Each look waits for longer, so that an hour of silence costs a few dozen.
             let silent = now.since(newest);
-            let below = self
-                .envelope
-                .bend_below(Rate(bounds.mean))
-                .map_or(silent, |bend| self.detector.silence(bend.0 * MARGIN));
+            let below = self.bend.map_or(silent, |bend| self.detector.silence(bend.0 * MARGIN));
             at(newest + below.max(silent.scale(1.25)).max(self.dwell));
         }
         next
@@ -195,7 +208,7 @@ impl Leeward {
 
 impl ThreadingPolicy for Leeward {
     fn initial(&self) -> Threading {
-        self.envelope.best(Rate(0.0)).setup
+        self.lowest
     }
 
     fn choices(&self) -> Vec<Threading> {
@@ -225,8 +238,11 @@ impl ThreadingPolicy for Leeward {
             bounds.high = bounds.high.max(offered);
             bounds.low = bounds.low.max(offered * SLACK);
         }
+        if let Some(bounds) = &bounds {
+            self.wish.note(Rate(bounds.mean));
+        }
         let chosen = bounds.as_ref().and_then(|bounds| self.choose(signals, bounds));
-        self.timeout = self.next(signals, bounds.as_ref());
+        self.timeout = self.next(signals);
         let (setup, reason) = chosen?;
         self.wish.want(signals, setup, reason)
     }
@@ -236,6 +252,6 @@ impl ThreadingPolicy for Leeward {
     }
 
     fn gauges(&self) -> ThreadGauges {
-        self.wish.gauges()
+        self.wish.gauges(self.envelope.curves(), self.tail)
     }
 }

@@ -4,3 +4,4 @@ pub(crate) mod checker;
 pub(crate) mod lockout;
 pub(crate) mod queueing;
 pub(crate) mod scenario;
+pub(crate) mod tier;

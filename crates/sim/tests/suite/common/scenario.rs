@@ -119,6 +119,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         locks: draw_locks(dice, mean),
         clients: draw_clients(dice, mean),
         replicas: None,
+        tier: None,
     }
 }
 

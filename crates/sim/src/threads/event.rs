@@ -1,0 +1,57 @@
+//! Events of a tier's run. Never here: what follows from them.
+
+/// A thread, by its number.
+pub(super) type ThreadId = u32;
+/// A request under way, by its slot.
+pub(super) type JobId = u32;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// This client issues a request.
+    Issue(u32),
+    /// A request reaches the tier.
+    Reach(JobId),
+    /// A response reaches its client.
+    Answered(JobId),
+    /// The reply to a call reaches the tier.
+    Reply(Reply),
+    /// Something is due on a CPU; the number tells an overtaken event from the valid one.
+    Cpu(u32, u32),
+    /// A poller of a front sees what has come.
+    FoundAtFront(u32),
+    /// A poller of links sees what has come.
+    FoundAtLinks(u32),
+    /// A thread has polled for long enough: its poll of this number.
+    PollEnds(ThreadId, u32),
+    /// The policy wants to be asked; the number tells an overtaken event from the valid one.
+    Ask(u32),
+    /// The policy's period is over.
+    Tick,
+    /// The measured part begins.
+    WarmedUp,
+    /// A window of the time series ends.
+    Window,
+}
+
+/// The reply to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    /// The request that the call is of.
+    pub(super) job: JobId,
+    /// Leaf that replies.
+    pub(super) leaf: u16,
+    /// Who receives it.
+    pub(super) to: Route,
+}
+
+/// Receiver of a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Route {
+    /// The response threads of these links.
+    Links(u16),
+    /// A helper that waits for this reply alone.
+    Helper(ThreadId),
+    /// The thread that has the request.
+    Own,
+}

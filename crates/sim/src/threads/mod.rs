@@ -1,0 +1,39 @@
+//! A tier under a threading model (µTune, OSDI'18): threads on CPUs that wake, poll, contend for locks, and ask leaves. Every setup that
+//! [`leeward_control::threading`] can write down runs here. No policy lives here, and nothing that the other simulation uses.
+//!
+//! - [`model`]: the description, as plain data; [`presets`]: the costs of known machines; [`wakes`]: how long wake-ups take.
+//! - `cpus`: threads on CPUs, as an operating system shares them.
+//! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
+//! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
+//! - `policy`: a policy of threading in the midst of it.
+//! - `jobs`, `leaves`: requests, and the servers that they ask.
+
+mod cpus;
+mod crew;
+mod event;
+mod inlet;
+mod jobs;
+mod leaves;
+mod lock;
+pub mod model;
+mod policy;
+pub mod presets;
+mod run;
+mod serve;
+mod switch;
+mod turn;
+pub mod wakes;
+
+use crate::SimError;
+use crate::config::SimConfig;
+use leeward_outcome::RunOutcome;
+use model::Tier;
+
+/// Runs a tier.
+///
+/// # Errors
+/// A tier that is impossible, or a run that never moves on from some instant.
+pub(crate) fn simulate(config: &SimConfig, tier: &Tier) -> Result<RunOutcome, SimError> {
+    tier.check().map_err(SimError::Config)?;
+    run::Run::new(config, tier)?.finish()
+}

@@ -1,0 +1,77 @@
+//! Costs of known machines, in one table: `leeward` is Leeward's own server on the project's virtual machine, `grpc` a server whose messages
+//! cost what gRPC's do, as in the paper. What was measured and what was assumed stands beside each number. What a cost means is in
+//! [`super::model`].
+
+use super::model::ThreadCosts;
+use super::wakes::WakeTable;
+use leeward_control::units::Nanos;
+
+/// Names of the presets.
+pub const NAMES: [&str; 2] = ["leeward", "grpc"];
+
+/// Quantiles of a wake-up, ns: p1, p50, p90, p99, p99.9, longest. Assumed until `leeward calibrate --threads` has measured them: a
+/// futex wakes in some 5 to 50 us on this virtual machine, later the longer the CPU has halted; µTune names 5 us for the fast ones and
+/// 32 to 64 us for many of a blocked server's at 64 requests a second (§6, Fig. 9).
+const WAKES: [[u64; 6]; 3] = [
+    // Idle for less than 50 us.
+    [2_000, 5_000, 8_000, 15_000, 40_000, 60_000],
+    // For less than a millisecond.
+    [4_000, 10_000, 18_000, 32_000, 50_000, 80_000],
+    // For longer: the CPU sleeps deeply.
+    [8_000, 25_000, 40_000, 55_000, 80_000, 120_000],
+];
+
+/// The costs called `name`, one of [`NAMES`].
+pub fn preset(name: &str) -> Option<ThreadCosts> {
+    let leeward = ThreadCosts {
+        // Assumed: a futex call with somebody to wake.
+        wake_call: Nanos(1_500),
+        wake: WakeTable::new(WAKES.map(|row| row.map(Nanos))).unwrap_or_else(|| WakeTable::constant(Nanos::ZERO)),
+        // Assumed; µTune §1 names 5 to 20 us, caches included.
+        switch: Nanos(2_000),
+        // Linux's defaults: base slice 2.8 ms to 3 ms, and as much before a woken thread preempts.
+        slice: Nanos::from_millis(3),
+        preempt: Nanos::from_millis(1),
+        // Assumed: epoll_wait(0) without events.
+        poll_turn: Nanos(400),
+        // Measured over loopback: experiments/real-spike.toml.
+        receive: Nanos(2_000),
+        send: Nanos(6_300),
+        // The holder of a lease writes itself: the whole system call is under the lock.
+        locked_permille: 1_000,
+        // Assumed.
+        push_pop: Nanos(100),
+        line: Nanos(80),
+        // Not measured: nothing.
+        cold: Nanos::ZERO,
+        // The design's bounds for the ring and the decision.
+        record: Nanos(60),
+        decide: Nanos(300),
+    };
+    match name {
+        "leeward" => Some(leeward),
+        "grpc" => Some(ThreadCosts {
+            // `make compare` on this machine: 43 us of CPU per RPC of tonic at 23,000/s, both ends; assumed to halve.
+            receive: Nanos(21_500),
+            send: Nanos(21_500),
+            // Assumed: gRPC holds a set's lock for a tenth of the work on a message.
+            locked_permille: 100,
+            ..leeward
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_has_wake_ups_that_take_time() {
+        for name in NAMES {
+            let costs = preset(name).unwrap();
+            assert!(costs.wake.at(Nanos::ZERO, 0.5) > Nanos::ZERO, "{name}");
+        }
+        assert_eq!(preset("none"), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! A request in the hands of threads: received, begun, its leaves asked, its replies gathered, answered. What a thread does between two
+//! requests is in `turn`.
+
+use super::crew::{Doing, Place, Thread};
+use super::event::{Event, JobId, Reply, Route, ThreadId};
+use super::model::Gather;
+use super::run::Run;
+use super::turn::Next;
+use crate::agenda::Lane;
+use leeward_control::threading::{Fanout, Handling};
+use leeward_control::units::Nanos;
+
+impl Run<'_> {
+    /// Takes the oldest request of a front, if there is one; `look` is what looking has cost.
+    pub(super) fn receive(&mut self, thread: ThreadId, front: usize, look: Nanos) -> Option<Next> {
+        let job = self.fronts[front].unread.pop_front()?;
+        let (locked, rest) = self.costs.split(self.costs.receive);
+        let cost = self.lock_front(front, look + locked) + rest;
+        let duty = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].duty);
+        let call = duty.map_or(Nanos::ZERO, |duty| self.follow(thread, duty, front));
+        Some(Next::Compute(cost + call, Doing::Received(job)))
+    }
+
+    /// Takes the oldest reply of links, if there is one.
+    pub(super) fn receive_reply(&mut self, thread: ThreadId, links: usize, look: Nanos) -> Option<Next> {
+        let reply = self.links[links].unread.pop_front()?;
+        let (locked, rest) = self.costs.split(self.costs.receive);
+        let cost = self.lock_links(links, look + locked) + rest;
+        let duty = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].duty);
+        let call = duty.map_or(Nanos::ZERO, |duty| self.follow(thread, duty, links));
+        Some(Next::Compute(cost + call, Doing::Replied(reply)))
+    }
+
+    fn lock_front(&mut self, front: usize, hold: Nanos) -> Nanos {
+        let (look, line) = (self.costs.poll_turn, self.costs.line);
+        let inlet = &mut self.fronts[front];
+        let look_ends = inlet.look_ends(self.now, look, line);
+        inlet.lock.take(self.now, hold, line, inlet.pollers.len() as u32, look_ends)
+    }
+
+    fn lock_links(&mut self, links: usize, hold: Nanos) -> Nanos {
+        let (look, line) = (self.costs.poll_turn, self.costs.line);
+        let inlet = &mut self.links[links];
+        let look_ends = inlet.look_ends(self.now, look, line);
+        inlet.lock.take(self.now, hold, line, inlet.pollers.len() as u32, look_ends)
+    }
+
+    /// The next step of a thread that has to do with a request.
+    pub(super) fn serve(&mut self, thread: ThreadId, doing: Doing) -> Next {
+        match doing {
+            // `turn` has these.
+            Doing::Turn | Doing::Doze => Next::Compute(Nanos::ZERO, Doing::Turn),
+            Doing::Received(job) => self.received(job),
+            Doing::Pushed(job) => {
+                self.queue.push_back(job);
+                let woken = self.call_queue();
+                Next::Compute(if woken { self.costs.wake_call } else { Nanos::ZERO }, Doing::Turn)
+            }
+            Doing::Begins(job) => {
+                self.stats.started(self.now, &self.jobs[job].base);
+                Next::Compute(self.jobs[job].base.service, Doing::Begun(job))
+            }
+            Doing::Begun(job) => self.begun(job),
+            Doing::Sent(job, call) => self.sent(job, call),
+            Doing::Gathers(job) => self.gathers(thread, job),
+            Doing::Gathered(job) => {
+                self.jobs[job].left -= 1;
+                Next::Compute(Nanos::ZERO, Doing::Gathers(job))
+            }
+            Doing::Forks(job, call) => self.forks(job, call),
+            Doing::Joins(job) => {
+                if self.jobs[job].left == 0 {
+                    return Next::Compute(self.tier.resume, Doing::Resumed(job));
+                }
+                self.jobs[job].sleeper = Some(thread);
+                Next::Sleep(Place::Held, Doing::Joins(job))
+            }
+            Doing::Replied(reply) => self.replied(reply),
+            Doing::Resumed(job) => {
+                let front = self.jobs[job].base.session as usize % self.fronts.len();
+                let (locked, rest) = self.costs.split(self.costs.send);
+                Next::Compute(self.lock_front(front, locked) + rest, Doing::Answered(job))
+            }
+            Doing::Answered(job) => {
+                self.stats.sent_messages(1);
+                let base = self.jobs[job].base;
+                self.stats.left(self.now, &base);
+                if let Some(governor) = &mut self.governor {
+                    governor.ended(self.now.since(base.arrived), self.config.slo);
+                }
+                let back = self.config.network.rtt - self.config.network.rtt / 2;
+                self.agenda.schedule_on(Lane::ToClient, self.now + back, Event::Answered(job));
+                Next::Compute(Nanos::ZERO, Doing::Turn)
+            }
+            Doing::Helps(..)
+            | Doing::HelperSent(..)
+            | Doing::HelperWaits(_)
+            | Doing::HelperReceived(_)
+            | Doing::HelperRests => self.help(thread, doing),
+        }
+    }
+
+    fn received(&mut self, job: JobId) -> Next {
+        self.stats.received(true);
+        let cost = self.arrival_is_recorded();
+        match self.plan.setup.handling {
+            Handling::InLine => Next::Compute(cost, Doing::Begins(job)),
+            Handling::Dispatched => {
+                let push = self.queue_lock.take(self.now, self.costs.push_pop, self.costs.line, 0, Nanos::ZERO);
+                Next::Compute(cost + push, Doing::Pushed(job))
+            }
+        }
+    }
+
+    fn begun(&mut self, job: JobId) -> Next {
+        let fanout = self.plan.setup.fanout;
+        let link = self.next_link;
+        let own = &mut self.jobs[job];
+        own.fanout = fanout;
+        match (fanout, self.tier.gather) {
+            (Fanout::Async, _) => {
+                self.next_link = self.next_link.wrapping_add(1) % self.links.len() as u16;
+                own.link = link;
+                // One more, taken off when all calls have left: nothing continues before.
+                own.left += 1;
+                self.async_calls += u32::from(own.calls);
+                self.send(job, 0)
+            }
+            (Fanout::Sync, Gather::Own) => self.send(job, 0),
+            (Fanout::Sync, Gather::ForkJoin) => Next::Compute(Nanos::ZERO, Doing::Forks(job, 0)),
+        }
+    }
+
+    /// Sends a call of a request, from the thread that has it.
+    fn send(&mut self, job: JobId, call: u16) -> Next {
+        let cost = match self.jobs[job].fanout {
+            Fanout::Sync => self.costs.send,
+            Fanout::Async => {
+                let (locked, rest) = self.costs.split(self.costs.send);
+                let links = usize::from(self.jobs[job].link) % self.links.len();
+                self.lock_links(links, locked) + rest
+            }
+        };
+        Next::Compute(cost, Doing::Sent(job, call))
+    }
+
+    /// A call is on its way to its leaf.
+    fn leaves(&mut self, job: JobId, call: u16, to: Route) {
+        let leaf = self.jobs.leaf(job, call, |leaf| self.stations.out(leaf));
+        let service = self.jobs.time(job, call);
+        let at = self.stations.call(usize::from(leaf), self.now, service);
+        self.agenda.schedule(at, Event::Reply(Reply { job, leaf, to }));
+    }
+
+    fn sent(&mut self, job: JobId, call: u16) -> Next {
+        let own = self.jobs[job];
+        let to = if own.fanout == Fanout::Sync { Route::Own } else { Route::Links(own.link) };
+        self.leaves(job, call, to);
+        if call + 1 < own.calls {
+            return self.send(job, call + 1);
+        }
+        match own.fanout {
+            Fanout::Sync => Next::Compute(Nanos::ZERO, Doing::Gathers(job)),
+            Fanout::Async => self.one_less(job),
+        }
+    }
+
+    /// A request of an async setup waits for one reply less, or its calls have all left.
+    fn one_less(&mut self, job: JobId) -> Next {
+        let own = &mut self.jobs[job];
+        own.left -= 1;
+        match own.left {
+            0 => Next::Compute(self.tier.resume, Doing::Resumed(job)),
+            _ => Next::Compute(Nanos::ZERO, Doing::Turn),
+        }
+    }
+
+    fn replied(&mut self, reply: Reply) -> Next {
+        self.async_calls -= 1;
+        let cost = if self.async_calls == 0 { self.last_reply() } else { Nanos::ZERO };
+        match self.one_less(reply.job) {
+            Next::Compute(span, doing) => Next::Compute(span + cost, doing),
+            other => other,
+        }
+    }
+
+    /// Over its own connections a thread receives what has come, and sleeps in between.
+    fn gathers(&mut self, thread: ThreadId, job: JobId) -> Next {
+        let own = &mut self.jobs[job];
+        if own.left == 0 {
+            return Next::Compute(self.tier.resume, Doing::Resumed(job));
+        }
+        if own.came > 0 {
+            own.came -= 1;
+            return Next::Compute(self.costs.poll_turn + self.costs.receive, Doing::Gathered(job));
+        }
+        own.sleeper = Some(thread);
+        Next::Sleep(Place::Held, Doing::Gathers(job))
+    }
+
+    /// Wakes a helper for `call`, then for the next.
+    fn forks(&mut self, job: JobId, call: u16) -> Next {
+        if call == self.jobs[job].calls {
+            return Next::Compute(Nanos::ZERO, Doing::Joins(job));
+        }
+        let helper = self.helpers.pop().unwrap_or_else(|| {
+            let helper = self.cpus.add_thread();
+            self.threads.push(Thread::new(Doing::HelperRests));
+            helper
+        });
+        let own = &mut self.threads[helper as usize];
+        (own.doing, own.came) = (Doing::Helps(job, call), false);
+        self.wake(helper);
+        Next::Compute(self.costs.wake_call, Doing::Forks(job, call + 1))
+    }
+
+    fn help(&mut self, thread: ThreadId, doing: Doing) -> Next {
+        match doing {
+            Doing::Helps(job, call) => Next::Compute(self.costs.send, Doing::HelperSent(job, call)),
+            Doing::HelperSent(job, call) => {
+                self.leaves(job, call, Route::Helper(thread));
+                Next::Compute(Nanos::ZERO, Doing::HelperWaits(job))
+            }
+            Doing::HelperWaits(job) if self.threads[thread as usize].came => {
+                Next::Compute(self.costs.poll_turn + self.costs.receive, Doing::HelperReceived(job))
+            }
+            Doing::HelperWaits(job) => Next::Sleep(Place::Held, Doing::HelperWaits(job)),
+            Doing::HelperReceived(job) => {
+                self.jobs[job].left -= 1;
+                let sleeper = if self.jobs[job].left == 0 { self.jobs[job].sleeper.take() } else { None };
+                let Some(main) = sleeper else { return Next::Compute(Nanos::ZERO, Doing::HelperRests) };
+                self.wake(main);
+                Next::Compute(self.costs.wake_call, Doing::HelperRests)
+            }
+            _ => {
+                self.helpers.push(thread);
+                Next::Sleep(Place::Parked, Doing::HelperRests)
+            }
+        }
+    }
+}
