@@ -3,7 +3,7 @@
 //!
 //! - [`case`]: the trait that each service implements to be in the catalogue.
 //! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.
-//! - [`synthetic`], [`echo`], [`wait`], [`tier`]: services.
+//! - [`synthetic`], [`echo`], [`wait`], [`tier`]: services. [`tiers`]: what those share that have leaves.
 //!
 //! Never here: admission, sockets, the list of all services (`leeward-catalogue`).
 
@@ -15,4 +15,5 @@ pub mod echo;
 pub mod served;
 pub mod synthetic;
 pub mod tier;
+pub mod tiers;
 pub mod wait;

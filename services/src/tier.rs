@@ -16,7 +16,7 @@ use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::sync::Arc;
 
-const LEAVES: Argument = Argument {
+pub(crate) const LEAVES: Argument = Argument {
     name: "leaves",
     value_name: "ADDRESSES",
     help: "Leaves to ask, with commas between them",
@@ -25,7 +25,7 @@ const LEAVES: Argument = Argument {
     elsewhere: Elsewhere::Refused,
 };
 
-const THREADING: Argument = Argument {
+pub(crate) const THREADING: Argument = Argument {
     name: "threading",
     value_name: "SETUP",
     help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2",
@@ -52,7 +52,7 @@ const LINKS: Argument = Argument {
     elsewhere: Elsewhere::Refused,
 };
 
-const TIMEOUT: Argument = Argument {
+pub(crate) const TIMEOUT: Argument = Argument {
     name: "leaf-timeout",
     value_name: "TIME",
     help: "How long a request waits for its leaves at most",

@@ -28,6 +28,8 @@ pub enum Purpose {
     Leaves,
     /// How long woken threads take to run.
     Wakes,
+    /// What a service holds, where that is made up.
+    Data,
 }
 
 /// A stream of random numbers.

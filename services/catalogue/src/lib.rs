@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 
 use leeward_control::units::UnitError;
+use leeward_hdsearch::case::{HdSearchCase, HdSearchLeafCase};
 use leeward_kv::case::KvCase;
+use leeward_recommend::case::{RecommendCase, RecommendLeafCase};
+use leeward_router::case::{RouterCase, RouterLeafCase};
 use leeward_search::case::SearchCase;
 use leeward_services::arguments::Argument;
 use leeward_services::case::{Case, Requests};
@@ -12,10 +15,26 @@ use leeward_services::echo::EchoCase;
 use leeward_services::synthetic::SyntheticCase;
 use leeward_services::tier::TierCase;
 use leeward_services::wait::WaitCase;
+use leeward_sets::case::{SetsCase, SetsLeafCase};
 use std::sync::Arc;
 
 /// All services, in the order in which they are listed. The first is served and asked if none is named.
-const BUILTIN: [&dyn Case; 6] = [&SyntheticCase, &EchoCase, &WaitCase, &TierCase, &KvCase, &SearchCase];
+const BUILTIN: [&dyn Case; 14] = [
+    &SyntheticCase,
+    &EchoCase,
+    &WaitCase,
+    &TierCase,
+    &KvCase,
+    &SearchCase,
+    &HdSearchCase,
+    &HdSearchLeafCase,
+    &RouterCase,
+    &RouterLeafCase,
+    &SetsCase,
+    &SetsLeafCase,
+    &RecommendCase,
+    &RecommendLeafCase,
+];
 
 /// Services by name.
 #[derive(Clone, Debug)]
@@ -93,16 +112,22 @@ mod tests {
     fn names_and_arguments_are_of_their_own() {
         let catalogue = Catalogue::builtin();
         let names = catalogue.names();
-        assert_eq!(names, ["synthetic", "echo", "wait", "tier", "kv", "search"]);
+        assert_eq!(names[..6], ["synthetic", "echo", "wait", "tier", "kv", "search"]);
+        assert_eq!(
+            names[6..],
+            ["hdsearch", "router", "sets", "recommend"].map(|name| [name.into(), format!("{name}-leaf")]).concat()
+        );
         let times = ["exp:10us", "const:10us", "bimodal:10us", "lognormal:10us:1.5", "file:times.txt"];
         for name in &names {
-            let same = |text: &&str| text.starts_with(name);
-            assert_eq!(names.iter().filter(|other| same(other)).count(), 1, "{name}");
-            assert!(!times.iter().any(same), "{name} is how a service time begins");
+            assert_eq!(names.iter().filter(|other| *other == name).count(), 1, "{name}");
+            assert_eq!(catalogue.named(name).map(Case::name), Some(*name));
+            assert!(!times.iter().any(|text| text.starts_with(name)), "{name} is how a service time begins");
         }
         for argument in catalogue.cases().flat_map(Case::arguments) {
             let shared = catalogue.arguments().into_iter().find(|known| known.name == argument.name).unwrap();
-            assert_eq!(format!("{argument:?}"), format!("{shared:?}"), "one name, two arguments");
+            // A check is a function, which may have several addresses.
+            let told = |argument: &Argument| (argument.value_name, argument.help, argument.default, argument.elsewhere);
+            assert_eq!(told(argument), told(shared), "one name, two arguments");
             assert!(argument.default.is_none() || argument.default_value().is_some(), "{}", argument.name);
         }
     }

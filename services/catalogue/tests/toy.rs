@@ -129,7 +129,7 @@ fn builder() -> Builder {
 #[test]
 fn a_service_of_ones_own_is_served_and_loaded() {
     let catalogue = Catalogue::builtin().with(&ShiftCase);
-    assert!(catalogue.names().ends_with(&["search", "shift"]));
+    assert_eq!(catalogue.names().last(), Some(&"shift"));
     let case = catalogue.find("shift").unwrap();
     let requests = catalogue.requests("shift").unwrap();
     assert!(catalogue.requests("shifts").is_err() && requests.times().is_none());

@@ -27,20 +27,44 @@ impl Kv {
     pub fn new(store: Arc<Store>) -> Self {
         Kv { store }
     }
+
+    /// Appends a byte, 1 and then the value of `key`, or 0 if there is none.
+    ///
+    /// # Errors
+    /// The request can't wait for a lock.
+    pub fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
+        let visit = Visit::at(unix_seconds());
+        Ok(self.store.read(key, &visit, |found| match found {
+            None => reply.push(0),
+            Some(found) => {
+                reply.push(1);
+                found.append_value(reply);
+                found.fetched();
+            }
+        })?)
+    }
+
+    /// Stores `value`, and appends a byte, 1.
+    ///
+    /// # Errors
+    /// There is no room for it, or the request can't wait for a lock.
+    pub fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
+        match self.store.write(key, value, &Write::default(), &Visit::at(unix_seconds()))? {
+            WriteOutcome::Stored { .. } => {
+                reply.push(1);
+                Ok(())
+            }
+            WriteOutcome::TooLarge => Err(Failed::Because("the value is too large".into())),
+            _ => Err(Failed::Because("out of memory".into())),
+        }
+    }
 }
 
 impl Handler for Kv {
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
         let visit = Visit::at(unix_seconds());
         match request.method {
-            GET => Ok(self.store.read(key(request.payload)?, &visit, |found| match found {
-                None => reply.push(0),
-                Some(found) => {
-                    reply.push(1);
-                    found.append_value(reply);
-                    found.fetched();
-                }
-            })?),
+            GET => self.get(key(request.payload)?, reply),
             GET_MANY => {
                 let mut rest = request.payload;
                 while !rest.is_empty() {
@@ -61,14 +85,7 @@ impl Handler for Kv {
             }
             SET => {
                 let (key, value) = key_and_rest(request.payload)?;
-                match self.store.write(key, value, &Write::default(), &visit)? {
-                    WriteOutcome::Stored { .. } => {
-                        reply.push(1);
-                        Ok(())
-                    }
-                    WriteOutcome::TooLarge => Err(Failed::Because("the value is too large".into())),
-                    _ => Err(Failed::Because("out of memory".into())),
-                }
+                self.set(key, value, reply)
             }
             DELETE => {
                 let there = self.store.delete(key(request.payload)?, &visit)?;

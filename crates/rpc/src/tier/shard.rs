@@ -11,7 +11,7 @@ use super::slab::{Key, Slab};
 use crate::client::driver::random::Random;
 use crate::client::driver::timer::Timer;
 use crate::client::{Event, Request};
-use leeward_control::units::{Priority, Time};
+use leeward_control::units::{Nanos, Priority, Time};
 use leeward_runtime::Clock;
 use mio::{Events, Poll, Token};
 use std::collections::VecDeque;
@@ -23,6 +23,8 @@ use std::time::Duration;
 const TIMER: Token = Token(usize::MAX);
 /// Events that one poll takes.
 const EVENTS_MAX: usize = 64;
+/// A connection that nobody has looked at for so long may be over.
+const STALE: Nanos = Nanos::from_millis(100);
 /// Rounds of one turn: what the first makes possible the next does.
 const ROUNDS: usize = 4;
 
@@ -44,6 +46,8 @@ pub(super) struct Shard<S> {
     waiting: Waiting<S>,
     /// When requests stop waiting, the soonest first. Those that have ended are left in it until their time comes.
     deadlines: VecDeque<(Time, Key)>,
+    /// Time of the last look.
+    looked: Time,
 }
 
 /// Requests that wait, and those that wait no more.
@@ -87,6 +91,7 @@ impl<S> Shard<S> {
             links: (0..settings.leaves.len()).map(|leaf| Link::new(leaf, settings)).collect(),
             waiting: Waiting { gathers: Slab::new(), ready: Vec::new(), late: 0 },
             deadlines: VecDeque::new(),
+            looked: Time::ZERO,
         };
         // Begins to connect.
         shard.turn(Some(Duration::ZERO))?;
@@ -118,6 +123,10 @@ impl<S> Shard<S> {
     /// # Errors
     /// The timer can't be set; the calls have left all the same.
     pub(super) fn start(&mut self, mut gather: Box<Gather<S>>, calls: &CallList, enough: Enough) -> io::Result<()> {
+        if self.may_have_changed() {
+            // A thread that has this for itself looks at it while it waits only: what a leaf has said since is not known.
+            self.turn(Some(Duration::ZERO))?;
+        }
         let now = self.clock.now();
         gather.begin(calls.len(), enough);
         let budget = gather.budget();
@@ -161,6 +170,7 @@ impl<S> Shard<S> {
     /// can go on are [`Shard::ready`] then. Whether anything had come.
     pub(super) fn turn(&mut self, wait: Option<Duration>) -> io::Result<bool> {
         let mut anything = false;
+        self.looked = self.clock.now();
         for round in 0..ROUNDS {
             let may_wait = round == 0 && !self.has_work();
             let wait = if may_wait { wait } else { Some(Duration::ZERO) };
@@ -210,6 +220,11 @@ impl<S> Shard<S> {
         let deadline = self.deadlines.front().map_or(Time::NEVER, |(deadline, _)| *deadline);
         let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
         self.timer.arm(now, deadline.min(links))
+    }
+
+    /// Whether a leaf may have come or gone since the last look.
+    fn may_have_changed(&self) -> bool {
+        self.clock.now().since(self.looked) > STALE || self.links.iter().any(|link| !link.is_up())
     }
 
     /// Whether a turn has something to do that no descriptor will tell of.

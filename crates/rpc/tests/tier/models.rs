@@ -53,3 +53,19 @@ fn response_threads_may_share_their_connections() {
         serves(setup, Links::Shared);
     }
 }
+
+#[test]
+fn a_first_call_may_be_longer_than_what_any_leaf_takes_unasked() {
+    for setup in ["SIP1", "SDB1-2", "AIB1-0-1", "ADB1-2-1", "CORE1"] {
+        let servers = [echo(), echo()];
+        let tier = start(Options::new(leaves(&servers), threading(setup)));
+        let mut asking = Asking::new(&tier);
+        let argument = vec![7; 4_000];
+        // Refused until the leaves have said how much they take, which must not need a shorter call.
+        let is_whole = |told: Told| matches!(told, Told::Result(result) if result[0] == 2);
+        let mut turns = 1..;
+        while !is_whole(asking.ask(turns.next().unwrap(), 1, &argument)) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}

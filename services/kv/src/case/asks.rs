@@ -122,8 +122,23 @@ const ATTEMPTS: usize = 10_000;
 /// # Errors
 /// The server does not answer, or is no key-value service, or rejects again and again.
 pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), CaseError> {
+    let write = |number, length, payload: &mut Vec<u8>| self::set(pairs, number, length, 0, payload);
+    store_all(server, pairs, "kv", write)
+}
+
+/// Stores all pairs at a running server of `service`, whose [`SET`] has the argument that `set` writes of a pair's number and
+/// the length of its value.
+///
+/// # Errors
+/// The server does not answer, or is no such service, or rejects again and again.
+pub fn store_all(
+    server: &Target<'_>,
+    pairs: &Pairs,
+    service: &'static str,
+    set: impl Fn(u32, usize, &mut Vec<u8>) + Sync,
+) -> Result<(), CaseError> {
     let address = server.address;
-    let fail = |reason| CaseError::Server { doing: "filling", address, reason, service: "kv" };
+    let fail = |reason| CaseError::Server { doing: "filling", address, reason, service };
     let client = server.client().map_err(fail)?;
     let next = AtomicU32::new(0);
     let filling = || -> Result<(), String> {
@@ -133,7 +148,7 @@ pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), Case
                 return Ok(());
             }
             let mut payload = Vec::new();
-            set(pairs, number, pairs.first_value(number), 0, &mut payload);
+            set(number, pairs.first_value(number), &mut payload);
             let mut attempts = 0;
             while let Err(error) = client.call_blocking(SET, payload.clone()) {
                 attempts += 1;

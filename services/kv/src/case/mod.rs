@@ -8,6 +8,7 @@ mod asks;
 mod memcached;
 pub mod mix;
 
+pub use asks::store_all;
 pub use mix::{PairMix, PairService, Pairs};
 
 use crate::service::Kv;
@@ -27,10 +28,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct KvCase;
 
-const MEMORY: Argument = Argument {
+/// Memory for the pairs.
+pub const MEMORY: Argument = Argument {
     name: "memory",
     value_name: "SIZE",
-    help: "With `--service kv`: memory for the pairs, such as 64MB",
+    help: "With `--service kv` or `router-leaf`: memory for the pairs, such as 64MB",
     kind: Kind::Checked(|text| memory(text).map(drop)),
     default: Some("64MB"),
     elsewhere: Elsewhere::Ignored,
@@ -134,7 +136,10 @@ impl Backend for FullStores {
 }
 
 /// Reads the store's size.
-fn memory(text: &str) -> Result<usize, String> {
+///
+/// # Errors
+/// Says what is accepted.
+pub fn memory(text: &str) -> Result<usize, String> {
     let memory = size(text)?;
     let config = StoreConfig { memory, ..StoreConfig::default() };
     config.check().map_err(|error| format!("`{text}`: {error}"))?;

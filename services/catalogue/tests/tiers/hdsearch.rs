@@ -1,0 +1,40 @@
+//! HDSearch: given the candidates, what is found is the same to the bit for any number of leaves.
+
+use crate::support::{Asker, MODELS, addresses, leaves, start};
+use leeward_hdsearch::data::Synthetic;
+use leeward_hdsearch::distance::{Nearest, Neighbour, squared};
+use leeward_hdsearch::hashing::{Search, Tables};
+use leeward_hdsearch::wire::{append_question, read_found};
+use leeward_rpc::wire::Method;
+
+const TEXT: &str = "synthetic:32:4000:3";
+
+#[test]
+fn any_number_of_leaves_finds_the_nearest_candidates() {
+    let data = Synthetic::parse(TEXT).unwrap();
+    let points = data.points(0..data.count);
+    let tables = Tables::new(&points, data.seed);
+    let mut search = Search::default();
+    for (count, model) in [1, 2, 4, 7].into_iter().zip(MODELS) {
+        let leaves = leaves("hdsearch-leaf", count, TEXT);
+        let tier = start("hdsearch", &[("leaves", &addresses(&leaves)), ("data", TEXT), ("threading", model)]);
+        let asker = Asker::of(&tier);
+        for turn in 0..30 {
+            let question = data.question(turn);
+            let mut nearest = Nearest::default();
+            nearest.begin(10);
+            for id in tables.candidates(&question, &mut search) {
+                let distance = squared(&question, points.get(*id as usize).unwrap());
+                nearest.offer(Neighbour { id: *id, distance });
+            }
+            let mut argument = Vec::new();
+            append_question(10, &question, &mut argument);
+            let answer = asker.whole(Method(0), &argument);
+            let found: Vec<Neighbour> = read_found(&answer[2..]).unwrap().collect();
+            assert_eq!(found, nearest.sorted(), "turn {turn}, {count} leaves, {model}");
+        }
+        let mut other = Vec::new();
+        append_question(10, &[1.0, f32::NAN], &mut other);
+        assert_eq!(asker.refused(Method(0), &other), "a point of 2 dimensions; accepted: 32");
+    }
+}

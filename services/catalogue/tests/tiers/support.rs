@@ -1,0 +1,74 @@
+//! Tiers and leaves as the catalogue starts them, and a client.
+
+use leeward_catalogue::Catalogue;
+use leeward_rpc::client::{CallError, Client};
+use leeward_rpc::server::Server;
+use leeward_rpc::wire::Method;
+use leeward_runtime::Idle;
+use leeward_services::arguments::{Value, Values};
+use std::time::Duration;
+
+/// Models under which a tier must answer the same: one of each kind.
+pub(crate) const MODELS: [&str; 4] = ["SIP1", "SDB1-4", "ADB1-2-1", "CORE1"];
+
+/// Starts a service with these arguments.
+pub(crate) fn start(name: &str, arguments: &[(&str, &str)]) -> Server {
+    let case = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
+    let mut values = Values::defaults(case.arguments());
+    for (name, value) in arguments {
+        let argument = case.arguments().iter().find(|argument| argument.name == *name);
+        values.set(argument.unwrap_or_else(|| panic!("{name}")).name, Value::Text((*value).into()));
+    }
+    let backend = case.open(&values, 1, &|_| ()).unwrap();
+    backend.start(Server::builder().idle(Idle::Block), "127.0.0.1:0").unwrap()
+}
+
+/// So many leaves, each with its share of the data.
+pub(crate) fn leaves(name: &str, count: usize, data: &str) -> Vec<Server> {
+    (1..=count).map(|at| start(name, &[("data", data), ("shard", &format!("{at}/{count}"))])).collect()
+}
+
+/// Their addresses, as a mid-tier's argument.
+pub(crate) fn addresses(leaves: &[Server]) -> String {
+    leaves.iter().map(|leaf| leaf.address().to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// A client that asks one thing after the other.
+pub(crate) struct Asker(Client);
+
+impl Asker {
+    pub(crate) fn of(server: &Server) -> Asker {
+        Asker(Client::builder().replica(server.address().to_string()).build().unwrap())
+    }
+
+    /// A result. A tier whose links are not up yet is asked again.
+    pub(crate) fn ask(&self, method: Method, argument: &[u8]) -> Vec<u8> {
+        for _ in 0..2_000 {
+            match self.0.call_blocking(method, argument.to_vec()) {
+                Ok(answer) => return answer.payload,
+                Err(error) if error.is_overload() => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("rejected again and again")
+    }
+
+    /// The words with which the service says no.
+    pub(crate) fn refused(&self, method: Method, argument: &[u8]) -> String {
+        match self.0.call_blocking(method, argument.to_vec()) {
+            Err(CallError::Failed { message, .. }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks until an answer is whole: links to leaves take a moment.
+    pub(crate) fn whole(&self, method: Method, argument: &[u8]) -> Vec<u8> {
+        loop {
+            let answer = self.ask(method, argument);
+            if answer[0] == answer[1] {
+                return answer;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Points, made up by a seed: clusters in a space of many dimensions. Each is drawn by itself, so that a leaf draws its share
+//! only.
+
+use leeward_workload::rng::{Purpose, Rng};
+use std::ops::Range;
+
+/// Points of each cluster.
+const CLUSTER: u32 = 250;
+/// Spread of a cluster around its centre, in each dimension.
+const SPREAD: f64 = 0.3;
+
+/// Points that a seed stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synthetic {
+    /// Numbers of each point.
+    pub dimensions: usize,
+    /// How many points there are.
+    pub count: u32,
+    /// What they are drawn from.
+    pub seed: u64,
+}
+
+/// Points one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Points {
+    dimensions: usize,
+    values: Vec<f32>,
+}
+
+impl Points {
+    /// No points of so many dimensions.
+    ///
+    /// # Panics
+    /// If there is no dimension.
+    pub fn new(dimensions: usize) -> Self {
+        assert!(dimensions > 0, "points without dimensions");
+        Points { dimensions, values: Vec::new() }
+    }
+
+    /// Adds a point.
+    ///
+    /// # Panics
+    /// If it has other dimensions.
+    pub fn push(&mut self, point: &[f32]) {
+        assert_eq!(point.len(), self.dimensions, "a point of another space");
+        self.values.extend_from_slice(point);
+    }
+
+    /// Numbers of each point.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.dimensions
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The point at this place.
+    pub fn get(&self, at: usize) -> Option<&[f32]> {
+        self.values.get(at.checked_mul(self.dimensions)?..)?.get(..self.dimensions)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
+        self.values.chunks_exact(self.dimensions)
+    }
+}
+
+impl Synthetic {
+    /// Points with these numbers.
+    pub fn points(&self, numbers: Range<u32>) -> Points {
+        let mut points = Points::new(self.dimensions);
+        let (mut centre, mut of, mut point) = (Vec::new(), None, Vec::new());
+        for number in numbers {
+            if of != Some(number / CLUSTER) {
+                of = Some(number / CLUSTER);
+                centre = self.draw(u64::from(number / CLUSTER) << 32, 1.0);
+            }
+            let around = self.draw(u64::from(number) | 1 << 63, SPREAD);
+            point.clear();
+            point.extend(centre.iter().zip(around).map(|(centre, around)| centre + around));
+            points.push(&point);
+        }
+        points
+    }
+
+    /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
+    pub fn question(&self, turn: u64) -> Vec<f32> {
+        let mut rng = Rng::new(self.seed ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
+        let misses = rng.unit() < 0.05;
+        let near = rng.below(u64::from(self.count)) as u32;
+        let point = if misses { vec![0.0; self.dimensions] } else { self.points(near..near + 1).values };
+        let noise = if misses { 1.0 } else { 0.1 };
+        point.iter().map(|value| value + (noise * rng.normal()) as f32).collect()
+    }
+
+    fn draw(&self, which: u64, spread: f64) -> Vec<f32> {
+        let mut rng = Rng::new(self.seed.wrapping_add(which.wrapping_mul(0xD1B5_4A32_D192_ED03)), Purpose::Data);
+        (0..self.dimensions).map(|_| (spread * rng.normal()) as f32).collect()
+    }
+}
+
+/// Numbers of the points that leaf `shard` of `shards` holds: ranges, so that a number tells its leaf.
+pub fn shard(count: u32, shard: u32, shards: u32) -> Range<u32> {
+    let edge = |shard: u32| (u64::from(count) * u64::from(shard) / u64::from(shards.max(1))) as u32;
+    edge(shard)..edge(shard + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_drawn_as_the_whole_is() {
+        let data = Synthetic { dimensions: 16, count: 1_003, seed: 7 };
+        let whole = data.points(0..data.count);
+        for shards in [1, 2, 3, 7] {
+            let mut number = 0;
+            for at in 0..shards {
+                let range = shard(data.count, at, shards);
+                assert_eq!(range.start, number);
+                number = range.end;
+                let part = data.points(range.clone());
+                assert!(part.iter().eq(range.map(|number| whole.get(number as usize).unwrap())));
+            }
+            assert_eq!(number, data.count);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How far points are, and the nearest of them. Sums are made in one fixed order, so that every machine gets the same bits.
+
+use std::cmp::Ordering;
+
+/// Sums that are made side by side, for the compiler to make vector instructions of.
+const LANES: usize = 16;
+
+/// Square of the distance between two points (Euclid's). Coordinates that only one of them has don't count.
+pub fn squared(a: &[f32], b: &[f32]) -> f32 {
+    let (mut sums, mut rest) = ([0.0f32; LANES], 0.0f32);
+    let (a_lanes, b_lanes) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    for (a, b) in a_lanes.remainder().iter().zip(b_lanes.remainder()) {
+        rest += (a - b) * (a - b);
+    }
+    for (a, b) in a_lanes.zip(b_lanes) {
+        for lane in 0..LANES {
+            let apart = a[lane] - b[lane];
+            sums[lane] += apart * apart;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// A point that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    /// Its number.
+    pub id: u32,
+    /// Square of its distance.
+    pub distance: f32,
+}
+
+impl Neighbour {
+    /// The nearer comes first, of those equally far the one with the smaller number.
+    pub fn order(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
+    }
+}
+
+/// The nearest of those that are offered, at most so many: a heap with the farthest on top. Its memory is used again.
+#[derive(Clone, Debug, Default)]
+pub struct Nearest {
+    heap: Vec<Neighbour>,
+    most: usize,
+}
+
+impl Nearest {
+    /// Begins anew.
+    pub fn begin(&mut self, most: usize) {
+        self.heap.clear();
+        self.most = most;
+    }
+
+    /// Offers one.
+    pub fn offer(&mut self, candidate: Neighbour) {
+        if self.heap.len() < self.most {
+            self.heap.push(candidate);
+            self.rise(self.heap.len() - 1);
+        } else if self.heap.first().is_some_and(|farthest| candidate.order(farthest) == Ordering::Less) {
+            self.heap[0] = candidate;
+            self.sink();
+        }
+    }
+
+    /// What was found, the nearest first.
+    pub fn sorted(&mut self) -> &[Neighbour] {
+        self.heap.sort_unstable_by(Neighbour::order);
+        &self.heap
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 && self.heap[at].order(&self.heap[(at - 1) / 2]) == Ordering::Greater {
+            self.heap.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn sink(&mut self) {
+        let mut at = 0;
+        loop {
+            let children = [2 * at + 1, 2 * at + 2].into_iter().filter(|child| *child < self.heap.len());
+            let Some(farther) = children.max_by(|a, b| self.heap[*a].order(&self.heap[*b])) else { return };
+            if self.heap[farther].order(&self.heap[at]) != Ordering::Greater {
+                return;
+            }
+            self.heap.swap(at, farther);
+            at = farther;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_heap_finds_what_sorting_finds(distances in prop::collection::vec(0u8..40, 0..200), most in 0usize..60) {
+            let all: Vec<Neighbour> = (0..).zip(&distances)
+                .map(|(id, distance)| Neighbour { id, distance: f32::from(*distance) })
+                .collect();
+            let mut nearest = Nearest::default();
+            // Twice, for the second finds the memory of the first.
+            for _ in 0..2 {
+                nearest.begin(most);
+                all.iter().rev().for_each(|candidate| nearest.offer(*candidate));
+            }
+            let mut sorted = all;
+            sorted.sort_by(Neighbour::order);
+            sorted.truncate(most);
+            prop_assert_eq!(nearest.sorted(), &sorted[..]);
+        }
+
+        #[test]
+        fn distances_are_euclids(point in prop::collection::vec(-9f32..9.0, 1..70)) {
+            let other: Vec<f32> = point.iter().rev().copied().collect();
+            let plain: f64 = point.iter().zip(&other).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+            prop_assert!((f64::from(squared(&point, &other)) - plain).abs() <= 1e-4 * plain.max(1.0));
+        }
+    }
+}

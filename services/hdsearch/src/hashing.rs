@@ -1,0 +1,193 @@
+//! Locality-sensitive hashing by hyperplanes: points on the same sides of 16 random planes share a bucket; several tables,
+//! and in each the buckets behind the planes that the question is closest to (multi-probe). All sizes are bounded by the data.
+
+use crate::data::Points;
+use leeward_workload::rng::{Purpose, Rng};
+
+/// Tables, each with planes of its own.
+const TABLES: usize = 8;
+/// Planes of each, and so many bits of a bucket's number.
+const PLANES: usize = 16;
+const BUCKETS: usize = 1 << PLANES;
+/// A question looks no further when it has found so many.
+const CANDIDATES_MAX: usize = 4_000;
+
+/// Tables over all points, which are held elsewhere.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    dimensions: usize,
+    planes: Vec<f32>,
+    tables: Vec<Table>,
+    count: u32,
+}
+
+/// Numbers of points by bucket, one bucket after the other.
+#[derive(Clone, Debug)]
+struct Table {
+    begins: Vec<u32>,
+    ids: Vec<u32>,
+}
+
+/// What a search needs, used again by later ones.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    seen: Vec<u64>,
+    found: Vec<u32>,
+    margins: Vec<(f32, usize)>,
+}
+
+impl Tables {
+    /// Tables over `points`, with planes drawn from `seed`.
+    pub fn new(points: &Points, seed: u64) -> Self {
+        let dimensions = points.dimensions();
+        let mut rng = Rng::new(seed, Purpose::Data);
+        let planes = (0..TABLES * PLANES * dimensions).map(|_| rng.normal() as f32).collect();
+        // Points are numbered by 32 bits.
+        let mut built = Tables { dimensions, planes, tables: Vec::new(), count: points.len() as u32 };
+        for table in 0..TABLES {
+            let buckets: Vec<u16> = points.iter().map(|point| built.bucket(table, point)).collect();
+            built.tables.push(Table::new(&buckets));
+        }
+        built
+    }
+
+    /// Numbers of each point.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
+
+    /// How many points there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How far a point is from a plane of a table, and on which side.
+    fn side(&self, table: usize, plane: usize, point: &[f32]) -> f32 {
+        let first = (table * PLANES + plane) * self.dimensions;
+        self.planes[first..first + self.dimensions].iter().zip(point).map(|(a, b)| a * b).sum()
+    }
+
+    fn bucket(&self, table: usize, point: &[f32]) -> u16 {
+        (0..PLANES).fold(0, |bucket, plane| bucket | u16::from(self.side(table, plane, point) > 0.0) << plane)
+    }
+
+    /// Numbers of the points that may be near, each once, in the order in which they were found.
+    pub fn candidates<'a>(&self, point: &[f32], search: &'a mut Search) -> &'a [u32] {
+        search.begin(self.count);
+        for table in 0..TABLES {
+            let mut bucket = 0;
+            search.margins.clear();
+            for plane in 0..PLANES {
+                let side = self.side(table, plane, point);
+                bucket |= usize::from(side > 0.0) << plane;
+                search.margins.push((side.abs(), plane));
+            }
+            search.margins.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            search.take(self.tables[table].bucket(bucket));
+            for at in 0..PLANES {
+                if search.found.len() >= CANDIDATES_MAX {
+                    return &search.found;
+                }
+                let plane = search.margins[at].1;
+                search.take(self.tables[table].bucket(bucket ^ 1 << plane));
+            }
+        }
+        &search.found
+    }
+}
+
+impl Table {
+    /// By counting: `buckets` are those of the points in order.
+    fn new(buckets: &[u16]) -> Self {
+        let mut begins = vec![0u32; BUCKETS + 1];
+        for bucket in buckets {
+            begins[usize::from(*bucket) + 1] += 1;
+        }
+        for bucket in 0..BUCKETS {
+            begins[bucket + 1] += begins[bucket];
+        }
+        let (mut next, mut ids) = (begins.clone(), vec![0; buckets.len()]);
+        for (id, bucket) in (0..).zip(buckets) {
+            let place = &mut next[usize::from(*bucket)];
+            ids[*place as usize] = id;
+            *place += 1;
+        }
+        Table { begins, ids }
+    }
+
+    fn bucket(&self, bucket: usize) -> &[u32] {
+        &self.ids[self.begins[bucket] as usize..self.begins[bucket + 1] as usize]
+    }
+}
+
+impl Search {
+    fn begin(&mut self, count: u32) {
+        // Only what the last search has marked.
+        for id in self.found.drain(..) {
+            if let Some(word) = self.seen.get_mut(id as usize / 64) {
+                *word = 0;
+            }
+        }
+        self.seen.resize(count.div_ceil(64) as usize, 0);
+    }
+
+    fn take(&mut self, ids: &[u32]) {
+        for id in ids {
+            let (word, bit) = (&mut self.seen[*id as usize / 64], 1 << (id % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                self.found.push(*id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Synthetic;
+    use crate::distance::{Nearest, Neighbour, squared};
+
+    const DATA: Synthetic = Synthetic { dimensions: 64, count: 20_000, seed: 3 };
+
+    fn nearest(question: &[f32], points: &Points, among: impl Iterator<Item = u32>) -> Vec<Neighbour> {
+        let mut nearest = Nearest::default();
+        nearest.begin(10);
+        for id in among {
+            nearest.offer(Neighbour { id, distance: squared(question, points.get(id as usize).unwrap()) });
+        }
+        nearest.sorted().to_vec()
+    }
+
+    #[test]
+    fn most_of_the_ten_nearest_are_among_the_candidates() {
+        let points = DATA.points(0..DATA.count);
+        let tables = Tables::new(&points, 1);
+        let mut search = Search::default();
+        let (mut found, mut wanted, mut looked) = (0, 0, 0);
+        for turn in 0..200 {
+            let question = DATA.question(turn);
+            let candidates = tables.candidates(&question, &mut search).to_vec();
+            let truth = nearest(&question, &points, 0..DATA.count);
+            found += truth.iter().filter(|neighbour| candidates.contains(&neighbour.id)).count();
+            (wanted, looked) = (wanted + truth.len(), looked + candidates.len());
+        }
+        assert!(found * 10 >= wanted * 9, "{found} of {wanted}");
+        assert!(looked < 200 * CANDIDATES_MAX, "{looked}: nearly as much work as looking at all");
+    }
+
+    #[test]
+    fn candidates_are_there_once_and_a_search_leaves_nothing_behind() {
+        let points = DATA.points(0..2_000);
+        let tables = Tables::new(&points, 1);
+        let mut search = Search::default();
+        for turn in 0..50 {
+            let question = DATA.question(turn);
+            let again = tables.candidates(&question, &mut Search::default()).to_vec();
+            let found = tables.candidates(&question, &mut search);
+            assert_eq!(found, &again[..]);
+            let distinct: std::collections::BTreeSet<_> = found.iter().collect();
+            assert_eq!(distinct.len(), found.len());
+        }
+    }
+}

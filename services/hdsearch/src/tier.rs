@@ -1,0 +1,105 @@
+//! The mid-tier: finds candidates, asks the leaves that hold them, and merges what they found.
+
+use crate::data::shard;
+use crate::distance::{Nearest, Neighbour};
+use crate::hashing::{Search, Tables};
+use crate::wire::{NEAREST, Question, append_candidates, append_found, read_found};
+use leeward_rpc::server::{Failed, Request};
+use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use std::sync::Arc;
+
+/// The mid-tier.
+#[derive(Clone, Debug)]
+pub struct HdSearch {
+    tables: Arc<Tables>,
+    /// Number of the first point that each leaf does not hold any more.
+    ends: Box<[u32]>,
+}
+
+/// A search on its way.
+#[derive(Debug, Default)]
+pub struct Searching {
+    wanted: usize,
+    point: Vec<f32>,
+    search: Search,
+    /// Candidates of each leaf.
+    of_leaf: Vec<Vec<u32>>,
+    nearest: Nearest,
+}
+
+impl HdSearch {
+    /// For `leaves` that each hold a share of the points that `tables` are over.
+    pub fn new(tables: Tables, leaves: u32) -> Self {
+        let ends = (0..leaves).map(|leaf| shard(tables.count(), leaf, leaves).end).collect();
+        HdSearch { tables: Arc::new(tables), ends }
+    }
+
+    fn leaf_of(&self, id: u32) -> usize {
+        self.ends.partition_point(|end| *end <= id)
+    }
+}
+
+impl MidTier for HdSearch {
+    type State = Searching;
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        state: &mut Searching,
+        calls: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        if request.method != NEAREST {
+            return Err(Failed::UnknownMethod);
+        }
+        let (question, rest) = Question::read(request.payload, self.tables.dimensions())?;
+        if !rest.is_empty() {
+            return Err(Failed::Because(format!("{} bytes behind the question", rest.len())));
+        }
+        state.wanted = question.wanted.into();
+        state.point.clear();
+        state.point.extend(question.coordinates());
+        state.of_leaf.resize(self.ends.len(), Vec::new());
+        state.of_leaf.iter_mut().for_each(Vec::clear);
+        for id in self.tables.candidates(&state.point, &mut state.search) {
+            state.of_leaf[self.leaf_of(*id)].push(*id);
+        }
+        for (leaf, ids) in (0..).map(LeafId).zip(&state.of_leaf) {
+            if !ids.is_empty() {
+                calls.call(leaf, NEAREST, |argument| {
+                    question.append(argument);
+                    append_candidates(ids, argument);
+                });
+            }
+        }
+        Ok(Step::Gather(Enough::All))
+    }
+
+    fn resume(
+        &self,
+        state: &mut Searching,
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        let mut answered = 0;
+        state.nearest.begin(state.wanted);
+        for said in came.iter() {
+            // An answer that is none counts as missing.
+            let Reply::Result(bytes) = said else { continue };
+            let Some(found) = read_found(bytes).filter(|_| self.are_known(bytes)) else { continue };
+            answered += 1;
+            found.for_each(|neighbour: Neighbour| state.nearest.offer(neighbour));
+        }
+        // There are fewer leaves than a byte says (`Leaves`).
+        reply.extend_from_slice(&[came.len() as u8, answered]);
+        append_found(state.nearest.sorted(), reply);
+        Ok(Step::Done)
+    }
+}
+
+impl HdSearch {
+    fn are_known(&self, bytes: &[u8]) -> bool {
+        read_found(bytes).is_some_and(|mut found| found.all(|neighbour| neighbour.id < self.tables.count()))
+    }
+}

@@ -1,0 +1,45 @@
+//! A leaf: predicts from its share of the ratings.
+
+use crate::neighbours::Model;
+use crate::wire::{self, PREDICT, Question};
+use leeward_rpc::server::{Failed, Handler, Request};
+use std::sync::Arc;
+
+/// What a leaf does per request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Work {
+    /// What depends on the request.
+    #[default]
+    Needed,
+    /// As the published service: the users' places anew.
+    Published,
+}
+
+/// A leaf.
+#[derive(Clone, Debug)]
+pub struct RecommendLeaf {
+    model: Arc<Model>,
+    work: Work,
+}
+
+impl RecommendLeaf {
+    /// A leaf that predicts by `model`.
+    pub fn new(model: Model, work: Work) -> Self {
+        RecommendLeaf { model: Arc::new(model), work }
+    }
+}
+
+impl Handler for RecommendLeaf {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        if request.method != PREDICT {
+            return Err(Failed::UnknownMethod);
+        }
+        let Question { user, item } = Question::read(request.payload)?;
+        let prediction = match self.work {
+            Work::Needed => self.model.predict(user, item),
+            Work::Published => self.model.predict_anew(user, item),
+        };
+        wire::append(prediction, reply);
+        Ok(())
+    }
+}

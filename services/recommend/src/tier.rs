@@ -1,0 +1,48 @@
+//! The mid-tier: asks every leaf, and takes the mean of those that know.
+
+use crate::wire::{self, PREDICT, Question, Told};
+use leeward_rpc::server::{Failed, Request};
+use leeward_rpc::tier::{Calls, Enough, MidTier, Replies, Reply, Step};
+
+/// The mid-tier.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recommend;
+
+impl MidTier for Recommend {
+    type State = ();
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        (): &mut (),
+        calls: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        if request.method != PREDICT {
+            return Err(Failed::UnknownMethod);
+        }
+        let question = Question::read(request.payload)?;
+        for leaf in calls.leaves() {
+            calls.call(leaf, PREDICT, |argument| question.append(argument));
+        }
+        Ok(Step::Gather(Enough::All))
+    }
+
+    fn resume(&self, (): &mut (), came: &Replies<'_>, _: &mut Calls<'_>, reply: &mut Vec<u8>) -> Result<Step, Failed> {
+        let (mut answered, mut known, mut sum) = (0, 0, 0.0);
+        for said in came.iter() {
+            // An answer that is none counts as missing.
+            let Reply::Result(bytes) = said else { continue };
+            let Some(prediction) = wire::read(bytes) else { continue };
+            answered += 1;
+            if let Some(rating) = prediction {
+                known += 1;
+                sum += f64::from(rating);
+            }
+        }
+        let prediction = (known > 0).then(|| (sum / f64::from(known)) as f32);
+        // There are fewer leaves than a byte says (`Leaves`).
+        Told { asked: came.len() as u8, answered, prediction }.append(reply);
+        Ok(Step::Done)
+    }
+}

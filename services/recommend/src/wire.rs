@@ -1,0 +1,104 @@
+//! Arguments and results as bytes, little-endian.
+
+use leeward_rpc::server::Failed;
+use leeward_rpc::wire::Method;
+
+/// `predict`: a user and an item, four bytes each. A leaf's result is a byte, whether it knows both, and the rating, a
+/// 32-bit float. The mid-tier's begins with two more bytes: how many leaves it asked, how many of those answered.
+pub const PREDICT: Method = Method(0);
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The user.
+    pub user: u32,
+    /// The item.
+    pub item: u32,
+}
+
+impl Question {
+    /// Reads an argument.
+    ///
+    /// # Errors
+    /// It has another length.
+    pub fn read(argument: &[u8]) -> Result<Self, Failed> {
+        match argument.as_chunks::<4>() {
+            ([user, item], []) => Ok(Question { user: u32::from_le_bytes(*user), item: u32::from_le_bytes(*item) }),
+            _ => Err(Failed::Because(format!("{} bytes; accepted: 4 of a user and 4 of an item", argument.len()))),
+        }
+    }
+
+    /// Appends the argument.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.user.to_le_bytes());
+        out.extend_from_slice(&self.item.to_le_bytes());
+    }
+}
+
+/// Appends a prediction.
+pub fn append(prediction: Option<f32>, out: &mut Vec<u8>) {
+    out.push(prediction.is_some().into());
+    out.extend_from_slice(&prediction.unwrap_or(0.0).to_le_bytes());
+}
+
+/// Reads a prediction; the outer option is empty if these bytes are none.
+pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
+    let ([known, rating @ ..], []) = bytes.split_first_chunk::<5>()? else { return None };
+    let rating = f32::from_le_bytes(*rating);
+    match known {
+        0 => Some(None),
+        1 if rating.is_finite() => Some(Some(rating)),
+        _ => None,
+    }
+}
+
+/// A mid-tier's result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told {
+    /// Leaves that were asked.
+    pub asked: u8,
+    /// Those of them that answered.
+    pub answered: u8,
+    /// What those predict that know both.
+    pub prediction: Option<f32>,
+}
+
+impl Told {
+    /// Reads a result; `None` if it is none.
+    pub fn read(result: &[u8]) -> Option<Self> {
+        let ([asked, answered], rest) = result.split_first_chunk()?;
+        Some(Told { asked: *asked, answered: *answered, prediction: read(rest)? })
+    }
+
+    /// Appends the result.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.asked, self.answered]);
+        append(self.prediction, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(user: u32, item: u32, asked: u8, answered: u8, rating in prop::option::of(-9f32..9.0)) {
+            let (mut argument, mut result) = (Vec::new(), Vec::new());
+            Question { user, item }.append(&mut argument);
+            prop_assert_eq!(Question::read(&argument), Ok(Question { user, item }));
+            let told = Told { asked, answered, prediction: rating };
+            told.append(&mut result);
+            prop_assert_eq!(Told::read(&result), Some(told));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = Question::read(&bytes);
+            if let Some(Told { prediction: Some(rating), .. }) = Told::read(&bytes) {
+                prop_assert!(rating.is_finite());
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Router in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
+
+use crate::wire::{GET, Pair, SET, Told};
+use crate::{Acks, Router, RouterLeaf};
+use leeward_control::units::UnitError;
+use leeward_kv::case::{MEMORY, PairService, Pairs, memory, store_all};
+use leeward_kv::service::Kv;
+use leeward_kv::store::{Store, StoreConfig};
+use leeward_load::ask::Ask;
+use leeward_rpc::wire::Method;
+use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
+use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};
+use leeward_services::served::{Backend, Served};
+use leeward_services::tiers::{LeafOf, MidTierOf, OF_MID_TIERS, Way};
+use std::fmt::{self, Display, Formatter};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// The mid-tier in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterCase;
+
+/// A leaf in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterLeafCase;
+
+const ACKS: Argument = Argument {
+    name: "acks",
+    value_name: "most|all",
+    help: "With `--service router`: how many copies a set waits for",
+    kind: Kind::Checked(|text| acks(text).map(|_| ())),
+    default: Some("most"),
+    elsewhere: Elsewhere::Refused,
+};
+
+fn acks(text: &str) -> Result<Acks, String> {
+    match text {
+        "most" => Ok(Acks::Most),
+        "all" => Ok(Acks::All),
+        _ => Err("accepted: `most` or `all`".into()),
+    }
+}
+
+impl Case for RouterCase {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Routes gets and sets to replicated key-value leaves"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], ACKS] }
+    }
+
+    fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let way = Way::of(values, self.name())?;
+        let acks = acks(values.text(ACKS.name).or(ACKS.default).unwrap_or_default()).map_err(CaseError::input)?;
+        progress(Notice::Step(&format!("routing to {} leaves", way.count)));
+        let service = Router::new(way.count as usize, acks);
+        Ok(Box::new(MidTierOf { way, service }))
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "pairs through a router, such as router (YCSB A), router:etc or router:usr"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        let expected = "`router`, `router:ycsb-a`, `router:etc`, `router:usr` or `router:var`";
+        let fail = || UnitError { written: text.chars().take(40).collect(), expected };
+        let mix = match text.strip_prefix(self.name()).ok_or_else(fail)? {
+            "" => "kv:ycsb-a".into(),
+            rest => format!("kv{rest}"),
+        };
+        let service = PairService::parse(&mix).ok().filter(|service| service.keys == 1).ok_or_else(fail)?;
+        Ok(Arc::new(Questions(service)))
+    }
+}
+
+impl Case for RouterLeafCase {
+    fn name(&self) -> &'static str {
+        "router-leaf"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Keeps pairs of keys and values: a leaf of router"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        const { &[MEMORY] }
+    }
+
+    fn open(&self, values: &Values, cores: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let memory = memory(values.text(MEMORY.name).or(MEMORY.default).unwrap_or_default());
+        let config = StoreConfig {
+            memory: memory.map_err(|problem| CaseError::input(format!("--memory {problem}")))?,
+            threads: cores,
+            // Keys that collide here shall not be known outside.
+            seed: RandomState::new().hash_one(()),
+            ..StoreConfig::default()
+        };
+        let store = Store::new(&config).map_err(|error| CaseError::input(format!("--memory: {error}")))?;
+        Ok(Box::new(LeafOf(RouterLeaf::new(Kv::new(Arc::new(store))))))
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "nothing: ask the mid-tier, router"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        Err(UnitError { written: text.chars().take(40).collect(), expected: "the mid-tier's requests: `router`" })
+    }
+}
+
+/// Pairs of a mix.
+#[derive(Clone, Copy, Debug)]
+struct Questions(PairService);
+
+impl Display for Questions {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "router{}", self.0.to_string().trim_start_matches("kv"))
+    }
+}
+
+impl Requests for Questions {
+    fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+        let pairs = Pairs::new(self.0);
+        store_all(server, &pairs, "router", |number, length, argument| {
+            Pair { key: pairs.key(number), value: &[] }.append(argument);
+            argument.resize(argument.len() + length, 0);
+        })?;
+        Ok(Some(Arc::new(Asks(pairs))))
+    }
+
+    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
+        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
+    }
+}
+
+/// Asks for a pair, or stores one, as the request's bits say.
+#[derive(Debug)]
+struct Asks(Pairs);
+
+impl Ask for Asks {
+    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+        let request = self.0.draw(random);
+        let key = self.0.key(request.number);
+        match request.write {
+            None => {
+                payload.extend_from_slice(key);
+                GET
+            }
+            Some(length) => {
+                Pair { key, value: &[] }.append(payload);
+                payload.resize(payload.len() + length, random as u8);
+                SET
+            }
+        }
+    }
+
+    fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
+        let Some(told) = Told::read(answer) else { return false };
+        match method {
+            SET => matches!(told.rest, [stored] if *stored == told.answered && *stored > 0),
+            // Whether a pair is there is the stores' affair, which may have had to evict it.
+            _ => told.asked == told.answered && matches!(told.rest, [0] | [1, ..]),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Router: a mid-tier that routes `get` and `set` to key-value leaves by a hash of the key, each key on several replicas
+//! (µSuite's Router; µTune §5).
+//!
+//! - [`wire`]: arguments and results as bytes. [`spooky`]: the hash.
+//! - [`RouterLeaf`]: a leaf, which is the key-value service's store. [`Router`]: the mid-tier.
+//! - [`case`]: both in the catalogue: arguments, and what clients ask.
+//!
+//! Never here: admission, sockets, threads.
+
+#![forbid(unsafe_code)]
+
+pub mod case;
+mod leaf;
+pub mod spooky;
+mod tier;
+pub mod wire;
+
+pub use leaf::RouterLeaf;
+pub use tier::{Acks, Router};

@@ -1,0 +1,109 @@
+//! Documents: made up by a seed, with words as frequent as Zipf's law has it; or those of the search service. Each is made
+//! by itself, so that a leaf makes its share only.
+
+use leeward_search::corpus::CorpusError;
+use leeward_search::{corpus, token};
+use leeward_workload::rng::{Purpose, Rng};
+use std::ops::Range;
+use std::path::Path;
+
+/// Different words of made-up documents.
+pub const VOCABULARY: u32 = 100_000;
+
+/// Documents.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// Drawn from a seed.
+    Synthetic {
+        /// How many.
+        count: u32,
+        /// Words of each.
+        words: u32,
+        /// What they are drawn from.
+        seed: u64,
+    },
+    /// Their texts.
+    Texts(Vec<String>),
+}
+
+impl Data {
+    /// The documents that come along with the search service.
+    pub fn small() -> Self {
+        Data::Texts(
+            corpus::small().into_iter().map(|document| format!("{} {}", document.title, document.text)).collect(),
+        )
+    }
+
+    /// The documents of a file, as `leeward corpus` writes it.
+    ///
+    /// # Errors
+    /// The file can't be read, or is no such list.
+    pub fn read(path: &Path) -> Result<Self, CorpusError> {
+        let documents = corpus::read(path)?;
+        Ok(Data::Texts(documents.into_iter().map(|document| format!("{} {}", document.title, document.text)).collect()))
+    }
+
+    /// How many documents there are.
+    pub fn count(&self) -> u32 {
+        match self {
+            Data::Synthetic { count, .. } => *count,
+            // Documents are numbered by 32 bits, and a corpus has fewer.
+            Data::Texts(texts) => texts.len() as u32,
+        }
+    }
+
+    /// Calls `word` with each word of the documents with these numbers, one document after the other.
+    pub fn words(&self, numbers: Range<u32>, mut word: impl FnMut(u32, &str)) {
+        match self {
+            Data::Synthetic { words, seed, .. } => {
+                let mut name = String::new();
+                for number in numbers {
+                    let mut rng = document(*seed, number);
+                    for _ in 0..*words {
+                        write_name(zipf(&mut rng), &mut name);
+                        word(number, &name);
+                    }
+                }
+            }
+            Data::Texts(texts) => {
+                for number in numbers {
+                    token::words(&texts[number as usize], |text| word(number, text));
+                }
+            }
+        }
+    }
+}
+
+/// Numbers of the documents that leaf `shard` of `shards` holds: ranges, so that answers of leaves follow each other.
+pub fn shard(count: u32, shard: u32, shards: u32) -> Range<u32> {
+    let edge = |shard: u32| (u64::from(count) * u64::from(shard) / u64::from(shards.max(1))) as u32;
+    edge(shard)..edge(shard + 1)
+}
+
+fn document(seed: u64, number: u32) -> Rng {
+    Rng::new(seed.wrapping_add(u64::from(number).wrapping_mul(0xD1B5_4A32_D192_ED03)), Purpose::Data)
+}
+
+/// Draws a word: a rank from 1 to [`VOCABULARY`] with a probability of nearly 1/rank (the logarithm of 1 + 1/rank), by inversion.
+pub fn zipf(rng: &mut Rng) -> u32 {
+    let most = f64::from(VOCABULARY);
+    // Below the vocabulary and one.
+    (libm::exp(rng.unit() * libm::log(most + 1.0)).floor() as u32).clamp(1, VOCABULARY)
+}
+
+/// The name of a word: letters, as its rank in base 26.
+pub fn name(rank: u32) -> String {
+    let mut name = String::new();
+    write_name(rank, &mut name);
+    name
+}
+
+fn write_name(rank: u32, name: &mut String) {
+    name.clear();
+    name.push('w');
+    let mut rest = rank;
+    while rest > 0 {
+        name.push(char::from(b'a' + (rest % 26) as u8));
+        rest /= 26;
+    }
+}

@@ -1,0 +1,40 @@
+//! A leaf: intersects the lists of its share of the documents.
+
+use crate::postings::Postings;
+use crate::wire::{ALL, append_found, read_words};
+use leeward_rpc::server::{Failed, Handler, Request};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// A leaf.
+#[derive(Clone, Debug)]
+pub struct SetsLeaf {
+    postings: Arc<Postings>,
+}
+
+thread_local! {
+    /// What was found, in memory that the thread's next request uses again.
+    static FOUND: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl SetsLeaf {
+    /// A leaf with these lists.
+    pub fn new(postings: Postings) -> Self {
+        SetsLeaf { postings: Arc::new(postings) }
+    }
+}
+
+impl Handler for SetsLeaf {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        if request.method != ALL {
+            return Err(Failed::UnknownMethod);
+        }
+        let words = read_words(request.payload)?;
+        FOUND.with_borrow_mut(|found| {
+            self.postings.with_all(words, found);
+            // Documents are numbered by 32 bits.
+            append_found(found.len() as u32, found, reply);
+        });
+        Ok(())
+    }
+}

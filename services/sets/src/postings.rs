@@ -1,0 +1,50 @@
+//! A share of the documents, by word: the lists that are intersected. Never here: which words are worth asking for.
+
+use crate::data::Data;
+use crate::intersect;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Lists of documents by word, ascending.
+#[derive(Clone, Debug, Default)]
+pub struct Postings {
+    lists: HashMap<Box<str>, Vec<u32>>,
+}
+
+impl Postings {
+    /// Of the documents with these numbers.
+    pub fn of(data: &Data, numbers: Range<u32>) -> Self {
+        let mut postings = Postings::default();
+        data.words(numbers, |number, word| postings.add(number, word));
+        postings.lists.values_mut().for_each(Vec::shrink_to_fit);
+        postings
+    }
+
+    fn add(&mut self, number: u32, word: &str) {
+        let list = match self.lists.get_mut(word) {
+            Some(list) => list,
+            None => self.lists.entry(word.into()).or_default(),
+        };
+        // Documents come in their order, so a word that is there twice is there last.
+        if list.last() != Some(&number) {
+            list.push(number);
+        }
+    }
+
+    /// Different words.
+    pub fn words(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Documents with this word.
+    pub fn list(&self, word: &[u8]) -> &[u32] {
+        let list = std::str::from_utf8(word).ok().and_then(|word| self.lists.get(word));
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    /// Documents with all of these words, into `found`; none if there is no word.
+    pub fn with_all<'a>(&self, words: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) {
+        let mut lists: Vec<&[u32]> = words.map(|word| self.list(word)).collect();
+        intersect::all(&mut lists, found);
+    }
+}

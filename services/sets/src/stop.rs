@@ -1,0 +1,65 @@
+//! Stop words: those that are in so many documents that they tell nothing apart.
+
+use crate::data::Data;
+use std::collections::{HashMap, HashSet};
+
+/// A stop word is in more than so much of the documents: one in ten.
+const SHARE: u32 = 10;
+/// Documents that are looked at, spread over all: enough to know a tenth by a thousandth.
+const LOOKED_AT: u32 = 100_000;
+
+/// Words to leave out of questions.
+#[derive(Clone, Debug, Default)]
+pub struct StopWords {
+    words: HashSet<Box<str>>,
+}
+
+impl StopWords {
+    /// Of these documents, or of a hundred thousand of them.
+    pub fn of(data: &Data) -> Self {
+        let count = data.count();
+        let looked = count.min(LOOKED_AT);
+        let mut seen: HashMap<Box<str>, (u32, u32)> = HashMap::new();
+        for turn in 0..looked {
+            let number = (u64::from(turn) * u64::from(count) / u64::from(looked)) as u32;
+            data.words(number..number + 1, |number, word| match seen.get_mut(word) {
+                Some((last, _)) if *last == number => {}
+                Some((last, documents)) => (*last, *documents) = (number, *documents + 1),
+                None => _ = seen.insert(word.into(), (number, 1)),
+            });
+        }
+        let is_frequent = |documents: u32| u64::from(documents) * u64::from(SHARE) > u64::from(looked);
+        let words = seen.into_iter().filter(|(_, (_, documents))| is_frequent(*documents)).map(|(word, _)| word);
+        StopWords { words: words.collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Whether this is one.
+    pub fn contains(&self, word: &[u8]) -> bool {
+        std::str::from_utf8(word).is_ok_and(|word| self.words.contains(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::name;
+
+    #[test]
+    fn the_most_frequent_words_of_made_up_documents_are_stop_words() {
+        let stop = StopWords::of(&Data::Synthetic { count: 5_000, words: 30, seed: 1 });
+        assert!(stop.contains(name(1).as_bytes()) && stop.contains(name(10).as_bytes()));
+        assert!(!stop.contains(name(100).as_bytes()) && !stop.contains(b"") && !stop.contains(&[0xff]));
+        // Of 30 words a document has one of rank r with 1 - (1 - ln(1 + 1/r) / ln 100,001)^30: a tenth at about 25.
+        assert!((20..32).contains(&stop.len()), "{}", stop.len());
+    }
+}

@@ -1,0 +1,133 @@
+//! Arguments and results as bytes, little-endian. Nothing is copied when it is read.
+
+use leeward_rpc::server::Failed;
+use leeward_rpc::wire::Method;
+
+/// `all`: a byte with the number of words, and for each a byte with its length and the word. The result is how many documents
+/// have all of them (4 bytes), and the first of their numbers (4 each), ascending. The mid-tier's begins with two bytes: how
+/// many leaves it asked, how many of those answered.
+pub const ALL: Method = Method(0);
+/// Numbers that a result has, at most.
+pub const FOUND_MAX: usize = 8_192;
+
+/// Words of an argument.
+///
+/// # Errors
+/// A word is cut short or empty, or something follows the last one.
+pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone, Failed> {
+    let refuse = |words: &str| Err(Failed::Because(words.into()));
+    let Some((count, words)) = argument.split_first() else { return refuse("a question without a number of words") };
+    let mut rest = words;
+    for _ in 0..*count {
+        match split_word(rest) {
+            None => return refuse("a word that is cut short"),
+            Some(([], _)) => return refuse("a word without letters"),
+            Some((_, behind)) => rest = behind,
+        }
+    }
+    if !rest.is_empty() {
+        return Err(Failed::Because(format!("{} bytes behind the last word", rest.len())));
+    }
+    Ok(Words(words))
+}
+
+fn split_word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*length))
+}
+
+#[derive(Clone)]
+struct Words<'a>(&'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (word, rest) = split_word(self.0)?;
+        self.0 = rest;
+        Some(word)
+    }
+}
+
+/// Appends an argument: as many of the words as there may be, of those that have a length that can be said.
+pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
+    let words = words.filter(|word| (1..=255).contains(&word.len())).take(255);
+    out.push(words.clone().count() as u8);
+    for word in words {
+        out.push(word.len() as u8);
+        out.extend_from_slice(word);
+    }
+}
+
+/// Appends what was found: `total` documents, of which `ids` are the first.
+pub fn append_found(total: u32, ids: &[u32], out: &mut Vec<u8>) {
+    out.extend_from_slice(&total.to_le_bytes());
+    out.extend(ids.iter().take(FOUND_MAX).flat_map(|id| id.to_le_bytes()));
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// How many documents.
+    pub total: u32,
+    /// The first of their numbers, ascending.
+    pub ids: &'a [[u8; 4]],
+}
+
+impl<'a> Found<'a> {
+    /// Reads what was found; `None` if these bytes are no such list.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (total, ids) = bytes.split_first_chunk()?;
+        let (ids, []) = ids.as_chunks() else { return None };
+        let total = u32::from_le_bytes(*total);
+        let ascends = ids.is_sorted_by(|a, b| u32::from_le_bytes(*a) < u32::from_le_bytes(*b));
+        (ids.len() == FOUND_MAX.min(total as usize) && ascends).then_some(Found { total, ids })
+    }
+
+    /// The numbers.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + use<'a> {
+        self.ids.iter().map(|id| u32::from_le_bytes(*id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            words in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..20),
+            ids in prop::collection::btree_set(any::<u32>(), 0..50),
+        ) {
+            let mut argument = Vec::new();
+            append_words(words.iter().map(Vec::as_slice), &mut argument);
+            prop_assert!(read_words(&argument).unwrap().eq(words.iter().map(Vec::as_slice)));
+            let ids: Vec<u32> = ids.into_iter().collect();
+            let mut result = Vec::new();
+            append_found(ids.len() as u32, &ids, &mut result);
+            prop_assert!(Found::read(&result).unwrap().ids().eq(ids));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            if let Ok(words) = read_words(&bytes) {
+                prop_assert_eq!(words.count(), usize::from(bytes[0]));
+            }
+            let _ = Found::read(&bytes);
+        }
+    }
+
+    #[test]
+    fn wrong_questions_are_refused_in_words() {
+        let said = |argument: &[u8]| match read_words(argument).map(Iterator::count) {
+            Err(Failed::Because(words)) => words,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said(&[]), "a question without a number of words");
+        assert_eq!(said(&[2, 1, b'a']), "a word that is cut short");
+        assert_eq!(said(&[1, 0]), "a word without letters");
+        assert_eq!(said(&[1, 1, b'a', b'b']), "1 bytes behind the last word");
+    }
+}
