@@ -15,6 +15,7 @@ mod report;
 mod servers;
 mod statistics;
 mod system;
+mod tier;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,7 @@ use super::header::Header;
 use crate::units::Time;
 
 /// Part of a recording: a header, entries, an end.
+#[allow(clippy::large_enum_variant, reason = "headers are rare, and a box would be an allocation for every entry")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// First.
