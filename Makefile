@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-check profiler profiler-test setup clean
+.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -15,6 +15,7 @@ help:
 	@echo "make lint    formatting, clippy, documentation"
 	@echo "make bench   nanoseconds per decision, events per second"
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
+	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
 	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 
 setup:
@@ -53,6 +54,9 @@ bench: setup
 # A workspace of its own (see compare/Cargo.toml), in a folder of its own.
 compare: setup
 	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- $(ARGS)
+
+compare-threading: setup
+	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- threading $(ARGS)
 
 # Its lock file and its sources still fit to the workspace.
 compare-check:

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use leeward_control::threading::Threading;
+
 use crate::servers::{Idling, ServerKind};
 
 /// Compare Leeward's server with bare echoes and with tonic, and measure what admission control costs
@@ -35,6 +37,7 @@ Examples:
   make compare
   leeward-compare echo-1 echo-8 --quick
   leeward-compare tonic-1 --rounds 3 --server-cpu 2 --load-cpu 3
+  leeward-compare threading --quick              threading models of a tier, and the same tier on Tokio
   leeward-compare serve epoll --cpu 0            one contender alone, to profile it; ends with its standard input";
 
 /// Something other than comparing.
@@ -42,6 +45,8 @@ Examples:
 pub(crate) enum Command {
     /// Run one contender until its standard input ends
     Serve(ServeArgs),
+    /// Compare a tier's threading models with the same tier on Tokio: latency, CPU time and throughput
+    Threading(ThreadingArgs),
 }
 
 /// Cases to compare, and for how long.
@@ -88,9 +93,58 @@ pub(crate) struct ServeArgs {
     /// Behaviour of the server while there is nothing to do
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
+    /// Leaves that a tier asks, with commas between them
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    pub(crate) leaves: Vec<std::net::SocketAddr>,
+    /// Threading model of Leeward's tier
+    #[arg(long, value_name = "SETUP", default_value = "SDB1-16")]
+    pub(crate) threading: Threading,
+    /// Threads of a tier on Tokio
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: u16,
+    /// Time that a leaf waits before it answers
+    #[arg(long, value_name = "SERVICE", default_value = "const:50us")]
+    pub(crate) wait: String,
     /// Microseconds that a bare echo over many sockets keeps the CPU busy per message
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) work_us: u64,
+}
+
+/// What is compared of threading models, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ThreadingArgs {
+    /// Threading models of Leeward's tier
+    #[arg(
+        long,
+        value_name = "SETUPS",
+        value_delimiter = ',',
+        default_value = "SIP1,SDB1-16,SDP1-8,AIP1-0-1,ADB1-4-4,CORE1"
+    )]
+    pub(crate) setups: Vec<Threading>,
+    /// Leaves that each request asks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) leaves: u16,
+    /// Time that a leaf waits before it answers, without keeping a CPU busy
+    #[arg(long, value_name = "SERVICE", default_value = "const:50us")]
+    pub(crate) wait: String,
+    /// Loads, as shares of what the best contender manages
+    #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "0.02,0.2,0.5,0.75")]
+    pub(crate) loads: Vec<f64>,
+    /// A third of the time: to see that it works, not to believe the numbers
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// How often each contender has its turn; odd, so that there is a median
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+    /// CPU of the tier; by default the first that this program may use
+    #[arg(long, value_name = "CPU")]
+    pub(crate) server_cpu: Option<usize>,
+    /// CPU of the load and the leaves; by default the last
+    #[arg(long, value_name = "CPU")]
+    pub(crate) load_cpu: Option<usize>,
+    /// Where the numbers go, every round's, as JSON
+    #[arg(long, value_name = "FILE", default_value = "results/compare-threading.json")]
+    pub(crate) out: PathBuf,
 }
 
 #[cfg(test)]

@@ -24,9 +24,19 @@ impl Server {
     /// # Errors
     /// It does not start.
     pub(crate) fn start(kind: ServerKind, cpu: usize, idle: Idling, work_us: u64) -> Result<Server> {
-        let (name, idle) = (word(kind), word(idle));
+        let idle = word(idle);
+        Server::start_with(kind, cpu, &["--idle", &idle, "--work-us", &work_us.to_string()])
+    }
+
+    /// Starts `kind` on `cpu` with these arguments besides and waits until it listens.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn start_with(kind: ServerKind, cpu: usize, more: &[&str]) -> Result<Server> {
+        let name = word(kind);
         let mut child = Command::new(std::env::current_exe().context("finding this program")?)
-            .args(["serve", &name, "--cpu", &cpu.to_string(), "--idle", &idle, "--work-us", &work_us.to_string()])
+            .args(["serve", &name, "--cpu", &cpu.to_string()])
+            .args(more)
             // Its end ends the server, also when this program is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 //!
 //! - `case`: what is compared and what is asked of it. `measure`: rounds and ratios. `outcome`: the numbers. `report`: the
 //!   table and the JSON.
+//! - `threading`: threading models of a tier, beside `tier`, the same on Tokio.
 //! - `servers`: the contenders, each in a process of its own. `load`: the one program that loads them all.
 #![deny(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod report;
 mod servers;
 mod statistics;
 mod system;
+mod threading;
 mod tier;
 
 use std::process::ExitCode;
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse();
     let outcome = match &args.command {
         Some(args::Command::Serve(serve)) => servers::serve(serve),
+        Some(args::Command::Threading(threading)) => threading::compare(threading),
         None => measure::compare(&args.compare),
     };
     match outcome {

@@ -4,10 +4,16 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
 use leeward_control::registry::Registry;
+use leeward_control::threading::Threading;
 use leeward_rpc::server::{Builder, Handler, IoUring, Server};
+use leeward_rpc::tier::{Leaves, Options};
 use leeward_runtime::Idle;
 use leeward_services::echo::Echo;
+use leeward_services::served::Backend;
 use leeward_services::synthetic::Synthetic;
+use leeward_services::tier::Fan;
+use leeward_services::wait::WaitBackend;
+use leeward_workload::Service;
 
 use super::{ANY, Idling};
 use crate::args::ServeArgs;
@@ -29,6 +35,34 @@ pub(crate) fn start_synthetic(controller: &str, args: &ServeArgs) -> Result<Sock
     let registry = Registry::builtin();
     let algorithm = registry.find(controller)?;
     start(builder(args).objective(RTT, SLO).admission(algorithm, algorithm.params(&[])?), Synthetic::new())
+}
+
+/// A leaf that waits as long as it is told to, for each request.
+///
+/// # Errors
+/// It can't start, or there is no such service time.
+pub(crate) fn start_leaf(args: &ServeArgs) -> Result<SocketAddr> {
+    let leaf = WaitBackend { times: Service::parse(&args.wait)? };
+    let server = leaf.start(builder(args), ANY).context("starting a leaf")?;
+    Ok(server.address())
+}
+
+/// The echo tier under a threading model.
+///
+/// # Errors
+/// It can't start, or has no leaves.
+pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
+    let leaves = Leaves::resolve(args.leaves.iter().map(ToString::to_string))?;
+    let cores = match args.threading {
+        Threading::Cores(cores) => cores,
+        Threading::Setup(_) => 1,
+    };
+    // Threads of a model wait as the model says; cores of today's server as they do where they share a CPU.
+    let cpus = vec![args.cpu.unwrap_or(0); usize::from(cores)];
+    let builder = Server::builder().cores(usize::from(cores)).cpus(cpus).idle(Idle::Block);
+    let tier = builder.start_tier(ANY, Options::new(leaves, args.threading), Fan::new(usize::MAX));
+    let server = tier.context("starting the tier")?;
+    Ok(server.address())
 }
 
 fn builder(args: &ServeArgs) -> Builder {

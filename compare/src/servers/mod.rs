@@ -20,6 +20,7 @@ use leeward_rpc::server::IoUring;
 
 use crate::args::ServeArgs;
 use crate::system;
+use crate::tier::{self, Threads};
 
 /// Words that a server says before its address.
 pub(crate) const ANNOUNCEMENT: &str = "listening on ";
@@ -49,6 +50,14 @@ pub(crate) enum ServerKind {
     NoControl,
     /// Leeward with the synthetic service under Breakwater
     Breakwater,
+    /// A leaf that answers after a while without keeping a CPU busy
+    Leaf,
+    /// A tier that asks leaves, on Leeward under a threading model
+    Tier,
+    /// The same tier on Tokio's runtime whose threads steal from each other
+    TokioShared,
+    /// The same tier on Tokio's runtimes of one thread
+    TokioApart,
 }
 
 /// Behaviour of a server while there is nothing to do.
@@ -107,6 +116,17 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
             let (listener, idle, extras) = (listen()?, args.idle, extras(args));
             announce(listener.local_addr()?)?;
             on_its_cpu(args.cpu, move || uring::serve(&listener, idle, extras));
+        }
+        ServerKind::Leaf => announce(leeward::start_leaf(args)?)?,
+        ServerKind::Tier => announce(leeward::start_tier(args)?)?,
+        ServerKind::TokioShared | ServerKind::TokioApart => {
+            let (listener, leaves, threads) = (listen()?, args.leaves.clone(), usize::from(args.threads));
+            announce(listener.local_addr()?)?;
+            let threads = match args.server {
+                ServerKind::TokioShared => Threads::Shared(threads),
+                _ => Threads::Apart(threads),
+            };
+            on_its_cpu(args.cpu, move || tier::serve(listener, &leaves, threads));
         }
         ServerKind::Tonic => {
             let listener = listen()?;
