@@ -109,7 +109,9 @@ impl Setup {
 }
 
 fn is_spin(span: Nanos) -> bool {
-    (SPIN_MIN..=SPIN_MAX).contains(&span) && span.0 % SPIN_MIN.0 == 0 && (span.0 / SPIN_MIN.0).is_power_of_two()
+    (SPIN_MIN..=SPIN_MAX).contains(&span)
+        && span.0.is_multiple_of(SPIN_MIN.0)
+        && (span.0 / SPIN_MIN.0).is_power_of_two()
 }
 
 impl fmt::Display for Setup {
