@@ -10,7 +10,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use leeward_compilers::Language;
 
 use crate::commands::{
-    calibrate, cargo, compile, corpus, demo, list, load, profile, record, replay, report, run, serve, top, tune,
+    calibrate, cargo, compile, corpus, demo, list, load, profile, record, replay, report, run, serve, top, train, tune,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -42,6 +42,8 @@ pub(crate) enum Command {
     List(list::ListArgs),
     Report(report::ReportArgs),
     Tune(tune::TuneArgs),
+    Train(train::TrainArgs),
+    Advise(train::AdviseArgs),
     Serve(serve::ServeArgs),
     Load(load::LoadArgs),
     Corpus(corpus::CorpusArgs),
@@ -65,6 +67,8 @@ impl Command {
             Command::List(args) => list::list(&args),
             Command::Report(args) => report::report(&args),
             Command::Tune(args) => tune::tune(&args),
+            Command::Train(args) => train::train(&args),
+            Command::Advise(args) => train::advise(&args),
             Command::Serve(args) => serve::serve(args),
             Command::Load(args) => load::load(&args),
             Command::Corpus(args) => corpus::corpus(&args),

@@ -36,6 +36,17 @@ pub enum RunError {
     /// The scenario asks for a service that the simulator doesn't have.
     #[error("`{0}` is measured, not simulated: run it with --plant real")]
     NotSimulated(String),
+    /// Only a tier has threading to train.
+    #[error("not a tier: there is no threading to train; accepted: a scenario with a section [tier]")]
+    NotATier,
+    /// A tier that the scenario doesn't have.
+    #[error("there is no tier `{name}`; accepted: {accepted}")]
+    Tier {
+        /// Name that was asked for.
+        name: String,
+        /// Names that there are.
+        accepted: String,
+    },
     /// A label that the scenario doesn't have.
     #[error("unknown controller label `{label}`; accepted: {accepted}")]
     Label {
@@ -66,6 +77,9 @@ pub enum RunError {
         /// The first contradiction found.
         violation: String,
     },
+    /// Training gave no curves.
+    #[error("no curves: {0}; train at lower loads, for longer, or other setups")]
+    Training(String),
     /// The pool of threads could not be made.
     #[error("threads: {0}")]
     Threads(String),

@@ -56,6 +56,13 @@ pub(crate) fn simulate(run: &PlannedRun<'_>) -> Result<RunOutcome, RunError> {
     execute(&Simulated, run, &AtomicBool::new(false), &mut |_| {})
 }
 
+/// The options' number of threads.
+pub(crate) fn pool(options: &Options) -> Result<rayon::ThreadPool, RunError> {
+    let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|error| RunError::Threads(error.to_string()))
+}
+
 /// Does `work` for every run on the options' number of threads. Outcomes are in the order of `runs`; of several errors
 /// the first in that order is returned.
 pub(crate) fn in_parallel<'a, T: Send>(
@@ -65,9 +72,7 @@ pub(crate) fn in_parallel<'a, T: Send>(
     cancel: &AtomicBool,
     work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
-    let threads = options.threads.unwrap_or(0); // 0: as many as rayon sees CPUs
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|error| RunError::Threads(error.to_string()))?;
+    let pool = pool(options)?;
     let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     // The first run may take a minute: whoever waits is to see at once that it has begun.
     progress(Progress { done: 0, total: runs.len() });

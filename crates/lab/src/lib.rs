@@ -4,6 +4,7 @@
 //! - [`run`]: all runs of a scenario, in parallel, with results that don't depend on the number of threads.
 //! - [`claims`]: the little language in which a scenario writes what a paper claims.
 //! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
+//! - [`training`]: curves of threading setups from measurements, and advice from curves.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
 //!
 //! No command line and no HTML live here.
@@ -23,6 +24,8 @@ pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
+pub mod threading;
+pub mod training;
 pub mod tune;
 
 pub use leeward_outcome::results::{self, Results};

@@ -9,7 +9,7 @@ use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Rate, Time};
 use leeward_outcome::results::{RunKey, WorkloadKey};
 use leeward_sim::SimConfig;
-use leeward_sim::config::{Application, LockModel, NetworkModel, Segment, Workload};
+use leeward_sim::config::{Application, Arrivals, LockModel, NetworkModel, Segment, Workload};
 
 /// The grain at which a shift's recovery is measured.
 const FINE_WINDOW: Nanos = Nanos::from_millis(1);
@@ -38,10 +38,11 @@ pub struct PlannedRun<'a> {
 impl PlannedRun<'_> {
     /// For messages.
     pub fn name(&self) -> String {
+        let arrivals = if self.config.tier.is_some() { format!(", {}", self.arrivals()) } else { String::new() };
         let first = self.config.workload.demand.first().map_or(0.0, |segment| segment.rate.0);
         let named = |name, value: Option<f64>| value.map_or(String::new(), |value| format!(", {name}={value}"));
         format!(
-            "{} at {first:.0}/s, {} clients, {}{}{}, seed {}",
+            "{} at {first:.0}/s, {} clients, {}{arrivals}{}{}, seed {}",
             self.variant.label,
             self.clients,
             self.service.text,
@@ -49,6 +50,14 @@ impl PlannedRun<'_> {
             named("r", self.application.r),
             self.config.seed
         )
+    }
+
+    /// Name of the arrival process.
+    pub(crate) fn arrivals(&self) -> &'static str {
+        match self.config.workload.arrivals {
+            Arrivals::Poisson => "poisson",
+            Arrivals::Constant => "constant",
+        }
     }
 
     /// The key of this run's rows.
@@ -113,11 +122,14 @@ pub fn plan<'a>(
             {
                 let params = variant.params_for(&service.text, *clients);
                 let demands = demands(scenario, service);
+                let arrivals = &scenario.workload.arrivals;
                 let points = scenario.rtts.iter().flat_map(|rtt| demands.iter().map(move |demand| (*rtt, demand)));
-                for (rtt, demand) in points {
+                let points =
+                    points.flat_map(|(rtt, demand)| arrivals.iter().map(move |process| (rtt, demand, *process)));
+                for (rtt, demand, process) in points {
                     for index in 0..scenario.run.seeds {
                         let seed = base_seed.wrapping_add(index.into());
-                        let config = config(scenario, service, *clients, demand, seed);
+                        let config = config(scenario, service, *clients, (demand, process), seed);
                         runs.push(PlannedRun {
                             variant,
                             algorithm,
@@ -125,8 +137,9 @@ pub fn plan<'a>(
                             service,
                             application: application.clone(),
                             clients: *clients,
-                            capacity: scenario.capacity(service.service.mean()),
+                            capacity: scenario.capacity_of(service),
                             config: SimConfig {
+                                tier: scenario.tier_for(service, variant),
                                 application: application.application.clone(),
                                 locks: variant.locks,
                                 server: scenario.server_for(variant),
@@ -145,7 +158,7 @@ pub fn plan<'a>(
 
 /// Lists of segments, one per run.
 fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
-    let capacity = scenario.capacity(service.service.mean());
+    let capacity = scenario.capacity_of(service);
     match &scenario.workload.demand {
         DemandPlan::Steady(points) => {
             points.iter().map(|demand| vec![Segment { from: Nanos::ZERO, rate: demand.rate(capacity) }]).collect()
@@ -156,13 +169,19 @@ fn demands(scenario: &Scenario, service: &ServiceSpec) -> Vec<Vec<Segment>> {
     }
 }
 
-fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Segment], seed: u64) -> SimConfig {
+fn config(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    (demand, arrivals): (&[Segment], Arrivals),
+    seed: u64,
+) -> SimConfig {
     SimConfig {
         server: scenario.server.clone(),
         network: scenario.network,
         workload: Workload {
             clients,
-            arrivals: scenario.workload.arrivals,
+            arrivals,
             shares: scenario.workload.shares,
             demand: demand.to_vec(),
             service: service.service.clone(),
@@ -174,7 +193,10 @@ fn config(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Se
         tier: None,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
-        duration: scenario.run.duration,
+        duration: match demand {
+            [only] => scenario.run.duration_at(only.rate),
+            _ => scenario.run.duration,
+        },
         window: scenario.run.window,
         fine_window: (demand.len() > 1).then_some(FINE_WINDOW),
         seed,

@@ -193,6 +193,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
+    let tier = "tiers of threads are simulated only";
+    refuse(!scenario.tiers.is_empty(), "tier", tier)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());

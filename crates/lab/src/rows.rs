@@ -3,6 +3,7 @@
 use crate::numbers::{micros, per_second, ratio, round};
 use crate::plan::PlannedRun;
 use crate::shifts::shifts;
+use leeward_control::threading::Fanout;
 use leeward_outcome::results::{Lock, Point, Replica, Shift, Window};
 use leeward_outcome::{LockOutcome, RunOutcome, WindowOutcome};
 
@@ -35,6 +36,7 @@ impl Rows {
 /// The row of a run.
 pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
     let (counts, server) = (&report.counts, &report.server);
+    let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup);
     Point {
         run: run.run_key(),
         workload: run.workload_key(),
@@ -66,6 +68,18 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
         cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
         best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
+        arrivals: report.threads.map(|_| run.arrivals().into()),
+        threading: run.variant.threading.as_ref().map(|threading| threading.text.clone()),
+        fanout: fixed.map(|setup| if setup.fanout == Fanout::Sync { "sync".into() } else { "async".into() }),
+        model: fixed.map(|setup| setup.to_string().chars().take(3).collect()),
+        pool: fixed.map(|setup| u32::from(setup.network.max(setup.worker).max(setup.response))),
+        switches: report.threads.map(|threads| threads.switches),
+        wakeups_per_request: report.threads.map(|threads| ratio(threads.wakeups, counts.completed)),
+        context_switches_per_request: report.threads.map(|threads| ratio(threads.context_switches, counts.completed)),
+        contended_per_request: report.threads.map(|threads| ratio(threads.contended, counts.completed)),
+        empty_poll_cpu: report.threads.zip(run.config.tier.as_ref()).map(|(threads, tier)| {
+            round(threads.empty_polls.as_secs_f64() / (report.measured.as_secs_f64() * f64::from(tier.cpus)), 6)
+        }),
         predicted_goodput_rps: None,
         predicted_p99_us: None,
     }
@@ -130,5 +144,7 @@ fn one_window(run: &PlannedRun<'_>, window: &WindowOutcome) -> Window {
         credit_pool: state.gauges.credit_pool.map(|credits| credits as f64),
         credits_issued: state.gauges.credits_issued.map(|credits| credits as f64),
         cores: window.cores.map(|cores| round(cores, 4)),
+        setup: window.setup.map(|setup| setup.to_string()),
+        threads: window.setup.map(|setup| setup.threads()),
     }
 }

@@ -147,7 +147,7 @@ fn only(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, clients: 
     one.workload.clients = vec![clients];
     one.run.window = None;
     if let DemandPlan::Steady(points) = &mut one.workload.demand {
-        let capacity = scenario.capacity(service.service.mean());
+        let capacity = scenario.capacity_of(service);
         let overload: Vec<Demand> =
             points.iter().copied().filter(|demand| demand.rate(capacity).0 >= 0.999 * capacity.0).collect();
         if !overload.is_empty() {

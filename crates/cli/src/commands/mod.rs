@@ -17,4 +17,5 @@ mod source;
 mod summary;
 mod target;
 pub(crate) mod top;
+pub(crate) mod train;
 pub(crate) mod tune;

@@ -305,6 +305,7 @@ impl Replay {
                 "requests": counts.requests,
                 "replies": counts.replies,
                 "ticks": counts.ticks,
+                "threading": counts.threading,
                 "rejected_recorded": counts.rejected_then,
                 "rejected_replayed": counts.rejected_now,
                 "rejected_both": counts.rejected_both,

@@ -3,6 +3,7 @@
 
 use super::bytes::{Bytes, Problem, put, put_signed};
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
+use super::threading;
 use crate::budget::Budget;
 use crate::server::{
     Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals,
@@ -20,6 +21,7 @@ const NEXT: u8 = 6;
 const TICK: u8 = 7;
 const EXECUTE: u8 = 8;
 const GRANTED: u8 = 9;
+const THREADING: u8 = 10;
 const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
@@ -94,6 +96,11 @@ impl Codec {
                     encode_gauges(gauges, out);
                     self.gauges = *gauges;
                 }
+            }
+            Entry::Threading { signals, wanted, timeout } => {
+                out.push(THREADING | flag(wanted.is_some(), SOME));
+                self.encode_time(signals.now, out);
+                threading::encode(signals, *wanted, *timeout, out);
             }
         }
     }
@@ -179,6 +186,7 @@ impl Codec {
             CLOSE => CUSTOM,
             NEXT => SOME,
             TICK | GRANTED => SAME_GAUGES,
+            THREADING => SOME,
             EXECUTE => NEGATIVE,
             _ => return Err("there is no such call"),
         };
@@ -219,6 +227,10 @@ impl Codec {
                     self.gauges = decode_gauges(bytes)?;
                 }
                 Ok(Entry::Granted { event, gauges: self.gauges })
+            }
+            THREADING => {
+                let now = self.decode_time(bytes)?;
+                threading::decode(now, tag & SOME != 0, bytes)
             }
             _ => self.decode_session(tag, bytes).map(Entry::Session),
         }

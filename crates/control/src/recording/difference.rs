@@ -64,6 +64,17 @@ impl Difference {
             Entry::Granted { event, .. } => {
                 (None, None, "cores granted", format!("{} of now {}", event.granted, event.total))
             }
+            Entry::Threading { signals, .. } => {
+                let told = format!(
+                    "{} arrivals, offered {:.0}/s, oldest {}, {} dropped, under {}",
+                    signals.arrivals.total(),
+                    signals.offered.0,
+                    signals.oldest,
+                    signals.dropped,
+                    signals.current
+                );
+                (None, None, "threading", told)
+            }
         };
         Difference { entry: number, at, core, session, call, told, what, recorded, replayed }
     }

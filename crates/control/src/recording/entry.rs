@@ -3,11 +3,13 @@
 use crate::server::{
     Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict,
 };
+use crate::threading::{ThreadSignals, Threading};
 use crate::units::{CreditId, Credits, Nanos, Time};
 use std::fmt;
 
 /// A call with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "an entry allocates nothing, and only the part that is used is written")]
 pub enum Entry {
     /// A call about a session.
     Session(SessionEntry),
@@ -42,6 +44,15 @@ pub enum Entry {
         event: CoresGranted,
         /// The controller's state afterwards.
         gauges: Gauges,
+    },
+    /// [`crate::threading::ThreadingPolicy::decide`].
+    Threading {
+        /// Signals of the decision.
+        signals: ThreadSignals,
+        /// Setup that the policy wanted, if another.
+        wanted: Option<Threading>,
+        /// When it wanted to be asked again.
+        timeout: Time,
     },
 }
 
@@ -141,6 +152,7 @@ impl Entry {
             Entry::Execute { .. } | Entry::Next { .. } => None,
             Entry::Tick { signals, .. } => Some(signals.now),
             Entry::Granted { event, .. } => Some(event.now),
+            Entry::Threading { signals, .. } => Some(signals.now),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::block::{Block, BlockKind};
 use super::bytes::{Bytes, Problem, put, put_signed, put_text};
+use super::threading::ThreadingHeader;
 use crate::params::{ParamError, Params, Raw};
 use crate::registry::{Algorithm, Environment, Provision, Registry, RegistryError};
 use crate::units::Nanos;
@@ -20,6 +21,8 @@ pub struct Header {
     pub params: Vec<(String, Raw)>,
     /// The surroundings.
     pub environment: Environment,
+    /// The policy of threading, where one decides.
+    pub threading: Option<ThreadingHeader>,
 }
 
 /// A recording of something that can't be built here.
@@ -37,11 +40,21 @@ pub enum HeaderError {
         /// Which, and why.
         source: ParamError,
     },
+    /// The policy of threading is of another version.
+    #[error("`{policy}` of this version can't be built as it was recorded: {source}")]
+    Threading {
+        /// The policy.
+        policy: String,
+        /// Why not.
+        source: ParamError,
+    },
 }
 
 /// An allocator grants and parks the cores.
 const ALLOCATED: u8 = 1;
-const LONGEST_TEXT: usize = 200;
+/// A policy of threading decides; its own header follows.
+const THREADING: u8 = 2;
+pub(super) const LONGEST_TEXT: usize = 200;
 const MOST_PARAMS: u32 = 256;
 /// More cores than any plant has: a wrong number must not ask for memory.
 const MOST_CORES: u32 = 4_096;
@@ -55,7 +68,14 @@ impl Header {
             algorithm: algorithm.name.into(),
             params: params.pairs().map(|(name, raw)| (name.into(), raw)).collect(),
             environment: *environment,
+            threading: None,
         }
+    }
+
+    /// With a policy of threading beside the algorithm.
+    pub fn with_threading(mut self, threading: ThreadingHeader) -> Self {
+        self.threading = Some(threading);
+        self
     }
 
     /// The algorithm of that name with those parameters.
@@ -79,28 +99,15 @@ impl Header {
         put(&mut out, self.environment.cores.into());
         put(&mut out, self.environment.rtt.0);
         put(&mut out, self.environment.slo.0);
-        put(&mut out, self.params.len() as u64);
-        for (name, raw) in &self.params {
-            put_text(&mut out, name);
-            match raw {
-                Raw::Text(text) => {
-                    out.push(0);
-                    put_text(&mut out, text);
-                }
-                Raw::Number(number) => {
-                    out.push(1);
-                    out.extend_from_slice(&number.to_bits().to_le_bytes());
-                }
-                Raw::Integer(number) => {
-                    out.push(2);
-                    put_signed(&mut out, *number);
-                }
-                Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
-            }
-        }
+        put_params(&self.params, &mut out);
         // Left out where the cores are always there, as in recordings that were made before they could come and go.
-        if self.environment.provision == Provision::Allocated {
-            out.push(ALLOCATED);
+        let allocated = self.environment.provision == Provision::Allocated;
+        let flags = if allocated { ALLOCATED } else { 0 } | if self.threading.is_some() { THREADING } else { 0 };
+        if flags != 0 {
+            out.push(flags);
+        }
+        if let Some(threading) = &self.threading {
+            threading.put(&mut out);
         }
         Block { kind: BlockKind::Header, payload: out }
     }
@@ -114,32 +121,64 @@ impl Header {
             return Err("an impossible number of cores");
         }
         let environment = Environment::new(cores, Nanos(bytes.number()?), Nanos(bytes.number()?));
-        let count = bytes.small()?;
-        if count > MOST_PARAMS {
-            return Err("too many parameters");
-        }
-        let mut params = Vec::new();
-        for _ in 0..count {
-            let name = bytes.text(LONGEST_TEXT)?;
-            let raw = match bytes.byte()? {
-                0 => Raw::Text(bytes.text(LONGEST_TEXT)?),
-                1 => Raw::Number(f64::from_bits(bytes.word()?)),
-                2 => Raw::Integer(bytes.signed()?),
-                3 => Raw::Switch(bytes.byte()? != 0),
-                _ => return Err("there is no such kind of parameter"),
-            };
-            params.push((name, raw));
-        }
-        let environment = match bytes.left() {
-            0 => environment,
-            _ if bytes.byte()? == ALLOCATED => environment.allocated(),
-            _ => return Err("there is no such provision of cores"),
+        let params = read_params(&mut bytes)?;
+        let flags = if bytes.left() == 0 { None } else { Some(bytes.byte()?) };
+        let environment = match flags {
+            None | Some(THREADING) => environment,
+            Some(flags) if flags & ALLOCATED != 0 && flags & !(ALLOCATED | THREADING) == 0 => environment.allocated(),
+            Some(_) => return Err("there is no such provision of cores"),
         };
+        let threading =
+            if flags.unwrap_or(0) & THREADING != 0 { Some(ThreadingHeader::read(&mut bytes)?) } else { None };
         if bytes.left() > 0 {
             return Err("there is more than a header");
         }
-        Ok(Header { version, plant, algorithm, params, environment })
+        Ok(Header { version, plant, algorithm, params, environment, threading })
     }
+}
+
+/// Parameters that were set, with their number.
+pub(super) fn put_params(params: &[(String, Raw)], out: &mut Vec<u8>) {
+    put(out, params.len() as u64);
+    for (name, raw) in params {
+        put_text(out, name);
+        match raw {
+            Raw::Text(text) => {
+                out.push(0);
+                put_text(out, text);
+            }
+            Raw::Number(number) => {
+                out.push(1);
+                out.extend_from_slice(&number.to_bits().to_le_bytes());
+            }
+            Raw::Integer(number) => {
+                out.push(2);
+                put_signed(out, *number);
+            }
+            Raw::Switch(on) => out.extend_from_slice(&[3, u8::from(*on)]),
+        }
+    }
+}
+
+/// See [`put_params`].
+pub(super) fn read_params(bytes: &mut Bytes<'_>) -> Result<Vec<(String, Raw)>, Problem> {
+    let count = bytes.small()?;
+    if count > MOST_PARAMS {
+        return Err("too many parameters");
+    }
+    let mut params = Vec::new();
+    for _ in 0..count {
+        let name = bytes.text(LONGEST_TEXT)?;
+        let raw = match bytes.byte()? {
+            0 => Raw::Text(bytes.text(LONGEST_TEXT)?),
+            1 => Raw::Number(f64::from_bits(bytes.word()?)),
+            2 => Raw::Integer(bytes.signed()?),
+            3 => Raw::Switch(bytes.byte()? != 0),
+            _ => return Err("there is no such kind of parameter"),
+        };
+        params.push((name, raw));
+    }
+    Ok(params)
 }
 
 #[cfg(all(test, not(loom)))]

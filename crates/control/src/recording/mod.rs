@@ -63,6 +63,7 @@ mod model;
 mod reader;
 mod recorder;
 mod replay;
+mod threading;
 mod timeline;
 
 pub use block::{Block, End, EndReason};
@@ -73,4 +74,5 @@ pub use memory::Memory;
 pub use reader::{Item, ReadError, Reader};
 pub use recorder::{Finished, Full, Recorder, Sink, record};
 pub use replay::{Counts, ReplayError, Replayer};
+pub use threading::ThreadingHeader;
 pub use timeline::{Row, Timeline};

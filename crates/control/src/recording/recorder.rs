@@ -9,6 +9,7 @@ use crate::server::{
     SessionSlot, Signals, Verdict,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::threading::{Pace, ThreadGauges, ThreadSignals, Threading, ThreadingPolicy};
 use crate::units::{Nanos, Time};
 
 /// A sink that takes no more.
@@ -70,6 +71,14 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Wraps a policy of threading, so that its decisions go to the same recording. The recording's header names it
+    /// ([`Header::with_threading`]).
+    pub fn threading(&self, policy: Box<dyn ThreadingPolicy>) -> Box<dyn ThreadingPolicy> {
+        Box::new(RecordedPolicy { inner: policy, log: Arc::clone(&self.log) })
+    }
+}
+
 /// Wraps a server's halves so that every call to them goes to `sink`, [`Header`] first. For the cost see the module.
 pub fn record(halves: ServerHalves, header: &Header, sink: Box<dyn Sink>) -> (ServerHalves, Recorder) {
     let mut pages = Pages {
@@ -97,7 +106,7 @@ const PAGE: usize = 64 * 1024;
 /// or this old: what a killed process loses.
 const OLDEST_PAGE: Nanos = Nanos::from_millis(100);
 /// Room for the longest entry.
-const LONGEST_ENTRY: usize = 256;
+const LONGEST_ENTRY: usize = 1_024;
 
 struct Log {
     /// Not zero: nothing is recorded any more. Apart from the mutex, so that a call that is not recorded does not take
@@ -287,6 +296,45 @@ impl ControlLoop for RecordedLoop {
     }
 
     fn gauges(&self) -> Gauges {
+        self.inner.gauges()
+    }
+}
+
+struct RecordedPolicy {
+    inner: Box<dyn ThreadingPolicy>,
+    log: Arc<Log>,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl ThreadingPolicy for RecordedPolicy {
+    fn initial(&self) -> Threading {
+        self.inner.initial()
+    }
+
+    fn choices(&self) -> Vec<Threading> {
+        self.inner.choices()
+    }
+
+    fn pace(&self) -> Pace {
+        self.inner.pace()
+    }
+
+    fn window(&self) -> usize {
+        self.inner.window()
+    }
+
+    fn decide(&mut self, signals: &ThreadSignals) -> Option<Threading> {
+        let Some(mut pages) = self.log.open() else { return self.inner.decide(signals) };
+        let wanted = self.inner.decide(signals);
+        pages.append(&Entry::Threading { signals: *signals, wanted, timeout: self.inner.next_timeout() });
+        wanted
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.inner.next_timeout()
+    }
+
+    fn gauges(&self) -> ThreadGauges {
         self.inner.gauges()
     }
 }

@@ -7,6 +7,7 @@ use super::header::{Header, HeaderError};
 use crate::params::{ParamError, Params};
 use crate::registry::{Algorithm, Environment, Registry};
 use crate::server::{CoreId, Departure, Gauges, Outcome, ServerHalves, Session, SessionSlot, Verdict};
+use crate::threading::{ThreadSignals, Threading, ThreadingPolicy};
 use crate::units::{Nanos, Time};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +73,8 @@ pub struct Counts {
     pub replies: u64,
     /// Ticks of the slow half.
     pub ticks: u64,
+    /// Questions to the policy of threading.
+    pub threading: u64,
     /// Decisions that were compared: verdicts, messages to clients, windows and words of sessions, sessions to wake,
     /// states after ticks.
     pub compared: u64,
@@ -117,6 +120,8 @@ struct Place {
 /// have judged these moments, not what would have become of the server under it.
 pub struct Replayer {
     halves: ServerHalves,
+    /// The policy of threading, where one was recorded and the controller is the same.
+    threading: Option<Box<dyn ThreadingPolicy>>,
     same: bool,
     places: BTreeMap<(u32, u32), Place>,
     /// Per core: places that its controller may have made room for.
@@ -139,7 +144,11 @@ impl Replayer {
         let (algorithm, params) = header.algorithm(registry)?;
         let halves = algorithm.server(&params, &header.environment);
         let halves = halves.map_err(|source| HeaderError::Params { algorithm: algorithm.name.into(), source })?;
-        Ok(Replayer::new(halves, true))
+        let threading = header.threading.as_ref().map(|threading| {
+            let refused = |source| HeaderError::Threading { policy: threading.policy.clone(), source };
+            threading.build().map_err(refused)
+        });
+        Ok(Replayer { threading: threading.transpose()?, ..Replayer::new(halves, true) })
     }
 
     /// For another controller, or the same with other parameters. `environment` has as many cores as the recording's.
@@ -154,7 +163,18 @@ impl Replayer {
         let slots = vec![0; halves.cores.len()];
         let (counts, difference) = (Counts::default(), None);
         let places = BTreeMap::new();
-        Replayer { halves, same, places, slots, admitted: 0, late: 0, now: Time::ZERO, counts, difference }
+        Replayer {
+            halves,
+            threading: None,
+            same,
+            places,
+            slots,
+            admitted: 0,
+            late: 0,
+            now: Time::ZERO,
+            counts,
+            difference,
+        }
     }
 
     /// Counts of the replay so far.
@@ -198,7 +218,22 @@ impl Replayer {
                 self.state(entry, gauges);
                 Ok(())
             }
+            Entry::Threading { signals, wanted, timeout } => {
+                self.threading(entry, signals, *wanted, *timeout);
+                Ok(())
+            }
         }
+    }
+
+    /// Asks the policy of threading, and compares what it wants and when it wants to be asked again.
+    fn threading(&mut self, entry: &Entry, signals: &ThreadSignals, wanted: Option<Threading>, timeout: Time) {
+        self.counts.threading += 1;
+        let Some(policy) = &mut self.threading else { return };
+        let (now, next) = (policy.decide(signals), policy.next_timeout());
+        let name = |setup: Option<Threading>| setup.map_or("the present one".into(), |setup| setup.to_string());
+        self.compare(entry, 0, "wanted setup", wanted != now, || (name(wanted), name(now)));
+        let name = |time: Time| if time == Time::NEVER { "never".into() } else { Nanos(time.0).to_string() };
+        self.compare(entry, 0, "time-out", timeout != next, || (name(timeout), name(next)));
     }
 
     /// Compares the controller's state. Another controller has another: only its judgement of requests is compared.

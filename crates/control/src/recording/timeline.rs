@@ -69,7 +69,7 @@ impl Timeline {
                     self.row(now).rejected += 1;
                 }
             }
-            Entry::Execute { .. } | Entry::Next { .. } | Entry::Granted { .. } => {}
+            Entry::Execute { .. } | Entry::Next { .. } | Entry::Granted { .. } | Entry::Threading { .. } => {}
         }
     }
 

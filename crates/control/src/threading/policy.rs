@@ -199,7 +199,7 @@ pub trait ThreadingPolicy: Send {
 }
 
 /// Surroundings of a policy: everything that it can't know by itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ThreadEnvironment {
     /// Curves of the setups that it may choose; `None` where nobody has trained any.
     pub curves: Option<Arc<Curves>>,

@@ -337,6 +337,7 @@ fn every_method_is_forwarded_and_recorded() {
         Entry::Next { .. } => "next to wake",
         Entry::Tick { .. } => "tick",
         Entry::Granted { .. } => "cores granted",
+        Entry::Threading { .. } => "threading",
     };
     let recorded: Vec<_> = entries(&bytes).iter().map(name).collect();
     let mut expected = vec!["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close"];

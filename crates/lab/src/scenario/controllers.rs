@@ -3,7 +3,7 @@
 use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
-use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling};
+use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling, threading};
 use leeward_catalogue::Catalogue;
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
@@ -17,7 +17,19 @@ type Pair = (String, Raw);
 /// Reads all `[[controller]]` sections; the readers come along for errors that are found later.
 pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Vec<(Variant, Item<'a>)>, ScenarioError> {
     let mut variants: Vec<(Variant, Item<'a>)> = Vec::new();
-    let keys = ["name", "label", "params", "vary", "tuned", "allocator", "balancing", "lock", "acquire"];
+    let keys = [
+        "name",
+        "label",
+        "params",
+        "vary",
+        "tuned",
+        "allocator",
+        "balancing",
+        "lock",
+        "acquire",
+        "threading",
+        "threading_params",
+    ];
     for table in item.tables(MOST_VARIANTS, &keys)? {
         let name = table.require("name", "the name of a controller")?;
         let algorithm = registry.find(name.text()?).map_err(|error| name.error(error.to_string()))?;
@@ -53,6 +65,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         tuned: Vec::new(),
         pinned: Vec::new(),
         scheduling: VariantScheduling::default(),
+        threading: None,
     };
     let vary = table.find("vary").map_or(Ok(Vec::new()), |item| vary(&item, algorithm))?;
     if let Some(item) = table.find("params") {
@@ -67,7 +80,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
     if let Some(item) = table.find("tuned") {
         base.tuned = tuned(&item, algorithm)?;
     }
-    let mut variants = scheduled(table, base)?;
+    let mut variants = threading::variants(table, scheduled(table, base)?)?;
     for (name, values) in vary {
         variants = variants.iter().flat_map(|variant| values.iter().map(|value| with(variant, &name, value))).collect();
         if variants.len() > MOST_VARIANTS {

@@ -3,7 +3,8 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `controllers`, `output`: the sections of the format.
+//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `tier`, `controllers`, `threading`, `output`: the sections of the
+//!   format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`curves`]: the file of a service's threading curves.
 //! - [`builtin`]: the scenarios that come with this crate.
@@ -23,10 +24,13 @@ mod reader;
 mod replicas;
 mod scheduling;
 pub mod settings;
+mod threading;
+mod tier;
 mod workload;
 
 pub use application::{ApplicationSpec, Instance, PathSpec, ShareSpec, StepSpec};
 pub use error::ScenarioError;
+pub use threading::{ThreadingSpec, TierSpec, Training};
 
 use crate::claims::Expression;
 use leeward_control::params::{Params, Raw};
@@ -56,6 +60,10 @@ pub struct Scenario {
     pub server: ServerModel,
     /// Several such servers behind one service, if the scenario has them.
     pub replicas: Option<Replicas>,
+    /// Tiers of threads in the server's place, each under its name as a service; none: the server has cores.
+    pub tiers: Vec<TierSpec>,
+    /// What policies of threading are trained on.
+    pub training: Option<Training>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
     /// Round trips; one point per entry.
@@ -83,8 +91,8 @@ pub struct Workload {
     pub services: Vec<ServiceSpec>,
     /// Numbers of clients.
     pub clients: Vec<u32>,
-    /// Spacing of requests.
-    pub arrivals: Arrivals,
+    /// Spacing of requests; one point per entry.
+    pub arrivals: Vec<Arrivals>,
     /// How the demand divides among clients.
     pub shares: Shares,
     /// Their pacing, and when they give up; the simulated ones'.
@@ -183,6 +191,16 @@ pub struct Run {
     pub window: Option<Nanos>,
     /// Runs per point, each with a seed of its own.
     pub seeds: u32,
+    /// A run of a steady demand lasts longer if it would measure fewer requests than this.
+    pub at_least: u32,
+}
+
+impl Run {
+    /// How long a run lasts at a steady `rate`.
+    pub fn duration_at(&self, rate: Rate) -> Nanos {
+        let needed = Nanos::from_secs_f64(f64::from(self.at_least) / rate.0.max(1e-9));
+        self.duration.max((self.warmup + needed.min(Nanos::from_secs(3_600))).min(Nanos::from_secs(3_600)))
+    }
 }
 
 /// A controller with parameters, under one label.
@@ -206,6 +224,8 @@ pub struct Variant {
     pub pinned: Vec<(String, Raw)>,
     /// How the server's cores come and go, where this variant has its own say in that.
     pub scheduling: VariantScheduling,
+    /// Threading of a tier.
+    pub threading: Option<ThreadingSpec>,
 }
 
 /// Policies of a variant for the server's cores; the rest is the server's.

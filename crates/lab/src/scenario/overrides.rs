@@ -13,6 +13,8 @@ pub(super) const QUICK: &[(&str, &str)] = &[
     ("warmup", "run"),
     ("duration", "run"),
     ("window", "run"),
+    ("at_least", "run"),
+    ("requests", "train"),
     ("demand", "workload"),
     ("clients", "workload"),
     ("service", "workload"),

@@ -3,7 +3,7 @@
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
-use super::{Scenario, ScenarioError, Variant, controllers, output, replicas, scheduling, workload};
+use super::{Scenario, ScenarioError, Variant, controllers, output, replicas, scheduling, threading, tier, workload};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
@@ -28,6 +28,8 @@ const KEYS: &[&str] = &[
     "description",
     "server",
     "replicas",
+    "tier",
+    "train",
     "network",
     "workload",
     "run",
@@ -72,7 +74,9 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         item.table(&QUICK.map_keys())?;
     }
     let workload_item = root.require("workload", "a section [workload]")?;
-    let workload = workload::workload(&workload_item, folder, run.duration)?;
+    let server = workload::server(root.find("server"))?;
+    let tiers = tier::tiers(root.find("tier"), server.cores, &workload::thread_costs(root.find("server"))?)?;
+    let workload = workload::workload(&workload_item, folder, run.duration, &tiers)?;
     if workload.demand.is_shifting() {
         run.window = run.window.or(Some(SHIFT_WINDOW));
     }
@@ -85,7 +89,9 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         title: root.require("title", "one line for people")?.line()?.into(),
         source: root.prose_or_empty("source")?,
         description: root.prose_or_empty("description")?,
-        server: workload::server(root.find("server"))?,
+        server,
+        tiers,
+        training: threading::training(root.find("train"))?,
         replicas: root.find("replicas").map(|item| replicas::replicas(&item)).transpose()?,
         network,
         rtts,
@@ -99,6 +105,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     };
     check_locks(&scenario, &controllers)?;
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
+    threading::check(&scenario, &controllers)?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)
@@ -158,7 +165,8 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
     let points = if scenario.workload.demand.is_shifting() { 1 } else { demands.len() };
     let workloads = scenario.workload.instances().len();
     let clients = scenario.workload.clients.len();
-    let lists = [scenario.workload.services.len(), workloads, clients, scenario.rtts.len(), points];
+    let arrivals = scenario.workload.arrivals.len();
+    let lists = [scenario.workload.services.len(), workloads, clients, scenario.rtts.len(), points, arrivals];
     let runs = lists
         .iter()
         .fold(scenario.controllers.len() * scenario.run.seeds as usize, |runs, list| runs.saturating_mul(*list));
@@ -178,9 +186,9 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
         )));
     }
     for service in &scenario.workload.services {
-        let capacity = scenario.capacity(service.service.mean());
+        let capacity = scenario.capacity_of(service);
         let fastest = demands.iter().map(|demand| demand.rate(capacity).0).fold(0.0, f64::max);
-        let requests = Rate(fastest).events_in(scenario.run.duration);
+        let requests = Rate(fastest).events_in(scenario.run.duration_at(Rate(fastest)));
         if requests > MOST_REQUESTS {
             let problem = format!(
                 "{fastest:.0} requests/s over {} is too much for one run; accepted: up to {MOST_REQUESTS:.0} requests",

@@ -3,12 +3,13 @@
 use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
-use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, Workload, scheduling};
+use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, scheduling, tier};
 use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_services::case::Requests;
 use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::service::Service;
+use leeward_sim::threads::model::ThreadCosts;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ const LARGEST_FILE: u64 = 64 << 20;
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
     let Some(item) = item else { return Ok(default) };
-    let table = item.table(&["cores", "batch", "costs", "order", "aqm", "stalls", "allocator", "balancing"])?;
+    let table =
+        item.table(&["cores", "batch", "costs", "order", "aqm", "stalls", "allocator", "balancing", "threads"])?;
     let costs = match table.find("costs") {
         None => default.costs,
         Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
@@ -44,6 +46,12 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
         scheduling: scheduling::scheduling(&table, cores)?,
     })
+}
+
+/// The costs of a tier's threads, of `[server.threads]`.
+pub(super) fn thread_costs(server: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError> {
+    let threads = server.map(|item| item.open_table()).transpose()?.and_then(|table| table.find("threads"));
+    tier::costs(threads)
 }
 
 fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
@@ -77,19 +85,34 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
     Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
 }
 
-pub(super) fn workload(item: &Item<'_>, folder: &Path, duration: Nanos) -> Result<Workload, ScenarioError> {
+pub(super) fn workload(
+    item: &Item<'_>,
+    folder: &Path,
+    duration: Nanos,
+    tiers: &[TierSpec],
+) -> Result<Workload, ScenarioError> {
     let table = item.table(&[
         "service", "clients", "arrivals", "shares", "demand", "shift", "slo", "pacing", "timeout", "locks", "path",
         "p", "r",
     ])?;
-    let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
-    let services = each_once(&services, |item| service(item, folder))?;
+    let services = match (table.find("service"), tiers.is_empty()) {
+        (Some(item), false) => return Err(item.error("stands beside [tier], whose names are the services")),
+        (_, false) => tier::services(tiers),
+        (_, true) => {
+            let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
+            each_once(&services, |item| service(item, folder))?
+        }
+    };
     let clients = table.require("clients", "a number of clients, or a list")?;
     let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
-    let arrivals = match table.find("arrivals").map(|item| item.choice(&["poisson", "constant"])).transpose()? {
-        Some(1) => Arrivals::Constant,
-        _ => Arrivals::Poisson,
-    };
+    let process = |item: &Item<'_>| Ok([Arrivals::Poisson, Arrivals::Constant][item.choice(&["poisson", "constant"])?]);
+    let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| each_once(&item, process))?;
+    if let (Some(item), true, 2..) = (table.find("arrivals"), tiers.is_empty(), arrivals.len()) {
+        return Err(item.error("a list without a [tier]; accepted: one of the two"));
+    }
+    if let (None, false) = (table.find("slo"), tiers.is_empty()) {
+        return Err(table.error("slo", "missing; expected the objective of a [tier], such as \"2ms\""));
+    }
     Ok(Workload {
         services,
         clients,
@@ -200,7 +223,7 @@ fn demand(item: &Item<'_>) -> Result<Demand, ScenarioError> {
 }
 
 pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
-    let table = item.table(&["warmup", "duration", "window", "seeds"])?;
+    let table = item.table(&["warmup", "duration", "window", "seeds", "at_least"])?;
     let duration_item = table.require("duration", "the simulated time in all, such as \"4s\"")?;
     let duration = duration_item.duration(Nanos(1_000)..=LONGEST_RUN)?;
     let warmup = table.duration_or("warmup", Nanos::ZERO..=LONGEST_RUN, Nanos::ZERO)?;
@@ -220,5 +243,6 @@ pub(super) fn run(item: &Item<'_>) -> Result<Run, ScenarioError> {
             Some(window)
         }
     };
-    Ok(Run { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)? })
+    let at_least = table.count_or("at_least", 0..=10_000_000, 0)?;
+    Ok(Run { warmup, duration, window, seeds: table.count_or("seeds", 1..=1_000, 3)?, at_least })
 }

@@ -45,11 +45,25 @@ fn all_core_allocation_scenarios_have_one_machine() {
     }
 }
 
+/// The study of threading models has a machine of its own, the same in all its scenarios; what a variant runs decides no cost.
+#[test]
+fn all_threading_scenarios_have_one_machine() {
+    let tier = |id: &str, name: &str| {
+        let scenario = Scenario::builtin(id, &[], false).unwrap();
+        scenario.tiers.into_iter().find(|tier| tier.name == name).unwrap_or_else(|| panic!("{id} has no {name}"))
+    };
+    let base = tier("mt-sync", "hdsearch");
+    for builtin in builtin_scenarios().iter().filter(|builtin| builtin.id.starts_with("mt-") && builtin.id != "mt-null")
+    {
+        assert_eq!(tier(builtin.id, "hdsearch"), base, "{}", builtin.id);
+    }
+}
+
 /// The machine is the same for every controller of every scenario that redraws a figure: none may bend its costs. Those
 /// for the real plant have one core and loopback's costs, until the machine itself is measured.
 #[test]
 fn no_scenario_of_a_paper_changes_the_machine() {
-    let others = ["real-", "ca-"];
+    let others = ["real-", "ca-", "mt-"];
     for builtin in
         builtin_scenarios().iter().filter(|builtin| !others.iter().any(|other| builtin.id.starts_with(other)))
     {

@@ -80,7 +80,7 @@ fn mistakes_have_line_key_and_what_is_accepted() {
     let lonely = GOOD.replace("[50, 8000]", "[50]").replace("[90, 95]", "[90]").replace("[120, 300]", "[120]");
     let lonely = lonely.replace("[200, 900]", "[200]").replace("[0.1, 1.9]", "[0.1]").replace("[0, 0.05]", "[0]");
     let lonely = lonely.replace("[2000, 2000]", "[2000]");
-    assert!(parse(&lonely).unwrap_err().contains("from 2 to 256 knots"), "{:?}", parse(&lonely));
+    assert!(parse(&lonely).unwrap_err().contains("from 2 to 64 knots"), "{:?}", parse(&lonely));
 }
 
 #[test]

@@ -57,3 +57,8 @@ fn cores_that_come_and_go() {
 fn replicas() {
     check("replicas");
 }
+
+#[test]
+fn tiers_of_threads() {
+    check("tier");
+}

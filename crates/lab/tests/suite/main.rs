@@ -1,6 +1,7 @@
 //! Scenarios, runs and claims from outside, in one program.
 
 mod bad_scenarios;
+mod bad_tiers;
 mod builtin;
 mod claims;
 mod curves;
@@ -8,3 +9,4 @@ mod fuzz;
 mod golden;
 mod runs;
 mod searches;
+mod training;

@@ -104,6 +104,26 @@ table! {
         cores_mean: Option<f64>, Plain "Cores held";
         /// Share of the CPU time of all cores that was left for a best-effort application.
         best_effort_share: Option<f64>, Share "Left for other applications";
+        /// Spacing of requests, `poisson` or `constant`, of a tier's run.
+        arrivals: Option<String>, Name "Arrivals";
+        /// Setup or policy of a tier's threads, as the scenario names it.
+        threading: Option<String>, Name "Threading";
+        /// Fan-out of a setup that never changes: `sync` or `async`.
+        fanout: Option<String>, Name "Fan-out";
+        /// Model of such a setup, such as `SIP`.
+        model: Option<String>, Name "Model";
+        /// Threads of the largest pool of such a setup.
+        pool: Option<u32>, Count "Largest pool";
+        /// Changes of setup, over the whole run.
+        switches: Option<u64>, Count "Changes of setup";
+        /// Threads woken per response.
+        wakeups_per_request: Option<f64>, Plain "Wake-ups per response";
+        /// Changes between threads on busy CPUs per response.
+        context_switches_per_request: Option<f64>, Plain "Context switches per response";
+        /// Waits for a lock of the tier's threads per response.
+        contended_per_request: Option<f64>, Plain "Waits for locks per response";
+        /// CPU time of polls that found nothing, over CPU time available.
+        empty_poll_cpu: Option<f64>, Share "CPU time of empty polls";
         /// Goodput that the simulator, told of the machine that was measured, predicts for this run of the real plant.
         predicted_goodput_rps: Option<f64>, Requests "Predicted goodput";
         /// The 99th percentile that it predicts, µs.
@@ -161,6 +181,10 @@ table! {
         credits_issued: Option<f64>, Plain "Credits issued";
         /// Mean number of cores that the server held, where an allocator grants and parks them.
         cores: Option<f64>, Plain "Cores held";
+        /// Setup of a tier's threads at its end.
+        setup: Option<String>, Name "Setup";
+        /// Threads of that setup.
+        threads: Option<u32>, Count "Threads of the setup";
     }
 }
 

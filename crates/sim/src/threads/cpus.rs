@@ -136,11 +136,9 @@ impl Cpus {
                 cpu.queue.push_back(thread);
                 self.queued += 1;
                 if let Phase::Runs(running) = cpu.phase {
-                    let preempts = (cpu.since + self.costs.preempt).max(now);
-                    if preempts < cpu.switch_at {
-                        cpu.switch_at = preempts;
-                        self.rearm(last, running, now, agenda);
-                    }
+                    // A thread that was alone has no end of its turn on the agenda, however long ago its slice was over.
+                    cpu.switch_at = cpu.switch_at.min((cpu.since + self.costs.preempt).max(now));
+                    self.rearm(last, running, now, agenda);
                 }
             }
         }

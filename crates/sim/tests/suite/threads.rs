@@ -6,6 +6,8 @@ use leeward_control::units::{Nanos, Time};
 use leeward_outcome::Distribution;
 use leeward_sim::config::{Arrivals, SimConfig};
 use leeward_sim::service::Service;
+use leeward_sim::threads::model::Gather;
+use leeward_sim::threads::presets::preset;
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -108,6 +110,22 @@ fn poisson_arrivals_queue_where_constant_ones_do_not() {
         let config = config(free(setup, leaf), Service::Constant(Nanos(0)), *arrivals, *rate, 60_000.0, 1);
         let p99_ms = run(&config).latency.p99.as_micros_f64() / 1e3;
         assert!((p99_ms / expected - 1.0).abs() < 0.10, "{setup} at {rate}/s, {arrivals:?}: {p99_ms} ms, {expected}");
+    }
+}
+
+#[test]
+fn pollers_share_their_cpus_with_those_they_wake() {
+    // Three pollers on two CPUs, and a sleeping thread per request: whoever is woken gets a CPU within a slice or so per wake-up, even if
+    // nothing else happens for long.
+    for (threads, cpus) in [(1, 1), (2, 1), (3, 2), (50, 36)] {
+        let mut tier = free(&format!("SIP{threads}"), Service::Constant(Nanos::from_micros(300)));
+        tier.cpus = cpus;
+        tier.gather = Gather::ForkJoin;
+        tier.costs = preset("grpc").unwrap();
+        let most = tier.costs.slice.as_secs_f64() * 4.0 * (1.0 + f64::from(threads) / f64::from(cpus));
+        let config = config(tier, Service::Constant(Nanos(1_000)), Arrivals::Constant, 20.0, 400.0, 2);
+        let max = run(&config).latency.max.as_secs_f64();
+        assert!(max < most, "{threads} pollers on {cpus} CPUs: {max} s, {most} s would be explained by slices");
     }
 }
 

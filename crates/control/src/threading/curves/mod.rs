@@ -10,8 +10,8 @@ use crate::units::{Nanos, Rate};
 
 /// Setups that a set of curves has at most.
 pub const CURVES_MAX: usize = 256;
-/// Knots that a curve has at most.
-pub const KNOTS_MAX: usize = 256;
+/// Knots that a curve has at most: more than any training measures, and few enough for a recording's header to hold all curves.
+pub const KNOTS_MAX: usize = 64;
 /// The greatest load, latency (µs) and number of CPUs that a curve may name: far beyond any machine, and safe to reckon with.
 pub const NUMBER_MAX: f64 = 1e12;
 

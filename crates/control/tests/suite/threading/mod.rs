@@ -5,4 +5,5 @@ mod curves;
 mod hostile;
 mod plant;
 mod policies;
+mod recorded;
 mod setups;

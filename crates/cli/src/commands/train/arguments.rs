@@ -1,0 +1,150 @@
+//! What is trained, from the command line: which tier, which setups and loads, for how long.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use leeward_control::threading::Threading;
+use leeward_control::threading::curves::Tail;
+use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
+use leeward_lab::scenario::curves::CurvesFile;
+use leeward_lab::training::{self, Arrivals, Plan, Progress, SETUPS, SimulatedTier, Trained};
+use leeward_lab::{Scenario, builtin_scenarios};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::progress::Steps;
+use crate::scenario::{self, What};
+
+/// Arguments that say what to measure.
+#[derive(Debug, clap::Args)]
+pub(super) struct BenchArgs {
+    #[command(flatten)]
+    what: What,
+    /// The scenario's tier, where it has several
+    #[arg(long, value_name = "NAME")]
+    tier: Option<String>,
+    /// Where to measure: `sim`
+    #[arg(long, default_value = "sim", value_name = "PLANT")]
+    plant: String,
+    /// Setups, such as SIP1,SDB1-16; by default some of every model
+    #[arg(long, value_delimiter = ',', value_name = "SETUP")]
+    setups: Vec<Threading>,
+    /// Lowest and highest load per second, such as 50..8k; by default from a hundredth of what the best sustains to all of it
+    #[arg(long, value_name = "LOW..HIGH", value_parser = loads)]
+    load: Option<(f64, f64)>,
+    /// Percentile of latency that decides: p99 or p99.9
+    #[arg(long, default_value = "p99", value_name = "PERCENTILE", value_parser = tail)]
+    objective: TailArg,
+    /// Spacing of requests: poisson or constant
+    #[arg(long, default_value = "poisson", value_name = "PROCESS", value_parser = ["poisson", "constant"])]
+    arrivals: String,
+    /// How long to measure at most
+    #[arg(long, default_value = "10m", value_name = "TIME", value_parser = budget)]
+    budget: Budget,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TailArg(Tail);
+
+#[derive(Clone, Copy, Debug)]
+struct Budget(Duration);
+
+fn tail(text: &str) -> Result<TailArg, String> {
+    match text {
+        "p99" => Ok(TailArg(Tail::P99)),
+        "p99.9" | "p999" => Ok(TailArg(Tail::P999)),
+        _ => Err("accepted: p99, p99.9".into()),
+    }
+}
+
+fn loads(text: &str) -> Result<(f64, f64), String> {
+    let accepted = || "accepted: two ascending loads per second such as 50..8k".to_string();
+    let (low, high) = text.split_once("..").ok_or_else(accepted)?;
+    let pair = (parse_scaled(low).map_err(|_| accepted())?, parse_scaled(high).map_err(|_| accepted())?);
+    if pair.0 >= 0.01 && pair.1 > pair.0 && pair.1 <= 1e8 { Ok(pair) } else { Err(accepted()) }
+}
+
+fn budget(text: &str) -> Result<Budget, String> {
+    let accepted = || "accepted: a time such as 30s or 10m".to_string();
+    let span = match text.strip_suffix('m').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some(minutes) => Nanos::from_secs(minutes.parse::<u32>().map_err(|_| accepted())?.into()) * 60,
+        None => parse_duration(text).map_err(|_| accepted())?,
+    };
+    if span == Nanos::ZERO { Err(accepted()) } else { Ok(Budget(Duration::from_nanos(span.0))) }
+}
+
+/// A training that is about to begin.
+pub(super) struct Training {
+    bench: SimulatedTier,
+    plan: Plan,
+    budget: Duration,
+    made: String,
+}
+
+impl Training {
+    pub(super) fn of(args: &BenchArgs) -> Result<Training, Failure> {
+        if args.plant != "sim" {
+            let words =
+                if args.plant == "real" { "setups are trained in the simulator only so far" } else { "no such plant" };
+            let plant: String = args.plant.chars().take(40).collect();
+            return Err(Failure::Input(anyhow!("--plant {plant}: {words}; accepted: sim")));
+        }
+        let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
+        let bench = find(args, arrivals)?;
+        let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
+        let mut plan = Plan { tail: args.objective.0, ..Plan::new(setups) };
+        plan.loads = args.load.map(|(low, high)| (Rate(low), Rate(high)));
+        let made = format!("{} --plant sim --arrivals {} --seed {}", args.what.scenario, args.arrivals, args.what.seed);
+        Ok(Training { bench, plan, budget: args.budget.0, made })
+    }
+
+    /// Setups that are trained, loads and percentile.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Trained, Failure> {
+        let begun = Instant::now();
+        let steps = Steps::watched(&format!("training {}", self.bench.name()), interrupt);
+        let show = |progress: Progress| {
+            let Progress { setup, load, measured, loads: (done, all) } = progress;
+            let of =
+                if all == 0 { "looking for the highest load".into() } else { format!("load {} of {all}", done + 1) };
+            steps.show(&format!("{of}, {:.0}/s: {setup}, {measured} measurements", load.0));
+        };
+        let is_over = || begun.elapsed() >= self.budget;
+        Ok(training::train(&self.bench, &self.plan, &show, &is_over, interrupt.flag())?)
+    }
+
+    pub(super) fn file(&self, trained: &Trained, command: &str) -> CurvesFile {
+        CurvesFile {
+            service: self.bench.name().into(),
+            data: String::new(),
+            made: format!("leeward {command} {}", self.made),
+            machine: self.bench.machine(),
+            curves: trained.curves.clone(),
+        }
+    }
+}
+
+fn default_setups() -> Result<Vec<Threading>, Failure> {
+    let read = |text: &&str| text.parse().map_err(|error| Failure::Input(anyhow!("{error}")));
+    SETUPS.iter().map(read).collect()
+}
+
+/// The tier of the scenario that is named, or the tier of that name in a scenario that comes with the program.
+fn find(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
+    let (name, seed) = (&args.what.scenario, args.what.seed);
+    let is_scenario = builtin_scenarios().iter().any(|known| known.id == name) || name.contains(['/', '\\', '.']);
+    if !is_scenario {
+        let is_named = format!("name = \"{name}\"");
+        for known in builtin_scenarios().iter().filter(|known| known.text.contains(&is_named)) {
+            let scenario = Scenario::builtin(known.id, &args.what.overrides, args.what.quick)?;
+            if let Ok(tier) = SimulatedTier::of(&scenario, Some(name), arrivals, seed) {
+                return Ok(tier);
+            }
+        }
+    }
+    let scenario = scenario::load(&args.what)?;
+    Ok(SimulatedTier::of(&scenario, args.tier.as_deref(), arrivals, seed)?)
+}
