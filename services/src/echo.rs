@@ -60,7 +60,7 @@ impl Backend for EchoBackend {
 
 /// Asks for eight bytes, drawn for each request, to be sent back.
 #[derive(Clone, Copy, Debug)]
-struct Echoes;
+pub(crate) struct Echoes;
 
 impl Display for Echoes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,9 @@
-//! Definition of a service for the rest of Leeward, and two small services: to measure the server, and to show how one
+//! Definition of a service for the rest of Leeward, and small services: to measure the server, and to show how one
 //! is written.
 //!
 //! - [`case`]: the trait that each service implements to be in the catalogue.
 //! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.
-//! - [`synthetic`], [`echo`]: services.
+//! - [`synthetic`], [`echo`], [`wait`], [`tier`]: services.
 //!
 //! Never here: admission, sockets, the list of all services (`leeward-catalogue`).
 
@@ -14,3 +14,5 @@ pub mod case;
 pub mod echo;
 pub mod served;
 pub mod synthetic;
+pub mod tier;
+pub mod wait;

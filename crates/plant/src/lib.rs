@@ -5,6 +5,8 @@
 //! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback TCP. The rest is its parts:
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
+//! - [`threads`]: what its threads cost: waking, changing, polling.
+//! - [`tier`]: a tier of the simulator's, served here with its leaves.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
@@ -20,6 +22,8 @@ pub mod plant;
 pub mod run;
 pub mod simulated;
 mod stalls;
+pub mod threads;
+pub mod tier;
 
 pub use error::RealError;
 pub use leeward_services::served::Served;
@@ -29,3 +33,5 @@ pub use placement::Placement;
 pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
 pub use run::{RunReport, RunSpec, Snapshot};
 pub use simulated::Simulated;
+pub use threads::Threads;
+pub use tier::RealTier;

@@ -3,6 +3,7 @@
 use crate::acceptor::listen;
 use crate::allocation;
 use crate::core::{Core, Local, WAKER};
+use crate::front::Front;
 use crate::guest::Guests;
 use crate::handle::{Common, Handle, Job, SlowHalf};
 use crate::mail::Mail;
@@ -16,6 +17,7 @@ use leeward_control::budget::Budget;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::recording::Header;
 use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::server::Admission;
 use leeward_control::units::Nanos;
 use leeward_host::{Counters, Pulse, Recording};
 use leeward_runtime::cores::Shared;
@@ -23,6 +25,7 @@ use leeward_runtime::{Allocation, Clock, Cores, Idle, Options};
 use mio::Poll;
 use mio::net::TcpStream;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A server that can't start.
@@ -156,6 +159,46 @@ impl Config {
         address: &str,
         protocol: impl Fn(&Handle<P>) -> P,
     ) -> Result<Server, ServerError> {
+        let cores = self.options.cores;
+        let options = self.options.clone();
+        let Assembled { bound, handle, networks, allocator, .. } = self.assemble::<P, S>(address, cores, protocol)?;
+        let shared = Arc::clone(&handle.shared);
+        let cores = match allocator {
+            None => Cores::start(&options, shared, networks)?,
+            Some((allocator, limits)) => {
+                let admission = Box::new(SlowHalf(Arc::clone(&handle.common)));
+                let allocation = Allocation { allocator, limits, admission };
+                Cores::start_allocated(&options, shared, networks, allocation)?
+            }
+        };
+        Ok(Server::new(bound, cores, handle))
+    }
+
+    /// Listens on `address` for threads that the caller brings: see [`Front`].
+    ///
+    /// # Errors
+    /// See [`ServerError`].
+    pub fn start_front<P: Protocol>(
+        mut self,
+        address: &str,
+        protocol: impl Fn(&Handle<P>) -> P,
+    ) -> Result<Front<P>, ServerError> {
+        // One half of the controller for what comes, one for what is executed elsewhere. An allocator has no cores to grant here.
+        self.options.cores = self.options.cores.max(2);
+        self.allocator = None;
+        let Assembled { bound, handle, networks, halves, .. } = self.assemble::<P, TcpStream>(address, 1, protocol)?;
+        let parts = networks.into_iter().next().zip(halves.into_iter().next());
+        let (core, admission) = parts.ok_or_else(|| io::Error::other("a controller without cores"))?;
+        Ok(Front::new(bound, handle, core, admission))
+    }
+
+    /// Makes so many networks of a server, the first of them with the listener.
+    fn assemble<P: Protocol, S: Stream>(
+        self,
+        address: &str,
+        networks: usize,
+        protocol: impl Fn(&Handle<P>) -> P,
+    ) -> Result<Assembled<P, S>, ServerError> {
         let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
         let listener = listen(address).map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
@@ -172,11 +215,11 @@ impl Config {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
             halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
         }
-        let polls = (0..cores).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
+        let polls = (0..networks).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
         let mut registries = Vec::new();
-        for index in 0..cores {
+        for index in 0..networks {
             let of_first = polls.first().filter(|_| index > 0 && allocator.is_some());
             registries.push(of_first.map(|poll| poll.registry().try_clone()).transpose()?);
         }
@@ -187,31 +230,34 @@ impl Config {
             slo: self.slo,
         });
         let waking = Arc::clone(&common);
-        let shared = Shared::<Job<P>>::new(cores, Clock::start(), move |core| waking.mail.wake(core));
+        let shared = Shared::<Job<P>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
         let handle = Handle { common, shared: Arc::new(shared) };
-        // Rounded up: the limit holds for all cores together, and connections are dealt out in turn.
-        let (connections, receiving) = (self.limits.connections.div_ceil(cores), self.limits.receiving.div_ceil(cores));
+        // Rounded up: the limit holds for all networks together, and connections are dealt out in turn.
+        let connections = self.limits.connections.div_ceil(networks);
+        let receiving = self.limits.receiving.div_ceil(networks);
         let limits = Limits { connections, receiving, slo: self.slo, ..self.limits };
         let mut listener = Some(listener);
-        let parts = polls.into_iter().zip(registries).zip(halves.cores).enumerate();
+        let mut fast = halves.cores.into_iter();
+        let parts = polls.into_iter().zip(registries).zip(fast.by_ref()).enumerate();
         let networks = parts
             .map(|(index, ((poll, first), admission))| {
                 let local = Local::new(index, handle.clone(), admission, limits);
-                let guests = self.guests.take(index, cores);
+                let guests = self.guests.take(index, networks);
                 Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        let shared = Arc::clone(&handle.shared);
-        let cores = match allocator {
-            None => Cores::start(&self.options, shared, networks)?,
-            Some((allocator, limits)) => {
-                let admission = Box::new(SlowHalf(Arc::clone(&handle.common)));
-                let allocation = Allocation { allocator, limits, admission };
-                Cores::start_allocated(&self.options, shared, networks, allocation)?
-            }
-        };
-        Ok(Server::new(bound, cores, handle))
+        Ok(Assembled { bound, handle, networks, allocator, halves: fast.collect() })
     }
+}
+
+/// A server without threads.
+struct Assembled<P: Protocol, S> {
+    bound: SocketAddr,
+    handle: Handle<P>,
+    networks: Vec<Core<P, S>>,
+    allocator: Option<(Box<dyn leeward_control::allocation::Allocator>, CoreLimits)>,
+    /// Fast halves of the controller that no network has.
+    halves: Vec<Box<dyn Admission>>,
 }
 
 /// The setters that every server's builder has. To be used inside of its `impl`; the builder's field `port` is a

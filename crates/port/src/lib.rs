@@ -8,19 +8,23 @@
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
 //!   one system call. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
-//! - [`Guest`]: what cores poll besides their connections, such as a client's.
+//! - [`Front`]: the engine without its threads, for servers that bring their own; one of them at a time has it. [`wait`]: how such a
+//!   thread sleeps.
+//! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
 //! - [`allocation`]: cores that come and go. [`Statistics`]: what a server tells of itself.
 //!
 //! Never here: what bytes mean (a protocol's), whether a request is admitted (`leeward-control`), what it does (a service's).
 
 mod acceptor;
 mod account;
+mod alarm_clock;
 pub mod allocation;
 #[allow(unsafe_code)]
 pub mod batch;
 mod config;
 mod core;
 mod farewell;
+mod front;
 mod guest;
 mod handle;
 mod inbox;
@@ -38,10 +42,14 @@ mod stream;
 #[allow(unsafe_code)]
 mod trim;
 mod visit;
+#[allow(unsafe_code)]
+pub mod wait;
 
 pub use account::Account;
+pub use alarm_clock::AlarmClock;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use farewell::Farewell;
+pub use front::{Front, Taken};
 pub use guest::{Guest, Guests, Turn};
 pub use handle::{Handle, Job};
 pub use leeward_host::Counts;

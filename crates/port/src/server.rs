@@ -100,6 +100,11 @@ impl Server {
         Server(Box::new(Engine { address, cores, handle }))
     }
 
+    /// A server of another kind than the engine's own.
+    pub fn of(running: impl Running + 'static) -> Self {
+        Server(Box::new(running))
+    }
+
     /// Takes no more connections and requests, sends the answers that it owes, and ends. Returns what became of all requests.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Remote procedure calls under overload control, over TCP. `docs/protocol.md` specifies the protocol.
 //!
 //! - [`server`]: the protocol for the engine (`leeward-port`), and handlers. [`client`]: calls at one or more replicas.
+//! - [`tier`]: servers that ask leaves, under threading models that change with the load.
 //! - [`statistics`]: the one method that servers answer themselves.
 //! - [`wire`]: the frames (`leeward-wire`).
 //!
@@ -12,5 +13,6 @@
 pub mod client;
 pub mod server;
 pub mod statistics;
+pub mod tier;
 
 pub use leeward_wire as wire;

@@ -78,7 +78,8 @@ impl<J> Shared<J> {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    fn stop(&self) {
+    /// Asks the cores to end.
+    pub fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.parking.wake_all();
         if let Some(roster) = self.roster.get() {
@@ -127,7 +128,7 @@ impl<J> Shared<J> {
     }
 
     /// Drops what no core will run any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.queues.close();
         self.timers.close();
     }

@@ -13,6 +13,7 @@
 //! - `context`: which core a thread is.
 //! - [`cores`]: the loop of a core, and the threads.
 //! - [`allocation`]: cores that come and go.
+//! - [`crew`]: threads that take the duties of a threading model instead, and change models.
 //!
 //! Never here: wire formats, sockets (a [`cores::Network`] brings them), and what is admitted.
 
@@ -23,6 +24,7 @@ pub mod budget;
 pub mod clock;
 mod context;
 pub mod cores;
+pub mod crew;
 pub mod locks;
 pub mod packets;
 pub mod parking;

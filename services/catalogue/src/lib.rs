@@ -10,10 +10,12 @@ use leeward_services::arguments::Argument;
 use leeward_services::case::{Case, Requests};
 use leeward_services::echo::EchoCase;
 use leeward_services::synthetic::SyntheticCase;
+use leeward_services::tier::TierCase;
+use leeward_services::wait::WaitCase;
 use std::sync::Arc;
 
 /// All services, in the order in which they are listed. The first is served and asked if none is named.
-const BUILTIN: [&dyn Case; 4] = [&SyntheticCase, &EchoCase, &KvCase, &SearchCase];
+const BUILTIN: [&dyn Case; 6] = [&SyntheticCase, &EchoCase, &WaitCase, &TierCase, &KvCase, &SearchCase];
 
 /// Services by name.
 #[derive(Clone, Debug)]
@@ -91,7 +93,7 @@ mod tests {
     fn names_and_arguments_are_of_their_own() {
         let catalogue = Catalogue::builtin();
         let names = catalogue.names();
-        assert_eq!(names, ["synthetic", "echo", "kv", "search"]);
+        assert_eq!(names, ["synthetic", "echo", "wait", "tier", "kv", "search"]);
         let times = ["exp:10us", "const:10us", "bimodal:10us", "lognormal:10us:1.5", "file:times.txt"];
         for name in &names {
             let same = |text: &&str| text.starts_with(name);

@@ -6,8 +6,8 @@ use anyhow::anyhow;
 use leeward_control::units::Nanos;
 use leeward_lab::real;
 use leeward_lab::run::RunError;
-use leeward_lab::scenario::machine;
-use leeward_plant::{Machine, Placement};
+use leeward_lab::scenario::{machine, machine_threads};
+use leeward_plant::{Machine, Placement, Threads};
 use leeward_services::synthetic;
 use leeward_workload::Service;
 
@@ -36,6 +36,9 @@ pub(crate) struct CalibrateArgs {
     /// The service to measure with, as scenarios write it
     #[arg(long, default_value = "exp:10us", value_name = "SERVICE")]
     pub(crate) service: String,
+    /// Measure what threads cost, too, for the simulator's tiers: some 20 s more
+    #[arg(long)]
+    pub(crate) threads: bool,
 }
 
 /// The command.
@@ -57,10 +60,24 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
         Machine::measure(&placement, &synthetic::both_ends(), &service, args.clients, interrupt.flag(), step)
             .map_err(failed)?
     };
+    let threads = match args.threads {
+        false => None,
+        true => {
+            let steps = Steps::watched("calibrate", &interrupt);
+            let costs = (measured.costs.receive, measured.costs.send);
+            let step = |step: &str| steps.show(step);
+            Some(Threads::measure(&placement, costs, interrupt.flag(), step).map_err(failed)?)
+        }
+    };
     interrupt.finish()?;
     let (server, network) = real::models(&measured, &placement);
-    let words = words(args, &measured, &placement);
-    let text = machine::text(&words, &server, &network);
+    let mut words = words(args, &measured, &placement);
+    let mut text = String::new();
+    if let Some(threads) = &threads {
+        words += &words_of(threads, &measured);
+        text = machine_threads::text(&threads.costs);
+    }
+    let text = machine::text(&words, &server, &network) + &text;
     match &args.out {
         None => stdout::print(text.trim_end()),
         Some(path) => {
@@ -68,6 +85,22 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
             stdout::print(&format!("{words}\n\nWritten to {}", path.display()))
         }
     }
+}
+
+/// Stalls that take more of a CPU than this make its wake-ups doubtful.
+const STALLED: f64 = 0.03;
+
+/// Costs of threads, in words, and reasons to doubt them.
+fn words_of(threads: &Threads, measured: &Machine) -> String {
+    let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
+    let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
+    if stalled > STALLED {
+        text += &format!("\nDOUBTFUL: the machine took {:.1} % of a CPU's time away.", stalled * 100.0);
+    }
+    for doubt in &threads.doubts {
+        text += &format!("\nDOUBTFUL: {doubt}.");
+    }
+    text
 }
 
 /// Measurements, in words for people.

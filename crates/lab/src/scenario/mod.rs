@@ -16,6 +16,7 @@ pub mod curves;
 mod document;
 mod error;
 pub mod machine;
+pub mod machine_threads;
 mod output;
 mod overrides;
 mod read;

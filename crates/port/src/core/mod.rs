@@ -31,7 +31,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 use peers::Peers;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 /// The poll's token of what is no connection.
@@ -128,6 +128,23 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         &self.local.handle
     }
 
+    // ---- for a front ----
+
+    pub(crate) fn now(&self) -> Time {
+        self.local.clock_now()
+    }
+
+    /// The poll's own, which is readable while it has something to tell.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    /// Whether the next look has something to do that no socket will tell of.
+    pub(crate) fn needs_look(&self) -> bool {
+        let has_more = self.acceptor.has_more() || self.guests_are_busy;
+        !self.local.unread.is_empty() || !self.local.dirty.is_empty() || has_more
+    }
+
     // ---- connections ----
 
     /// Takes what waits at the listener and deals it out. The sweep tries again for connections that are left.
@@ -191,7 +208,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    fn flush_all(&mut self, now: Time) {
+    pub(crate) fn flush_all(&mut self, now: Time) {
         self.flush_together(now);
         while let Some(slot) = self.local.dirty.pop() {
             if let Some(peer) = self.peers.at(slot)
@@ -231,7 +248,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    fn answer(&mut self, to: ConnectionId, done: P::Done, now: Time, flush: Flush) {
+    pub(crate) fn answer(&mut self, to: ConnectionId, done: P::Done, now: Time, flush: Flush) {
         // Its client may have gone: then nobody waits for it.
         if let Some(peer) = self.peers.get(to) {
             let fate = self.local.answer(peer, &mut self.protocol, done, now, flush);

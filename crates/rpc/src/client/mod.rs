@@ -12,7 +12,7 @@ mod builder;
 mod call;
 mod call_error;
 mod counters;
-mod driver;
+pub(crate) mod driver;
 mod handle;
 mod inbox;
 mod polled;

@@ -4,6 +4,7 @@ use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::protocol::Rpc;
+use crate::tier::{self, MidTier, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_control::units::Nanos;
 use leeward_host::Counts;
@@ -21,6 +22,13 @@ pub struct Builder {
 
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
 pub struct Server(leeward_port::Server);
+
+impl From<leeward_port::Server> for Server {
+    /// A server that stands around another, such as one that has its leaves with it.
+    fn from(server: leeward_port::Server) -> Self {
+        Server(server)
+    }
+}
 
 impl Server {
     /// A core that spins, no admission control, the papers' objective; every part can be set.
@@ -47,6 +55,10 @@ impl Deref for Server {
 
 impl Builder {
     leeward_port::server_settings!();
+
+    pub(crate) fn into_parts(self) -> (Config, PayloadLimit) {
+        (self.port, self.payload)
+    }
 
     /// The settings that servers of any protocol have: for a second port beside this server.
     pub fn config(&self) -> &Config {
@@ -84,6 +96,14 @@ impl Builder {
     pub fn start_async<H: AsyncHandler>(self, address: &str, handler: H) -> Result<Server, ServerError> {
         let handler = Arc::new(handler);
         self.start_with(address, |handle| Tasks::new(handle, &handler))
+    }
+
+    /// Listens on `address` and starts a tier: a service that answers by asking leaves, under a threading model.
+    ///
+    /// # Errors
+    /// See [`TierError`].
+    pub fn start_tier<M: MidTier>(self, address: &str, options: tier::Options, service: M) -> Result<Tier, TierError> {
+        tier::start(self, address, options, service)
     }
 
     /// `execute` makes each core's way of executing.

@@ -3,6 +3,8 @@
 use super::async_handler::{AsyncHandler, OwnedRequest};
 use super::handler::{Failed, Handler, Request};
 use super::protocol::{Call, Done, End, Rpc, Whose};
+use leeward_control::threading::ArrivalRing;
+use leeward_control::units::Time;
 use leeward_port::{ConnectionId, Handle};
 use leeward_runtime::budget;
 use leeward_runtime::tasks::{Panicked, Spawner, TaskHandle};
@@ -10,9 +12,14 @@ use leeward_session::server::Ticket;
 use std::sync::Arc;
 
 /// Execution of calls, with a value per core.
-pub(super) trait Execute: Sized + Send + 'static {
+pub(crate) trait Execute: Sized + Send + 'static {
     /// Whether calls are tasks.
     const TASKS: bool;
+    /// Whether calls are executed by threads that are not the engine's.
+    const ELSEWHERE: bool = false;
+
+    /// A request that came at `at` was read, whatever becomes of it.
+    fn arrived(&self, _at: Time) {}
 
     /// Makes a task of an admitted call of the connection `to` on the core `home`, if that is how calls are executed. The
     /// call has the task then, and the connection keeps the ticket beside the task's handle.
@@ -40,6 +47,32 @@ impl<H: Handler> Execute for Plain<H> {
 
     fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
         self.0.call(request, reply)
+    }
+}
+
+/// By threads that take the calls out of the engine's queue: a tier's.
+pub(crate) struct Elsewhere {
+    /// Where arrivals are noted, if anybody wants to know.
+    pub(crate) arrivals: Option<Arc<ArrivalRing>>,
+}
+
+impl Execute for Elsewhere {
+    const TASKS: bool = false;
+    const ELSEWHERE: bool = true;
+
+    fn arrived(&self, at: Time) {
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.record(at);
+        }
+    }
+
+    fn begin(&self, _: &mut Call, _: usize, _: ConnectionId) -> Option<(Ticket, TaskHandle)> {
+        None
+    }
+
+    fn call(&self, _: &Request<'_>, _: &mut Vec<u8>) -> Result<(), Failed> {
+        // The engine has no thread that would ask for this.
+        Err(Failed::UnknownMethod)
     }
 }
 

@@ -36,7 +36,7 @@ impl From<Congested> for Failed {
 }
 
 impl Failed {
-    pub(super) fn panicked() -> Self {
+    pub(crate) fn panicked() -> Self {
         Failed::Because("the handler has panicked".into())
     }
 }

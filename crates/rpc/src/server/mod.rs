@@ -10,9 +10,9 @@
 
 mod async_handler;
 mod builder;
-mod execute;
+pub(crate) mod execute;
 mod handler;
-mod protocol;
+pub(crate) mod protocol;
 
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server};

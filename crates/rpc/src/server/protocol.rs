@@ -19,7 +19,7 @@ const UNANSWERED: usize = 256;
 const TOLD_AGAIN: Nanos = Nanos::from_millis(10);
 
 /// Protocol of a core.
-pub(super) struct Rpc<E: Execute> {
+pub(crate) struct Rpc<E: Execute> {
     execute: E,
     handle: Handle<Self>,
     payload: PayloadLimit,
@@ -28,26 +28,28 @@ pub(super) struct Rpc<E: Execute> {
 }
 
 /// A connection: its rules, and the tasks of its calls.
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     session: ServerConnection,
     /// As many as it has calls unanswered, which is few.
     tasks: Vec<(Ticket, TaskHandle)>,
 }
 
 /// An admitted call on its way to a handler.
-pub(super) struct Call {
-    pub(super) whose: Whose,
-    pub(super) method: Method,
-    pub(super) budget: wire::Budget,
+pub(crate) struct Call {
+    pub(crate) whose: Whose,
+    pub(crate) method: Method,
+    pub(crate) budget: wire::Budget,
     /// Queueing delay that it may spend in here, what it has come through already included.
-    pub(super) may_spend: Budget,
-    pub(super) payload: Vec<u8>,
+    pub(crate) may_spend: Budget,
+    pub(crate) payload: Vec<u8>,
+    /// Buffer for the result, where the call is executed by threads that have no buffers of their own.
+    pub(crate) reply: Vec<u8>,
     /// Executes it, if it is a task: the task has the payload then.
-    pub(super) task: Option<ReadyTask>,
+    pub(crate) task: Option<ReadyTask>,
 }
 
 /// Which call is meant.
-pub(super) enum Whose {
+pub(crate) enum Whose {
     /// The call that this ticket came with.
     Ticket(Ticket),
     /// The call whose ticket its connection keeps, beside the task's handle.
@@ -56,7 +58,7 @@ pub(super) enum Whose {
 
 impl Whose {
     /// Leaves the ticket to the connection. `None` if it has it already.
-    pub(super) fn become_task(&mut self) -> Option<Ticket> {
+    pub(crate) fn become_task(&mut self) -> Option<Ticket> {
         let Whose::Ticket(ticket) = self else { return None };
         let request = ticket.request();
         match std::mem::replace(self, Whose::Task(request)) {
@@ -67,14 +69,14 @@ impl Whose {
 }
 
 /// A call's end, and its argument's buffer, which is used again.
-pub(super) struct Done {
-    pub(super) whose: Whose,
-    pub(super) end: End,
-    pub(super) spare: Vec<u8>,
+pub(crate) struct Done {
+    pub(crate) whose: Whose,
+    pub(crate) end: End,
+    pub(crate) spare: Vec<u8>,
 }
 
 /// How a call has ended.
-pub(super) enum End {
+pub(crate) enum End {
     /// The controller said no when its turn had come.
     Late(DropReason),
     /// A handler was asked.
@@ -87,7 +89,7 @@ pub(super) enum End {
 }
 
 impl<E: Execute> Rpc<E> {
-    pub(super) fn new(execute: E, handle: Handle<Self>, payload: PayloadLimit) -> Self {
+    pub(crate) fn new(execute: E, handle: Handle<Self>, payload: PayloadLimit) -> Self {
         Rpc { execute, handle, payload, told: None }
     }
 
@@ -150,18 +152,21 @@ impl<E: Execute> Protocol for Rpc<E> {
                 visit.count_received();
                 visit.counters.drop_for(reason);
                 if reason != DropReason::NoCredit {
+                    self.execute.arrived(visit.arrived());
                     return Next::Refused;
                 }
                 add(&visit.counters.without_credit, 1);
             }
             Event::Call(call) => {
                 visit.count_received();
+                self.execute.arrived(call.ticket.arrived());
                 let (ticket, method, budget) = (call.ticket, call.method, call.budget);
                 let mut payload = visit.spares.take();
                 payload.extend_from_slice(call.payload);
                 let may_spend = budget.remaining().map_or(visit.limits.budget, Budget::of);
                 let whose = Whose::Ticket(ticket);
-                let mut call = Call { whose, method, budget, may_spend, payload, task: None };
+                let reply = if E::ELSEWHERE { visit.spares.take() } else { Vec::new() };
+                let mut call = Call { whose, method, budget, may_spend, payload, reply, task: None };
                 conversation.tasks.extend(self.execute.begin(&mut call, visit.core, visit.id));
                 return Next::Call { call, is_admitted: true };
             }
@@ -261,7 +266,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
-        let Call { whose, method, budget, mut may_spend, payload, task } = call;
+        let Call { whose, method, budget, mut may_spend, payload, reply: _, task } = call;
         if let Some(task) = task {
             budget::turn_came_after(waited);
             return Ran::Task(task);

@@ -25,7 +25,7 @@ const READS_MAX: u32 = 8;
 
 /// Why a connection was lost.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// The network, or the server's wish.
     Lost(String),
     /// The server broke the protocol.
@@ -33,7 +33,7 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn words(&self) -> &str {
+    pub(crate) fn words(&self) -> &str {
         match self {
             Trouble::Lost(words) | Trouble::Protocol(words) => words,
         }
@@ -402,7 +402,7 @@ impl Life {
 }
 
 /// Whether a socket that was connecting is connected.
-fn is_connected(socket: &TcpStream) -> Result<bool, Trouble> {
+pub(crate) fn is_connected(socket: &TcpStream) -> Result<bool, Trouble> {
     let lost = |error: io::Error| Trouble::Lost(error.to_string());
     if let Some(error) = socket.take_error().map_err(lost)? {
         return Err(lost(error));

@@ -8,15 +8,15 @@
 //!
 //! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
 
-mod backoff;
+pub(crate) mod backoff;
 mod choice;
 mod dispatch;
-mod link;
+pub(crate) mod link;
 mod note;
-mod random;
+pub(crate) mod random;
 mod retry;
 mod table;
-mod timer;
+pub(crate) mod timer;
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};

@@ -10,14 +10,14 @@ use mio::{Interest, Registry, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-pub(super) struct Timer {
+pub(crate) struct Timer {
     descriptor: TimerFd,
     /// When it goes off; `NEVER` when it is not set.
     armed: Time,
 }
 
 impl Timer {
-    pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
+    pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let descriptor = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
         // The poll is edge-triggered: setting the timer again is enough, its count is never read.
@@ -27,12 +27,12 @@ impl Timer {
 
     /// Notes that the timer has gone off. The time alone does not tell: this clock and the system's may differ by a
     /// little.
-    pub(super) fn has_fired(&mut self) {
+    pub(crate) fn has_fired(&mut self) {
         self.armed = Time::NEVER;
     }
 
     /// Goes off at `at` or before: one that is set too early stays, and wakes for nothing.
-    pub(super) fn arm(&mut self, now: Time, at: Time) -> io::Result<()> {
+    pub(crate) fn arm(&mut self, now: Time, at: Time) -> io::Result<()> {
         if at < self.armed {
             // A span of 0 would switch it off; nobody waits for more than an hour.
             let span = at.since(now).0.clamp(1, Nanos::from_secs(3_600).0);

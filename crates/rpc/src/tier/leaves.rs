@@ -1,0 +1,210 @@
+//! The leaves of a tier: their addresses, and how they are asked. Never here: sockets (`link`), which leaf a request needs (the service's).
+
+use crate::wire::PayloadLimit;
+use leeward_control::algorithms::none;
+use leeward_control::client::ClientParts;
+use leeward_control::params::{ParamError, Params};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::units::Nanos;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Leaves that a tier may have.
+pub const LEAVES_MAX: usize = 256;
+
+/// Calls of one connection that may wait for permission to leave: a leaf that is slow makes them wait, and only a flood ends them.
+const WAITING_MAX: usize = 4_096;
+
+/// Leaves that can't be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeavesError {
+    /// None, or too many.
+    #[error("{count} leaves; accepted: 1 to {LEAVES_MAX}")]
+    Count {
+        /// How many there were.
+        count: usize,
+    },
+    /// An address can't be resolved.
+    #[error("leaf `{address}`: {source}; accepted: HOST:PORT, such as 127.0.0.1:5300 or [::1]:5300")]
+    Address {
+        /// The address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Two leaves are the same.
+    #[error("leaf `{address}` is there twice; accepted: each leaf once")]
+    Twice {
+        /// The address of the second.
+        address: String,
+    },
+    /// The controller refuses its parameters.
+    #[error(transparent)]
+    Params(#[from] ParamError),
+}
+
+/// Connections of an async setup to its leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// One per leaf for each response thread; a request takes those of the next in turn.
+    #[default]
+    Sharded,
+    /// One per leaf for all response threads, which contend for what comes (µTune §3.1: one completion queue).
+    Shared,
+}
+
+/// The leaves of a tier, in their order.
+#[derive(Clone, Debug)]
+pub struct Leaves(pub(super) Settings);
+
+/// How leaves are asked.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) leaves: Vec<Leaf>,
+    pub(super) algorithm: Algorithm,
+    pub(super) params: Params,
+    pub(super) rtt: Nanos,
+    pub(super) slo: Nanos,
+    pub(super) payload_max: PayloadLimit,
+    pub(super) timeout: Nanos,
+    pub(super) connect_timeout: Nanos,
+    pub(super) backoff: (Nanos, Nanos),
+    pub(super) keep_alive: (Nanos, Nanos),
+    pub(super) links: Links,
+}
+
+/// A leaf's addresses: one that answers is enough.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Leaves {
+    /// Resolves the leaves' addresses. A leaf that can't be reached is no error: it may be up later.
+    ///
+    /// # Errors
+    /// See [`LeavesError`].
+    pub fn resolve<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, LeavesError> {
+        let mut leaves: Vec<Leaf> = Vec::new();
+        let mut count = 0;
+        for address in addresses {
+            count += 1;
+            // No name is looked up of a list that is too long in any case.
+            if count > LEAVES_MAX {
+                continue;
+            }
+            let leaf = resolve(address.as_ref())?;
+            if leaves.iter().any(|other| other.addresses.iter().any(|one| leaf.addresses.contains(one))) {
+                return Err(LeavesError::Twice { address: shown(address.as_ref()) });
+            }
+            leaves.push(leaf);
+        }
+        if !(1..=LEAVES_MAX).contains(&count) {
+            return Err(LeavesError::Count { count });
+        }
+        Ok(Leaves(Settings {
+            leaves,
+            algorithm: none::ALGORITHM,
+            params: Params::default(),
+            rtt: Nanos::from_micros(10),
+            slo: Nanos::from_millis(1),
+            payload_max: PayloadLimit::DEFAULT,
+            timeout: Nanos::from_secs(1),
+            connect_timeout: Nanos::from_secs(3),
+            backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
+            keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
+            links: Links::default(),
+        }))
+    }
+
+    /// How many leaves there are.
+    pub fn count(&self) -> usize {
+        self.0.leaves.len()
+    }
+
+    /// The controller that the leaves run, whose client half each connection is. Default: none.
+    #[must_use]
+    pub fn admission(mut self, algorithm: &Algorithm, params: Params, rtt: Nanos, slo: Nanos) -> Self {
+        (self.0.algorithm, self.0.params, self.0.rtt, self.0.slo) = (algorithm.clone(), params, rtt, slo);
+        self
+    }
+
+    /// How long a request waits for its leaves at most. Default: 1 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Nanos) -> Self {
+        self.0.timeout = timeout.max(Nanos(1));
+        self
+    }
+
+    /// Connections of async setups. Default: sharded.
+    #[must_use]
+    pub fn links(mut self, links: Links) -> Self {
+        self.0.links = links;
+        self
+    }
+
+    /// After a lost or failed connection the next attempt waits between half of a span and the whole, by chance; the span begins with
+    /// `least` and doubles up to `most`. Default: 10 ms to 2 s.
+    #[must_use]
+    pub fn backoff(mut self, least: Nanos, most: Nanos) -> Self {
+        let least = least.max(Nanos::from_millis(1));
+        self.0.backoff = (least, most.max(least));
+        self
+    }
+}
+
+impl Settings {
+    /// The client side of the leaves' algorithm, for one connection.
+    pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
+        // The number of cores concerns the server's side.
+        let environment = Environment::new(1, self.rtt, self.slo);
+        let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
+        parts.config.queue = parts.config.queue.max(WAITING_MAX);
+        parts.config.max_delay = parts.config.max_delay.min(self.timeout);
+        parts.config.max_outstanding = parts.config.max_outstanding.max(1);
+        Ok(parts)
+    }
+}
+
+fn shown(address: &str) -> String {
+    address.chars().take(100).collect()
+}
+
+fn resolve(address: &str) -> Result<Leaf, LeavesError> {
+    let refused = |source| LeavesError::Address { address: shown(address), source };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(refused)?.collect();
+    if addresses.is_empty() {
+        return Err(refused(io::Error::new(io::ErrorKind::NotFound, "no such host")));
+    }
+    Ok(Leaf { addresses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(addresses: &[&str], told: &str) {
+        let error = Leaves::resolve(addresses).map(|leaves| leaves.count()).unwrap_err().to_string();
+        assert!(error.contains(told) && error.lines().count() == 1, "{error}");
+    }
+
+    #[test]
+    fn leaves_that_can_not_be_asked_are_refused() {
+        check(&[], "0 leaves; accepted: 1 to 256");
+        check(&["127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7001"], "`127.0.0.1:7001` is there twice");
+        check(&[""], "accepted: HOST:PORT");
+        check(&["nowhere.invalid:1"], "nowhere.invalid:1");
+        check(&["127.0.0.1"], "accepted: HOST:PORT");
+        check(&["127.0.0.1:99999"], "accepted: HOST:PORT");
+        let crowd: Vec<String> = (0..300).map(|port| format!("127.0.0.1:{}", 7_000 + port)).collect();
+        check(&crowd.iter().map(String::as_str).collect::<Vec<_>>(), "300 leaves");
+    }
+
+    #[test]
+    fn leaves_may_have_addresses_of_either_kind() {
+        let leaves = Leaves::resolve(["[::1]:7001", "127.0.0.1:7001"]).unwrap();
+        assert_eq!(leaves.count(), 2);
+        assert!(leaves.0.leaves[0].addresses[0].is_ipv6());
+    }
+}

@@ -1,0 +1,47 @@
+//! Tiers: servers that answer by asking leaves, under any of the paper's threading models (µTune, OSDI'18), which may change while they serve.
+//!
+//! - [`MidTier`]: the service, one code for sync and async models. [`Leaves`]: whom it asks.
+//! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
+//! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
+//!   request on its way.
+//! - `governor`: a policy's senses, and when it is asked. `meter`: CPU time.
+//! - `on_cores`: the same service on today's server, the ninth model.
+//!
+//! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
+//! (`leeward-port`).
+
+mod calls;
+mod duties;
+mod gather;
+mod governor;
+mod leaves;
+mod link;
+mod meter;
+mod on_cores;
+mod pool;
+mod replies;
+mod server;
+mod service;
+mod shard;
+mod slab;
+
+use crate::server::Builder;
+
+/// Starts a tier with the model that its options name.
+pub(crate) fn start<M: MidTier>(
+    builder: Builder,
+    address: &str,
+    options: Options,
+    service: M,
+) -> Result<Tier, TierError> {
+    match options.threading {
+        Threading::Setup(setup) => server::start(builder, address, options, setup, service),
+        Threading::Cores(cores) => on_cores::start(builder, address, options, cores, service),
+    }
+}
+
+pub use leaves::{LEAVES_MAX, Leaves, LeavesError, Links};
+pub use leeward_control::threading::{Setup, Threading};
+pub use leeward_runtime::crew::Census;
+pub use server::{Options, Switch, Tier, TierCounts, TierError};
+pub use service::{CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Replies, Reply, Step};

@@ -1,0 +1,178 @@
+//! The ninth model, `CORE<n>`: a tier's service on today's server, whose cores each receive, execute and ask leaves, and steal from each other.
+//! Requests are tasks and calls are a client's, which the cores poll. It allocates per request, as tasks do.
+
+use super::calls::CallList;
+use super::leaves::{Leaves, Settings};
+use super::replies::{Came, ReplyList};
+use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError};
+use super::service::{CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Replies, Step};
+use crate::client::{CallError, CallOptions, Client, ResponseFuture};
+use crate::server::{AsyncHandler, Builder, Failed, OwnedRequest};
+use crate::wire::FailureCode;
+use leeward_control::threading::{Setup, Threading};
+use leeward_runtime::budget;
+use leeward_runtime::crew::Census;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+/// A service as a handler of tasks.
+struct Asker<M> {
+    service: M,
+    settings: Settings,
+    /// One per leaf.
+    clients: Vec<Client>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    gathers: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl<M: MidTier> Asker<M> {
+    /// Makes the calls, and waits until enough of them have ended.
+    async fn gather(&self, calls: &CallList, enough: Enough) -> ReplyList {
+        let mut replies = ReplyList::default();
+        replies.begin(calls.len());
+        self.counts.gathers.fetch_add(1, Ordering::Relaxed);
+        self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
+        let patience = match enough {
+            Enough::Within(span) => span.min(self.settings.timeout),
+            Enough::All | Enough::Quorum(_) => self.settings.timeout,
+        };
+        let wanted = if let Enough::Quorum(results) = enough { usize::from(results) } else { usize::MAX };
+        let mut under_way: Vec<Option<ResponseFuture>> = Vec::with_capacity(calls.len());
+        for place in 0..calls.len() {
+            let Some((LeafId(leaf), method, payload)) = calls.get(place) else { continue };
+            let Some(client) = self.clients.get(usize::from(leaf)).filter(|_| place < CALLS_MAX) else {
+                replies.note(place, Came::Failed(LeafError::Refused));
+                under_way.push(None);
+                continue;
+            };
+            let mut options = CallOptions::new().timeout(patience);
+            if let Some(left) = budget::current().remaining() {
+                options = options.budget(left);
+            }
+            under_way.push(Some(client.call_with(method, payload, options)));
+        }
+        let mut results = 0;
+        poll_fn(|context| {
+            let mut left = false;
+            for (place, call) in under_way.iter_mut().enumerate() {
+                let Some(future) = call else { continue };
+                let Poll::Ready(outcome) = Pin::new(future).poll(context) else {
+                    left = true;
+                    continue;
+                };
+                *call = None;
+                results += usize::from(outcome.is_ok());
+                match outcome {
+                    Ok(response) => replies.result(place, &response.payload),
+                    Err(CallError::TimedOut { .. }) => {}
+                    Err(error) => _ = replies.note(place, Came::Failed(why(&error))),
+                }
+            }
+            if left && results < wanted { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        replies
+    }
+}
+
+fn why(error: &CallError) -> LeafError {
+    match error {
+        CallError::Rejected { reason, .. } => LeafError::Dropped(*reason),
+        CallError::Failed { .. } => LeafError::Failed(FailureCode::Failed),
+        CallError::UnknownMethod { .. } => LeafError::Failed(FailureCode::UnknownMethod),
+        CallError::Throttled | CallError::Expired { .. } | CallError::QueueFull { .. } => LeafError::Held,
+        CallError::TooLarge { .. } => LeafError::Refused,
+        _ => LeafError::Disconnected,
+    }
+}
+
+impl<M: MidTier> AsyncHandler for Asker<M> {
+    async fn call(&self, request: OwnedRequest) -> Result<Vec<u8>, Failed> {
+        let (mut state, mut list, mut reply) = (M::State::default(), CallList::default(), Vec::new());
+        let leaves = self.clients.len() as u16;
+        let mut calls = Calls { list: &mut list, leaves };
+        let mut step = self.service.begin(&request.borrowed(), &mut state, &mut calls, &mut reply)?;
+        while let Step::Gather(enough) = step {
+            let came = self.gather(&list, enough).await;
+            list.clear();
+            let mut calls = Calls { list: &mut list, leaves };
+            step = self.service.resume(&mut state, &Replies(&came), &mut calls, &mut reply)?;
+        }
+        Ok(reply)
+    }
+}
+
+/// Clients of all leaves, which the server's cores poll in turn.
+fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client>), TierError> {
+    let mut clients = Vec::new();
+    let Settings { leaves, algorithm, params, rtt, slo, timeout, backoff, payload_max, .. } = &leaves.0;
+    for (core, leaf) in leaves.iter().enumerate() {
+        let (client, polled) = Client::builder()
+            .replica(leaf.addresses[0].to_string())
+            .admission(algorithm, params.clone())
+            .objective(*rtt, *slo)
+            .payload_limit(*payload_max)
+            .timeout(*timeout)
+            .patience(*timeout)
+            .backoff(backoff.0, backoff.1)
+            .retries(0, 0)
+            .build_polled()
+            .map_err(|error| TierError::Client(error.to_string()))?;
+        builder = builder.poll_also(core, polled);
+        clients.push(client);
+    }
+    Ok((builder, clients))
+}
+
+/// Starts a tier on so many cores.
+pub(super) fn start<M: MidTier>(
+    builder: Builder,
+    address: &str,
+    options: Options,
+    cores: u16,
+    service: M,
+) -> Result<Tier, TierError> {
+    let (builder, clients) = clients(builder.cores(usize::from(cores)), &options.leaves)?;
+    let counts = Arc::new(Counts::default());
+    let cores = Cores { cores, clients: clients.clone(), counts: Arc::clone(&counts) };
+    let asker = Asker { service, settings: options.leaves.0, clients, counts };
+    let server = builder.start_async(address, asker)?;
+    Ok(Tier::new(server, Switch(Arc::new(cores))))
+}
+
+struct Cores {
+    cores: u16,
+    clients: Vec<Client>,
+    counts: Arc<Counts>,
+}
+
+impl Switchable for Cores {
+    fn threading(&self) -> Threading {
+        Threading::Cores(self.cores)
+    }
+
+    fn change(&self, setup: &Setup) -> Result<(), TierError> {
+        Err(TierError::Kind { asked: Threading::Setup(*setup), running: self.threading() })
+    }
+
+    fn census(&self) -> Option<Census> {
+        None
+    }
+
+    fn counts(&self) -> TierCounts {
+        TierCounts {
+            gathers: self.counts.gathers.load(Ordering::Relaxed),
+            calls: self.counts.calls.load(Ordering::Relaxed),
+            up: self.clients.iter().map(|client| client.connected() as u64).sum(),
+            ..TierCounts::default()
+        }
+    }
+}

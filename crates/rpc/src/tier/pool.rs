@@ -1,0 +1,27 @@
+//! Records of requests, which are used again: one request's buffers are the next one's.
+
+use super::gather::Gather;
+use std::sync::{Mutex, PoisonError};
+
+/// Records that are kept; more are given back.
+const KEPT: usize = 4_096;
+
+/// Spare records of a tier. Threads that begin requests take them, and those that end requests bring them back.
+pub(super) struct Pool<S>(Mutex<Vec<Box<Gather<S>>>>);
+
+impl<S: Default> Pool<S> {
+    pub(super) fn new() -> Self {
+        Pool(Mutex::new(Vec::new()))
+    }
+
+    pub(super) fn take(&self) -> Box<Gather<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    pub(super) fn keep(&self, gather: Box<Gather<S>>) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < KEPT {
+            spare.push(gather);
+        }
+    }
+}

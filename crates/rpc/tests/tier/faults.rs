@@ -1,0 +1,61 @@
+//! Leaves that are not there, that go, and that are slow.
+
+use crate::asking::{Asking, Told};
+use crate::fan::{echo, leaves, patient, start, threading};
+use leeward_control::units::Nanos;
+use leeward_rpc::tier::Options;
+
+/// One sync and one async model: which thread waits is all that differs among the others.
+const MODELS: [&str; 2] = ["SDB1-2", "ADB1-1-1"];
+
+fn answered(told: &Told) -> u8 {
+    let Told::Result(bytes) = told else { panic!("{told:?}") };
+    bytes[0]
+}
+
+#[test]
+fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
+    for setup in MODELS {
+        let mut servers = vec![echo(), echo()];
+        let tier = start(Options::new(leaves(&servers), threading(setup)));
+        let mut asking = Asking::new(&tier);
+        assert_eq!(answered(&asking.ask(1, 1, b"both")), 2, "{setup}");
+        servers.pop().unwrap().stop().unwrap();
+        for request in 2..100 {
+            assert!(answered(&asking.ask(request, 1, b"one")) >= 1, "{setup}: the other is there");
+        }
+        assert_eq!(answered(&asking.ask(100, 1, b"one")), 1, "{setup}");
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
+fn slow_leaves_are_waited_for_as_long_as_is_said() {
+    for setup in MODELS {
+        let servers = [echo(), patient(Nanos::from_millis(200))];
+        let tier = start(Options::new(leaves(&servers), threading(setup)));
+        let mut asking = Asking::new(&tier);
+        // Connections first: until then no leaf is fast.
+        assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
+        assert_eq!(answered(&asking.ask(2, 7, b"within a millisecond")), 1, "{setup}");
+        assert_eq!(answered(&asking.ask(3, 6, b"the first")), 1, "{setup}");
+        assert_eq!(answered(&asking.ask(4, 1, b"all")), 2, "{setup}: late replies are nobody else's");
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
+fn nobody_waits_for_ever() {
+    for setup in MODELS {
+        let servers = [patient(Nanos::from_secs(30))];
+        let leaves = leaves(&servers).timeout(Nanos::from_millis(20));
+        let tier = start(Options::new(leaves, threading(setup)));
+        let mut asking = Asking::new(&tier);
+        assert_eq!(answered(&asking.ask(1, 1, b"never")), 0, "{setup}");
+        assert_eq!(answered(&asking.ask(2, 2, b"never")), 0, "{setup}: two gathers");
+        tier.stop().unwrap();
+        drop(servers);
+    }
+}

@@ -1,0 +1,10 @@
+//! Tiers over real sockets: every threading model gives the same answers, models change under load, leaves come and go.
+//!
+//! - `fan`: the service and its leaves. `asking`: clients that send ahead and account for every answer.
+
+mod asking;
+mod fan;
+mod faults;
+mod governed;
+mod models;
+mod switching;

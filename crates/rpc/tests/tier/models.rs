@@ -1,0 +1,55 @@
+//! Every threading model answers the same.
+
+use crate::asking::{Asking, Told};
+use crate::fan::{SETUPS, echo, leaves, start, threading};
+use leeward_rpc::tier::{Links, Options};
+use std::collections::BTreeSet;
+
+/// Right answers of so many leaves.
+fn right(count: u8, argument: &[u8]) -> Told {
+    Told::Result([&[count], argument].concat())
+}
+
+fn serves(setup: &str, links: Links) {
+    let servers = [echo(), echo()];
+    let tier = start(Options::new(leaves(&servers).links(links), threading(setup)));
+    assert_eq!(tier.switch().threading().to_string(), setup);
+    let mut asking = Asking::new(&tier);
+    assert_eq!(asking.ask(1, 1, b"one"), right(2, b"one"), "{setup}");
+    assert_eq!(asking.ask(2, 2, b"twice"), right(4, b"twice"), "{setup}: two gathers");
+    assert_eq!(asking.ask(3, 3, b""), Told::Failure("as asked".into()), "{setup}");
+    assert_eq!(asking.ask(4, 4, b""), Told::Failure("the handler has panicked".into()), "{setup}");
+    assert_eq!(asking.ask(5, 5, b"nobody"), right(0, b"nobody"), "{setup}");
+    let Told::Result(some) = asking.ask(6, 6, b"quorum") else { panic!("{setup}") };
+    assert!(some[0] >= 1 && &some[1..] == b"quorum", "{setup}");
+    // As many at once as a connection may have unanswered.
+    let mut open: BTreeSet<u64> = (10..200).collect();
+    for request in &open {
+        asking.call(*request, 1, &request.to_le_bytes());
+    }
+    asking.send();
+    while !open.is_empty() {
+        let (request, told) = asking.answer();
+        assert!(open.remove(&request), "{setup}: {request} is answered twice");
+        assert_eq!(told, right(2, &request.to_le_bytes()), "{setup}");
+    }
+    drop(asking);
+    let counts = tier.switch().counts();
+    assert_eq!((counts.waiting, counts.broken), (0, 0), "{setup}");
+    assert_eq!(tier.stop().unwrap().completed, 196, "{setup}");
+    servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+}
+
+#[test]
+fn every_model_serves() {
+    for setup in SETUPS {
+        serves(setup, Links::Sharded);
+    }
+}
+
+#[test]
+fn response_threads_may_share_their_connections() {
+    for setup in SETUPS.iter().filter(|setup| setup.starts_with('A')) {
+        serves(setup, Links::Shared);
+    }
+}

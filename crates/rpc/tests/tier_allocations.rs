@@ -1,0 +1,98 @@
+//! Allocations of a request on its tier: none in steady state, on the thread that begins it and on the thread that goes on with it. A
+//! counting allocator watches threads, which the service itself asks.
+
+#[path = "it/asker.rs"]
+mod peer;
+
+use leeward_rpc::server::{Failed, Request, Server};
+use leeward_rpc::tier::{Calls, Enough, Leaves, MidTier, Options, Replies, Step, Threading};
+use leeward_rpc::wire::Method;
+use leeward_runtime::Idle;
+use leeward_testkit::allocator::{Counting, allocations};
+use peer::Peer;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Asks both leaves, and says how many allocations the thread that began the request had made by then, and the thread that ends it.
+struct Watched {
+    wastes: bool,
+}
+
+impl MidTier for Watched {
+    type State = u64;
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        state: &mut u64,
+        calls: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        for leaf in calls.leaves() {
+            calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
+        }
+        *state = allocations();
+        Ok(Step::Gather(Enough::All))
+    }
+
+    fn resume(
+        &self,
+        state: &mut u64,
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        assert_eq!(came.len(), 2);
+        if self.wastes {
+            std::hint::black_box(vec![1]);
+        }
+        reply.extend_from_slice(&state.to_le_bytes());
+        reply.extend_from_slice(&allocations().to_le_bytes());
+        Ok(Step::Done)
+    }
+}
+
+fn echo() -> Server {
+    let echo = |request: &Request<'_>, reply: &mut Vec<u8>| {
+        reply.extend_from_slice(request.payload);
+        Ok(())
+    };
+    Server::builder().idle(Idle::Block).start("127.0.0.1:0", echo).unwrap()
+}
+
+/// The most allocations between two requests in a row, once the tier is warm: of the threads that begin, and of those that end.
+fn per_request(setup: &str, wastes: bool) -> [u64; 2] {
+    let leaves = [echo(), echo()];
+    let addresses = leaves.iter().map(|leaf| leaf.address().to_string());
+    let threading: Threading = setup.parse().unwrap();
+    let options = Options::new(Leaves::resolve(addresses).unwrap(), threading);
+    let tier = Server::builder().start_tier("127.0.0.1:0", options, Watched { wastes }).unwrap();
+    let mut peer = Peer::registered(&tier);
+    let mut counts = Vec::new();
+    for request in 1..=400 {
+        peer.call(request, 1, &[b"8 bytes."]);
+        let answer = peer.answer().unwrap();
+        let bytes = answer.split("payload: [").nth(1).unwrap().split(']').next().unwrap();
+        let bytes: Vec<u8> = bytes.split(", ").map(|byte| byte.parse().unwrap()).collect();
+        let [began, ended] = [0, 8].map(|from| u64::from_le_bytes(bytes[from..from + 8].try_into().unwrap()));
+        counts.push([began, ended]);
+    }
+    tier.stop().unwrap();
+    leaves.into_iter().for_each(|leaf| _ = leaf.stop().unwrap());
+    let most = |which: usize| counts.windows(2).skip(200).map(|pair| pair[1][which] - pair[0][which]).max().unwrap();
+    [most(0), most(1)]
+}
+
+#[test]
+fn a_request_of_a_tier_allocates_nothing() {
+    for setup in ["SIB1", "SIP1", "SDB1-1", "AIB1-0-1", "ADB1-1-1", "ADP1-1-1"] {
+        assert_eq!(per_request(setup, false), [0, 0], "{setup}");
+    }
+}
+
+/// The canary: the counter counts.
+#[test]
+fn an_allocation_is_counted() {
+    assert_eq!(per_request("ADB1-1-1", true), [0, 1]);
+}

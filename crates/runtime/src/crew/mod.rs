@@ -1,0 +1,113 @@
+//! A crew: threads that take the duties of a threading model (µTune, OSDI'18), and change models while requests are under way. All threads are
+//! there from the start; those without a duty are parked.
+//!
+//! - [`Control`]: what the threads share. [`Control::change`] switches. `plan`: the setup that holds, in one word.
+//! - `claims`: which thread has which slot. `sleepers`, `watch`: who sleeps, who waits at sockets, without lost wake-ups.
+//! - [`Duties`]: what is done for each role, which the crew's owner brings. `worker`: the loop of a thread.
+//! - [`Lease`]: something that one thread at a time has, with letters for it.
+//! - `model`: all of it in the model checker, with broken variants that it must find.
+//!
+//! Never here: sockets and wire formats, which setup fits the load, what a request does.
+
+mod claims;
+mod control;
+mod lease;
+#[cfg(all(test, loom))]
+mod model;
+mod plan;
+mod sleepers;
+mod watch;
+mod worker;
+
+pub use claims::Post;
+pub use control::{Census, Control};
+pub use lease::{Lease, Opens};
+pub use plan::Epoch;
+pub use worker::Duties;
+
+use crate::clock::Clock;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Threads that a crew needs for setups of up to so many: two more, so that one that receives and one that waits for leaves are found at once
+/// even while all others are held by sync requests.
+pub fn crew_size(most: u32) -> usize {
+    most as usize + 2
+}
+
+/// A running crew.
+pub struct Crew {
+    control: Arc<Control>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts the threads. `cpus`: where they may run, all of them on any of these in turn; empty: wherever the system puts them.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start<D: Duties>(
+        control: &Arc<Control>,
+        duties: &Arc<D>,
+        clock: &Clock,
+        cpus: &[usize],
+    ) -> io::Result<Crew> {
+        let mut crew = Crew { control: Arc::clone(control), threads: Vec::with_capacity(control.threads()) };
+        for thread in 0..control.threads() {
+            let worker = worker::Worker {
+                thread,
+                control: Arc::clone(control),
+                duties: Arc::clone(duties),
+                clock: clock.clone(),
+            };
+            let cpu = (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]);
+            let run = move || {
+                if let Some(id) = cpu {
+                    // Not being allowed to pin costs latency, not correctness.
+                    core_affinity::set_for_current(core_affinity::CoreId { id });
+                }
+                let _will = LastWill(Arc::clone(&worker.control));
+                worker.work();
+            };
+            match std::thread::Builder::new().name(format!("leeward-crew-{thread}")).spawn(run) {
+                Ok(handle) => crew.threads.push(handle),
+                Err(error) => {
+                    crew.control.stop();
+                    let _ = crew.join();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(crew)
+    }
+
+    /// What its threads share.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Waits for the threads to end, which [`Control::stop`] asks for.
+    ///
+    /// # Errors
+    /// A thread has panicked.
+    pub fn join(self) -> io::Result<()> {
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            let ended = thread.join().map_err(|_| io::Error::other("a thread of the crew has panicked"));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+}
+
+/// Stops the others if a thread ends by a panic: a crew that lacks one might never do its duty.
+struct LastWill(Arc<Control>);
+
+impl Drop for LastWill {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}

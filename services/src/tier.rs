@@ -1,0 +1,269 @@
+//! Asks leaves to send the argument back, and says how many did: the smallest service of a tier, for measuring threading models (µTune §7's
+//! null service).
+
+use crate::arguments::{Argument, Elsewhere, Kind, Values};
+use crate::case::{Case, CaseError, Progress, Requests, Target};
+use crate::served::{Backend, Served};
+use leeward_control::threading::Threading;
+use leeward_control::units::{UnitError, parse_duration};
+use leeward_load::ask::Ask;
+use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
+use leeward_rpc::tier::{
+    Calls, Enough, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Tier, TierError,
+};
+use leeward_rpc::wire::Method;
+use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::sync::Arc;
+
+const LEAVES: Argument = Argument {
+    name: "leaves",
+    value_name: "ADDRESSES",
+    help: "Leaves to ask, with commas between them",
+    kind: Kind::Text,
+    default: None,
+    elsewhere: Elsewhere::Refused,
+};
+
+const THREADING: Argument = Argument {
+    name: "threading",
+    value_name: "SETUP",
+    help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2",
+    kind: Kind::Checked(|text| text.parse::<Threading>().map(|_| ()).map_err(|error| error.to_string())),
+    default: Some("SDB1-16"),
+    elsewhere: Elsewhere::Refused,
+};
+
+const ASK: Argument = Argument {
+    name: "ask",
+    value_name: "all|N",
+    help: "How many leaves each request asks: all, or so many of them in turn",
+    kind: Kind::Checked(|text| asked(text).map(|_| ())),
+    default: Some("all"),
+    elsewhere: Elsewhere::Refused,
+};
+
+const LINKS: Argument = Argument {
+    name: "links",
+    value_name: "sharded|shared",
+    help: "Connections of async models: of each response thread, or shared by all",
+    kind: Kind::Checked(|text| links(text).map(|_| ())),
+    default: Some("sharded"),
+    elsewhere: Elsewhere::Refused,
+};
+
+const TIMEOUT: Argument = Argument {
+    name: "leaf-timeout",
+    value_name: "TIME",
+    help: "How long a request waits for its leaves at most",
+    kind: Kind::Checked(|text| parse_duration(text).map(|_| ()).map_err(|error| error.to_string())),
+    default: Some("1s"),
+    elsewhere: Elsewhere::Refused,
+};
+
+fn asked(text: &str) -> Result<usize, String> {
+    let count =
+        if text == "all" { Some(usize::MAX) } else { text.parse().ok().filter(|count| (1..=256).contains(count)) };
+    count.ok_or_else(|| "accepted: `all`, or a whole number from 1 to 256".into())
+}
+
+fn links(text: &str) -> Result<Links, String> {
+    match text {
+        "sharded" => Ok(Links::Sharded),
+        "shared" => Ok(Links::Shared),
+        _ => Err("accepted: `sharded` or `shared`".into()),
+    }
+}
+
+/// Asks some leaves to send the argument back. Result: how many it asked, how many answered, and the argument.
+#[derive(Debug)]
+pub struct Fan {
+    ask: usize,
+}
+
+impl Fan {
+    /// Asks so many leaves, or all there are.
+    pub fn new(ask: usize) -> Self {
+        Fan { ask }
+    }
+}
+
+/// The request's argument, between the steps.
+#[derive(Debug, Default)]
+pub struct Asked(Vec<u8>);
+
+impl MidTier for Fan {
+    type State = Asked;
+
+    fn begin(
+        &self,
+        request: &Request<'_>,
+        Asked(argument): &mut Asked,
+        calls: &mut Calls<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        argument.clear();
+        argument.extend_from_slice(request.payload);
+        let leaves = calls.leaves().count();
+        // The argument's bits choose where a part of the leaves begins: the same requests ask the same leaves.
+        let bits = request.payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let first = (bits % leaves.max(1) as u64) as usize;
+        for step in 0..self.ask.min(leaves) {
+            let leaf = LeafId(((first + step) % leaves) as u16);
+            calls.call(leaf, Method(0), |bytes| bytes.extend_from_slice(request.payload));
+        }
+        Ok(Step::Gather(Enough::All))
+    }
+
+    fn resume(
+        &self,
+        Asked(argument): &mut Asked,
+        came: &Replies<'_>,
+        _: &mut Calls<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<Step, Failed> {
+        let answered = came.iter().filter(|reply| *reply == Reply::Result(argument)).count();
+        reply.extend([came.len().min(255) as u8, answered.min(255) as u8]);
+        reply.extend_from_slice(argument);
+        Ok(Step::Done)
+    }
+}
+
+/// The service of a tier in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct TierCase;
+
+impl Case for TierCase {
+    fn name(&self) -> &'static str {
+        "tier"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Asks leaves to send the argument back, under a threading model"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        &[LEAVES, THREADING, ASK, LINKS, TIMEOUT]
+    }
+
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let missing = "--service tier needs --leaves; accepted: addresses such as 127.0.0.1:5301,127.0.0.1:5302";
+        let text =
+            |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default().to_string();
+        let addresses =
+            values.text(LEAVES.name).filter(|text| !text.is_empty()).ok_or_else(|| CaseError::input(missing))?;
+        let timeout = parse_duration(&text(&TIMEOUT)).map_err(CaseError::input)?;
+        let links = links(&text(&LINKS)).map_err(CaseError::input)?;
+        let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(CaseError::input)?;
+        let threading = text(&THREADING).parse().map_err(|error| CaseError::input(format!("--threading: {error}")))?;
+        let ask = asked(&text(&ASK)).map_err(CaseError::input)?;
+        Ok(Box::new(TierBackend { leaves: leaves.timeout(timeout).links(links), threading, ask }))
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "bytes for the leaves to send back: tier"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        match text {
+            "tier" => Ok(Arc::new(Asks)),
+            _ => Err(UnitError { written: text.chars().take(40).collect(), expected: "`tier`" }),
+        }
+    }
+}
+
+/// A tier that can be started.
+pub struct TierBackend {
+    /// Whom it asks.
+    pub leaves: Leaves,
+    /// Its threading model.
+    pub threading: Threading,
+    /// How many leaves each request asks.
+    pub ask: usize,
+}
+
+impl TierBackend {
+    /// Starts it, for callers that change its model.
+    ///
+    /// # Errors
+    /// See [`TierError`].
+    pub fn start_tier(&self, builder: Builder, address: &str, options: Options) -> Result<Tier, TierError> {
+        builder.start_tier(address, options, Fan::new(self.ask))
+    }
+}
+
+impl Backend for TierBackend {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        let options = Options::new(self.leaves.clone(), self.threading);
+        let started = self.start_tier(builder, address, options);
+        started.map(Tier::into_server).map_err(|error| match error {
+            TierError::Server(error) => error,
+            other => ServerError::Cores(io::Error::other(other.to_string())),
+        })
+    }
+}
+
+/// Asks for eight bytes, drawn for each request, to be sent back by every leaf that is asked.
+#[derive(Clone, Copy, Debug)]
+struct Asks;
+
+impl Display for Asks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("tier")
+    }
+}
+
+impl Ask for Asks {
+    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
+        payload.extend_from_slice(&random.to_le_bytes());
+        Method(0)
+    }
+
+    fn is_answer(&self, random: u64, _: Method, answer: &[u8]) -> bool {
+        // Partial answers count as failed: a load test of leaves that are away measures nothing.
+        matches!(answer, [asked, answered, rest @ ..] if asked == answered && rest == random.to_le_bytes())
+    }
+}
+
+impl Requests for Asks {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+        Ok(Some(Arc::new(*self)))
+    }
+
+    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
+        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Value;
+
+    fn refused(leaves: &str) -> String {
+        let mut values = Values::defaults(TierCase.arguments());
+        values.set(LEAVES.name, Value::Text(leaves.into()));
+        let opened = TierCase.open(&values, 1, &|_| ());
+        opened.err().unwrap_or_else(|| panic!("{leaves}")).to_string()
+    }
+
+    #[test]
+    fn leaves_must_be_there_once_each() {
+        assert!(refused("").contains("needs --leaves"));
+        assert!(refused("127.0.0.1:7001,127.0.0.1:7001").contains("twice"));
+        assert!(refused("127.0.0.1:7001,,").contains("accepted: HOST:PORT"));
+        let crowd: Vec<String> = (0..300).map(|port| format!("127.0.0.1:{}", 7_000 + port)).collect();
+        assert!(refused(&crowd.join(",")).contains("300 leaves; accepted: 1 to 256"));
+    }
+
+    #[test]
+    fn arguments_say_what_they_accept() {
+        for (argument, wrong, accepted) in
+            [(ASK, "0", "from 1 to 256"), (LINKS, "both", "`shared`"), (THREADING, "SIX1", "S"), (TIMEOUT, "1", "")]
+        {
+            let Kind::Checked(check) = argument.kind else { panic!("{}", argument.name) };
+            assert!(check(wrong).unwrap_err().contains(accepted), "{}", argument.name);
+            assert!(argument.default.is_some_and(|default| check(default).is_ok()), "{}", argument.name);
+        }
+    }
+}
