@@ -9,6 +9,9 @@ use leeward_rpc::server::ServerError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RealError {
+    /// A tier that this machine can't serve, in words.
+    #[error("tier: {0}")]
+    Tier(String),
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
@@ -72,8 +75,8 @@ pub enum RealError {
 impl RealError {
     /// Whether something was asked for that can't be done, rather than something failed on the way.
     pub fn is_input(&self) -> bool {
-        use RealError::{Failed, Params, Schedule, Sockets, Unobserved, Unserved};
-        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Unobserved | Unserved(_))
+        use RealError::{Failed, Params, Schedule, Sockets, Tier, Unobserved, Unserved};
+        matches!(self, Failed(_) | Params(_) | Schedule(_) | Sockets { .. } | Tier(_) | Unobserved | Unserved(_))
     }
 }
 

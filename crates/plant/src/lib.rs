@@ -6,6 +6,7 @@
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
 //! - [`threads`]: what its threads cost: waking, changing, polling.
+//! - [`tier`]: a tier of the simulator's, served here with its leaves.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
@@ -22,6 +23,7 @@ pub mod run;
 pub mod simulated;
 mod stalls;
 pub mod threads;
+pub mod tier;
 
 pub use error::RealError;
 pub use leeward_services::served::Served;
@@ -32,3 +34,4 @@ pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
 pub use run::{RunReport, RunSpec, Snapshot};
 pub use simulated::Simulated;
 pub use threads::Threads;
+pub use tier::RealTier;

@@ -11,6 +11,7 @@ use crate::units::Time;
 /// Part of a recording: a header, entries, an end.
 #[allow(clippy::large_enum_variant, reason = "headers are rare, and a box would be an allocation for every entry")]
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "readers are not hot, and an entry allocates nothing")]
 pub enum Item {
     /// First.
     Header(Header),

@@ -3,11 +3,13 @@
 
 pub mod advice;
 mod eliminate;
+mod measured;
 mod sample;
 mod simulated;
 
 pub use eliminate::{Plan, Progress, Trained, train};
 pub use leeward_sim::config::Arrivals;
+pub use measured::MeasuredTier;
 pub use sample::Sample;
 pub use simulated::SimulatedTier;
 

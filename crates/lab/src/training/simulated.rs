@@ -1,6 +1,6 @@
 //! A simulated tier as a bench for training.
 
-use super::{Bench, Sample};
+use super::{Bench, MeasuredTier, Sample};
 use crate::error::RunError;
 use crate::plan::plan;
 use crate::scenario::Scenario;
@@ -53,6 +53,14 @@ impl SimulatedTier {
         let mut config = run.config.clone();
         config.workload.arrivals = arrivals;
         Ok(SimulatedTier { name: run.service.text.clone(), ..SimulatedTier::new(config) })
+    }
+
+    /// The same tier, to be measured on so many CPUs of this machine.
+    ///
+    /// # Errors
+    /// Too few CPUs.
+    pub fn measured(&self, cpus: u32) -> Result<MeasuredTier, RunError> {
+        MeasuredTier::new(self.config.clone(), cpus)
     }
 
     /// The tier's name in its scenario.

@@ -7,7 +7,7 @@ use leeward_control::threading::Threading;
 use leeward_control::threading::curves::Tail;
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_lab::training::{self, Arrivals, Plan, Progress, SETUPS, SimulatedTier, Trained};
+use leeward_lab::training::{self, Arrivals, Bench, Plan, Progress, SETUPS, SimulatedTier, Trained};
 use leeward_lab::{Scenario, builtin_scenarios};
 
 use crate::failure::Failure;
@@ -23,9 +23,12 @@ pub(super) struct BenchArgs {
     /// The scenario's tier, where it has several
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
-    /// Where to measure: `sim`
-    #[arg(long, default_value = "sim", value_name = "PLANT")]
+    /// Where to measure: sim, or real (this machine, whose leaves wait instead of computing)
+    #[arg(long, default_value = "sim", value_name = "PLANT", value_parser = ["sim", "real"])]
     plant: String,
+    /// CPUs of a real tier
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    cpus: u32,
     /// Setups, such as SIP1,SDB1-16; by default some of every model
     #[arg(long, value_delimiter = ',', value_name = "SETUP")]
     setups: Vec<Threading>,
@@ -75,7 +78,9 @@ fn budget(text: &str) -> Result<Budget, String> {
 
 /// A training that is about to begin.
 pub(super) struct Training {
-    bench: SimulatedTier,
+    bench: Box<dyn Bench>,
+    name: String,
+    machine: String,
     plan: Plan,
     budget: Duration,
     made: String,
@@ -83,19 +88,24 @@ pub(super) struct Training {
 
 impl Training {
     pub(super) fn of(args: &BenchArgs) -> Result<Training, Failure> {
-        if args.plant != "sim" {
-            let words =
-                if args.plant == "real" { "setups are trained in the simulator only so far" } else { "no such plant" };
-            let plant: String = args.plant.chars().take(40).collect();
-            return Err(Failure::Input(anyhow!("--plant {plant}: {words}; accepted: sim")));
-        }
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
-        let bench = find(args, arrivals)?;
+        let tier = find(args, arrivals)?;
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
         let mut plan = Plan { tail: args.objective.0, ..Plan::new(setups) };
         plan.loads = args.load.map(|(low, high)| (Rate(low), Rate(high)));
-        let made = format!("{} --plant sim --arrivals {} --seed {}", args.what.scenario, args.arrivals, args.what.seed);
-        Ok(Training { bench, plan, budget: args.budget.0, made })
+        let made = format!(
+            "{} --plant {} --arrivals {} --seed {}",
+            args.what.scenario, args.plant, args.arrivals, args.what.seed
+        );
+        let name = tier.name().to_string();
+        let (bench, machine): (Box<dyn Bench>, String) = match args.plant.as_str() {
+            "real" => (Box::new(tier.measured(args.cpus)?), format!("this machine, {} CPUs", args.cpus)),
+            _ => {
+                let machine = tier.machine();
+                (Box::new(tier), machine)
+            }
+        };
+        Ok(Training { bench, name, machine, plan, budget: args.budget.0, made })
     }
 
     /// Setups that are trained, loads and percentile.
@@ -105,7 +115,7 @@ impl Training {
 
     pub(super) fn run(&self, interrupt: &Interrupt) -> Result<Trained, Failure> {
         let begun = Instant::now();
-        let steps = Steps::watched(&format!("training {}", self.bench.name()), interrupt);
+        let steps = Steps::watched(&format!("training {}", self.name), interrupt);
         let show = |progress: Progress| {
             let Progress { setup, load, measured, loads: (done, all) } = progress;
             let of =
@@ -113,15 +123,15 @@ impl Training {
             steps.show(&format!("{of}, {:.0}/s: {setup}, {measured} measurements", load.0));
         };
         let is_over = || begun.elapsed() >= self.budget;
-        Ok(training::train(&self.bench, &self.plan, &show, &is_over, interrupt.flag())?)
+        Ok(training::train(self.bench.as_ref(), &self.plan, &show, &is_over, interrupt.flag())?)
     }
 
     pub(super) fn file(&self, trained: &Trained, command: &str) -> CurvesFile {
         CurvesFile {
-            service: self.bench.name().into(),
+            service: self.name.clone(),
             data: String::new(),
             made: format!("leeward {command} {}", self.made),
-            machine: self.bench.machine(),
+            machine: self.machine.clone(),
             curves: trained.curves.clone(),
         }
     }
