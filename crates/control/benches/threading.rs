@@ -1,6 +1,8 @@
 //! Nanoseconds per arrival in the ring, alone and with another thread that records, and per decision of every threading policy. Compare
 //! within one run only; what a nanosecond is differs between machines.
 
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time, and here with a thread beside")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

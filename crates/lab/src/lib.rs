@@ -24,7 +24,7 @@ pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
-pub mod threading;
+mod trained;
 pub mod training;
 pub mod tune;
 

@@ -67,7 +67,7 @@ pub struct RunOutcome {
     pub threads: Option<ThreadOutcome>,
 }
 
-/// What the threads of a tier did in the measured part of a run (µTune, OSDI'18).
+/// Work of the threads of a tier in the measured part of a run (µTune, OSDI'18).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadOutcome {
     /// Setup at the end.

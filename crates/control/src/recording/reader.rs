@@ -10,6 +10,7 @@ use crate::units::Time;
 
 /// Part of a recording: a header, entries, an end.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "readers are not hot, and an entry allocates nothing")]
 pub enum Item {
     /// First.
     Header(Header),

@@ -46,10 +46,8 @@ pub struct Training {
     pub setups: Vec<Setup>,
     /// The lowest load, requests per second; the others follow by the root of two, up to 1.1 times the capacity.
     pub lowest: f64,
-    /// Requests per load and seed.
+    /// Requests after which a setup at a load is known well enough.
     pub requests: u32,
-    /// Seeds, none of which the scenario's runs have.
-    pub seeds: u32,
 }
 
 impl Scenario {
@@ -122,15 +120,14 @@ impl ThreadingSpec {
     /// Whether its policy chooses by curves.
     pub fn needs_curves(&self) -> bool {
         let policy = self.policy.as_deref().unwrap_or(STATIC);
-        let takes_none = |name: &&str| *name == policy;
-        ![STATIC, "ipi"].iter().any(|name| takes_none(name))
+        ![STATIC, "ipi"].contains(&policy)
     }
 }
 
 /// `[train]`: the setups that curves are made of.
 pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<Training>, ScenarioError> {
     let Some(item) = item else { return Ok(None) };
-    let table = item.table(&["setups", "lowest", "requests", "seeds"])?;
+    let table = item.table(&["setups", "lowest", "requests"])?;
     let setup = |item: &Item<'_>| item.text()?.parse::<Setup>().map_err(|error| item.error(error.to_string()));
     let setups = each_once(&table.require("setups", "setups such as [\"SIP1\", \"SDB1-16\"]")?, setup)?;
     let lowest = match table.find("lowest") {
@@ -141,12 +138,7 @@ pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<Training>, Scena
             .filter(|rate| *rate > 0.0 && *rate <= 1e9)
             .ok_or_else(|| item.unexpected("requests per second above zero"))?,
     };
-    Ok(Some(Training {
-        setups,
-        lowest,
-        requests: table.count_or("requests", 100..=1_000_000, 6_000)?,
-        seeds: table.count_or("seeds", 1..=20, 3)?,
-    }))
+    Ok(Some(Training { setups, lowest, requests: table.count_or("requests", 100..=1_000_000, 6_000)? }))
 }
 
 /// Refuses a scenario whose tier and threading don't fit together.

@@ -71,7 +71,7 @@ fn mistakes_in_threading_are_named() {
         &["SIP0"],
     );
     let unclaimed = GOOD.split("[[claim]]").next().unwrap();
-    let train = "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]\nlowest = 1000\nrequests = 200\nseeds = 1\n";
+    let train = "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]\nlowest = 1000\nrequests = 600\n";
     for (from, to, part) in
         [(train, "", "expected a section [train]"), ("threading = [", "# threading = [", "has no `threading`")]
     {

@@ -8,7 +8,7 @@ use leeward_control::units::{Nanos, Time};
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
 
-/// What a CPU does.
+/// State of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
@@ -42,7 +42,7 @@ struct Host {
     spins: bool,
 }
 
-/// What an event on a CPU means to the rest.
+/// Meaning of an event on a CPU to the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// Nothing.

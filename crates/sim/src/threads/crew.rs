@@ -4,18 +4,18 @@ use super::event::{JobId, Reply, ThreadId};
 use leeward_control::threading::{Duty, Setup, slots};
 use leeward_control::threading::{Owed, Roles};
 
-/// What a thread does when it has computed what it has to, or when it wakes.
+/// Next step of a thread that has computed what it had to, or that wakes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Doing {
     /// Looks for what is next.
     Turn,
     /// Its look was empty: it sleeps unless something has come since.
     Doze,
-    /// It has received a request.
+    /// A request has been received.
     Received(JobId),
-    /// It has pushed a request to the queue.
+    /// A request has been pushed to the queue.
     Pushed(JobId),
-    /// It has a request to begin.
+    /// A request is to begin.
     Begins(JobId),
     /// A request has computed what comes before its calls.
     Begun(JobId),
@@ -23,11 +23,11 @@ pub(super) enum Doing {
     Sent(JobId, u16),
     /// All calls have left, over its own connections.
     Gathers(JobId),
-    /// It has received a reply over its own connections.
+    /// A reply has been received over its own connections.
     Gathered(JobId),
-    /// It waits for its helpers.
+    /// The helpers are waited for.
     Joins(JobId),
-    /// It wakes the helper of this call.
+    /// The helper of this call is woken.
     Forks(JobId, u16),
     /// A helper begins with this call.
     Helps(JobId, u16),
@@ -76,7 +76,7 @@ pub(super) struct Thread {
     /// Its slot in the plan of `epoch`.
     pub(super) slot: Option<usize>,
     pub(super) epoch: u32,
-    /// It was woken to wait for messages, and must name a successor before it does something else.
+    /// The thread was woken to wait for messages, and must name a successor before it does something else.
     pub(super) leads: bool,
     /// Number of its poll, so that an older poll's end means nothing.
     pub(super) poll: u32,

@@ -41,7 +41,7 @@ pub(super) struct Reply {
     pub(super) job: JobId,
     /// Leaf that replies.
     pub(super) leaf: u16,
-    /// Who receives it.
+    /// Receiver.
     pub(super) to: Route,
 }
 

@@ -66,7 +66,7 @@ pub struct Leaves {
 pub enum Ask {
     /// All of them.
     All,
-    /// Those that have its key: consecutive leaves from a random one on (µTune's Router).
+    /// Leaves that have its key: consecutive leaves from a random one on (µTune's Router).
     Hash {
         /// Leaves that have a key.
         replicas: u16,
@@ -81,7 +81,7 @@ pub enum Gather {
     /// The thread has a connection to each leaf, writes all calls and waits for all of them.
     #[default]
     Own,
-    /// One helper thread per call (µTune §4).
+    /// A helper thread per call (µTune §4).
     ForkJoin,
 }
 

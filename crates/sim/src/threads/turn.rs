@@ -7,13 +7,13 @@ use super::run::Run;
 use leeward_control::threading::{Duty, Roles, Wait};
 use leeward_control::units::Nanos;
 
-/// What a thread does next.
+/// Next state of a thread.
 pub(super) enum Next {
-    /// It computes for so long, then goes on.
+    /// Computes for so long, then goes on.
     Compute(Nanos, Doing),
-    /// It sleeps, and goes on when it is woken.
+    /// Sleeps, and goes on when it is woken.
     Sleep(Place, Doing),
-    /// It polls until it finds something.
+    /// Polls until it finds something.
     Poll(Place),
 }
 

@@ -71,10 +71,11 @@ impl Envelope {
         self.curve(self.interval(load))
     }
 
-    /// The best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any load.
-    pub fn best_and_bend(&self, load: Rate) -> (&Curve, Option<Rate>) {
+    /// Place of the best curve at this load, and the greatest load below at which another one is; `None` if it is the best without any
+    /// load.
+    pub fn best_and_bend(&self, load: Rate) -> (usize, Option<Rate>) {
         let interval = self.interval(load);
-        (self.curve(interval), (interval > 0).then(|| Rate(self.from[interval])))
+        (usize::from(self.best[interval]), (interval > 0).then(|| Rate(self.from[interval])))
     }
 
     /// The intervals: where each begins, and its best.

@@ -49,9 +49,9 @@ impl ThreadingPolicy for Hostile {
         self.asked += 1;
         let lowest = self.inner.initial();
         match self.mistake {
-            Mistake::Stranger if self.asked % 50 == 0 => Some(Threading::Cores(2)),
-            Mistake::Repeats if self.asked % 50 == 0 => Some(signals.current),
-            Mistake::Restarts | Mistake::Careless if self.asked % 3 == 0 => {
+            Mistake::Stranger if self.asked.is_multiple_of(50) => Some(Threading::Cores(2)),
+            Mistake::Repeats if self.asked.is_multiple_of(50) => Some(signals.current),
+            Mistake::Restarts | Mistake::Careless if self.asked.is_multiple_of(3) => {
                 let choices = self.choices();
                 let highest = choices[choices.len() - 1];
                 Some(if signals.current == lowest { highest } else { lowest })

@@ -2,7 +2,9 @@
 
 mod choices;
 mod curves;
+mod detection;
 mod hostile;
+mod learning;
 mod plant;
 mod policies;
 mod recorded;

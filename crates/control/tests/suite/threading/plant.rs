@@ -89,6 +89,8 @@ pub(super) fn every_policy() -> Vec<(String, Box<dyn ThreadingPolicy>)> {
         ("leeward", "objective", text("cpu")),
         ("leeward", "fanout", text("sync")),
         ("leeward", "tail", text("p999")),
+        ("leeward", "learn", text("on")),
+        ("leeward", "learn", text("shadow")),
         ("utune", "window", Raw::Integer(50)),
         ("utune", "fanout", text("async")),
         ("fm", "fanout", text("async")),
