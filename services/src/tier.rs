@@ -174,7 +174,7 @@ impl Case for TierCase {
 
 /// A tier that can be started.
 pub struct TierBackend {
-    /// Whom it asks.
+    /// Leaves that it asks.
     pub leaves: Leaves,
     /// Its threading model.
     pub threading: Threading,

@@ -11,7 +11,7 @@ use crate::numbers;
 use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
 use crate::rows::{Rows, point};
-use crate::scenario::{Scenario, ServiceSpec};
+use crate::scenario::{Scenario, ServiceSpec, ThreadingSpec, Variant};
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
@@ -193,8 +193,10 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
-    let tier = "tiers of threads are simulated only";
-    refuse(!scenario.tiers.is_empty(), "tier", tier)?;
+    let curves =
+        "policies choose by curves of this machine, which a simulated training is not; accepted: setups and ipi";
+    let needs = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::needs_curves);
+    refuse(scenario.controllers.iter().any(needs), "controller.threading", curves)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
@@ -228,6 +230,8 @@ fn calibrated(
     calibrated.workload.services = vec![ServiceSpec { service: known, ..service.clone() }];
     calibrated.workload.clients = vec![clients];
     (calibrated.server, calibrated.network) = models(measured, placement);
+    // What is predicted is this machine's tier.
+    calibrated.tiers.iter_mut().for_each(|spec| spec.tier.cpus = placement.server.len() as u32);
     calibrated
 }
 

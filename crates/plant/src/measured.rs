@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::placement::Placement;
 use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
 use crate::run::{self, RunReport, RunSpec, Sample, Snapshot};
+use crate::tier::RealTier;
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
 use leeward_load::LoadReport;
@@ -39,9 +40,11 @@ impl Plant for Measured<'_> {
     ) -> Result<RunOutcome, PlantError> {
         let params = run.checked_params().map_err(RealError::Params)?;
         let config = run.config;
+        let tier = config.tier.as_deref().map(|tier| RealTier::new(tier, self.placement, config.slo)).transpose()?;
+        let tier = tier.map(RealTier::served);
         let spec = RunSpec {
             placement: self.placement,
-            served: self.served,
+            served: tier.as_ref().unwrap_or(self.served),
             budget: self.budget(run),
             algorithm: run.algorithm,
             params: &params,

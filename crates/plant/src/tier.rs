@@ -57,7 +57,7 @@ impl RealTier {
         Ok(RealTier { model: model.clone(), placement: placement.clone(), slo, switch: Mutex::new(None) })
     }
 
-    /// What a run is given: requests carry the CPU time that is drawn for what comes before the calls.
+    /// Both ends for a run: requests carry the CPU time that is drawn for what comes before the calls.
     pub fn served(self) -> Served {
         Served { backend: Arc::new(self), ask: None, words: None, bottleneck: Bottleneck::Cores }
     }

@@ -209,7 +209,7 @@ impl<P: Protocol> Front<P> {
         self.state.has_failed.load(Ordering::Relaxed)
     }
 
-    /// What made it fail, if anything did.
+    /// Outcome of the connections, once all threads have ended.
     ///
     /// # Errors
     /// The sockets can't be looked at.

@@ -27,7 +27,8 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("services", SERVICE),
     ("load", &["control", "outcome", "rpc", "workload"]),
     // The simulated plant stands beside the measured one, under one trait.
-    ("plant", &["control", "load", "outcome", "rpc", "runtime", "services", "sim", "workload"]),
+    // It starts tiers, and measures how threads sleep at sockets: the port's seams.
+    ("plant", &["control", "load", "outcome", "port", "rpc", "runtime", "services", "sim", "workload"]),
     ("lab", &["catalogue", "control", "outcome", "plant", "services", "sim"]),
     ("report", &["outcome"]),
     // Reads traces of any program: it knows nothing of servers and controllers.

@@ -3,7 +3,7 @@
 
 use super::document::{Origin, Source, parse, read_text};
 use super::reader::Reader;
-use super::{ScenarioError, workload};
+use super::{ScenarioError, machine_threads, workload};
 use leeward_control::units::Nanos;
 use leeward_sim::config::{NetworkModel, ServerModel};
 use std::path::Path;
@@ -38,7 +38,14 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
     if rtts.len() > 1 {
         return Err(root.require("network", "")?.error("has several round trips; accepted: one"));
     }
-    Ok(of(&server, &network))
+    let mut lines = of(&server, &network);
+    if root.require("server", "")?.open_table()?.find("threads").is_some() {
+        let costs = workload::thread_costs(Some(root.require("server", "")?))?;
+        lines.extend(
+            machine_threads::pairs(&costs).into_iter().map(|(key, value)| format!("server.threads.{key}={value}")),
+        );
+    }
+    Ok(lines)
 }
 
 fn of(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
@@ -84,6 +91,8 @@ mod tests {
     use super::*;
     use crate::scenario::Scenario;
     use leeward_sim::config::Stalls;
+    use leeward_sim::threads::model::ThreadCosts;
+    use leeward_sim::threads::presets;
 
     #[test]
     fn a_machine_comes_back_as_it_was_written() {
@@ -91,7 +100,11 @@ mod tests {
         server.costs.send = Nanos(6_543);
         server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(600) });
         let network = NetworkModel { rtt: Nanos(16_575), ..NetworkModel::default() };
-        let lines = parse_overrides("machine.toml", &text("Measured.\nTwice.", &server, &network)).unwrap();
+        let costs = ThreadCosts { switch: Nanos(1_234), locked_permille: 125, ..presets::preset("grpc").unwrap() };
+        let written = text("Measured.\nTwice.", &server, &network) + &machine_threads::text(&costs);
+        let lines = parse_overrides("machine.toml", &written).unwrap();
+        let tier = Scenario::builtin("mt-null", &lines, true).unwrap();
+        assert_eq!(tier.tiers.first().map(|spec| &spec.tier.costs), Some(&costs), "its tiers have its threads");
         let scenario = Scenario::builtin("bw-overall", &lines, true).unwrap();
         assert_eq!((scenario.server, scenario.network), (server, network));
     }

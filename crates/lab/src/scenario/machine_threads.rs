@@ -1,4 +1,4 @@
-//! What threads cost on a machine, as `leeward calibrate --threads` writes it: the section `[server.threads]` of a scenario. Never here:
+//! Costs of threads on a machine, as `leeward calibrate --threads` writes them: the section `[server.threads]` of a scenario. Never here:
 //! reading it, which is done as for any scenario.
 
 use leeward_control::units::Nanos;

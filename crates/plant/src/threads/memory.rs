@@ -1,4 +1,4 @@
-//! What a thread does by itself: a look at sockets, the queue, the ring, a decision; and what memory costs that another CPU or thread has used.
+//! Costs of what a thread does by itself: a look at sockets, the queue, the ring, a decision; and of memory that another CPU or thread has used.
 
 use super::{median, pin};
 use crate::error::RealError;

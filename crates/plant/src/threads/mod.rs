@@ -1,4 +1,4 @@
-//! What threads cost on this machine: waking, changing, polling, sharing. The simulator's tiers cost what is measured here, so that the loads at
+//! Costs of threads on this machine: waking, changing, polling, sharing. The simulator's tiers cost what is measured here, so that the loads at
 //! which one threading model overtakes another are not invented.
 //!
 //! - `wakes`: what another thread's CPU is asked for. `memory`: what a thread does by itself, or with a cache line that another has.
@@ -25,7 +25,7 @@ pub struct Threads {
     pub costs: ThreadCosts,
     /// Reasons to doubt them, in words.
     pub doubts: Vec<String>,
-    /// What was measured beside, in words.
+    /// Further measurements, in words.
     pub notes: Vec<String>,
 }
 

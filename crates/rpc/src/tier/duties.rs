@@ -62,7 +62,7 @@ pub(super) struct Shared<S> {
     has_work: AtomicBool,
 }
 
-/// What became of requests and calls besides what the server counts.
+/// Counts of requests and calls besides what the server counts.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) gathers: AtomicU64,
@@ -124,7 +124,7 @@ impl<M: MidTier> Tier<M> {
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(Failed::panicked()))
     }
 
-    /// What a policy is told.
+    /// State of the tier for a policy.
     fn view(&self) -> View {
         let handle = self.front.handle();
         let counts = handle.counts();

@@ -1,4 +1,4 @@
-//! One request on its way through a tier: its call, the service's state, and what came. Records are used again.
+//! A request on its way through a tier: its call, the service's state, and what came. Records are used again.
 
 use super::replies::{Came, ReplyList};
 use super::service::Enough;

@@ -47,10 +47,10 @@ pub enum LeavesError {
 /// Connections of an async setup to its leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// One per leaf for each response thread; a request takes those of the next in turn.
+    /// A connection per leaf for each response thread; a request takes those of the next in turn.
     #[default]
     Sharded,
-    /// One per leaf for all response threads, which contend for what comes (µTune §3.1: one completion queue).
+    /// A connection per leaf for all response threads, which contend for what comes (µTune §3.1: one completion queue).
     Shared,
 }
 

@@ -85,7 +85,7 @@ impl<T> Link<T> {
         };
     }
 
-    /// What is due: the next attempt at a connection, its limit, a sign of life, calls that expire.
+    /// Does what is due: the next attempt at a connection, its limit, a sign of life, calls that expire.
     pub(super) fn on_timer(
         &mut self,
         now: Time,

@@ -10,7 +10,7 @@ const EVERY: Nanos = Nanos::from_millis(1);
 /// A thread that polls looks at the clock once in so many turns.
 const TURNS: u32 = 1_024;
 
-/// What one thread has told.
+/// CPU time that a thread has told.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     told: Nanos,

@@ -22,7 +22,7 @@ use std::task::Poll;
 struct Asker<M> {
     service: M,
     settings: Settings,
-    /// One per leaf.
+    /// Clients, a single one per leaf.
     clients: Vec<Client>,
     counts: Arc<Counts>,
 }

@@ -11,14 +11,14 @@ pub(super) struct ReplyList {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What is known of a call.
+/// State of a call, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     /// Nothing yet.
     Missing,
     /// A result, at this place of the buffer.
     Result { from: usize, to: usize },
-    /// It has ended without one.
+    /// The call has ended without a result.
     Failed(LeafError),
 }
 

@@ -53,9 +53,9 @@ pub enum TierError {
     /// Cores of today's server can't become threads of a model while it runs, nor the other way round.
     #[error("{asked} while {running} runs; accepted: setups instead of setups")]
     Kind {
-        /// What was asked for.
+        /// Model that was asked for.
         asked: Threading,
-        /// What runs.
+        /// Model that runs.
         running: Threading,
     },
 }
@@ -156,7 +156,7 @@ impl Tier {
         Tier { server, switch }
     }
 
-    /// What changes its threading model.
+    /// Switch that changes its threading model.
     pub fn switch(&self) -> &Switch {
         &self.switch
     }
@@ -216,7 +216,7 @@ impl Switch {
         }
     }
 
-    /// Who does what; `None` for cores.
+    /// Counts of threads by what they do; `None` for cores.
     pub fn census(&self) -> Option<Census> {
         self.0.census()
     }

@@ -82,7 +82,7 @@ pub enum Enough {
     All,
     /// So many results, or the end of every call.
     Quorum(u16),
-    /// What has come after so long.
+    /// All that has come after so long.
     Within(Nanos),
 }
 
@@ -143,7 +143,7 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// What became of a call.
+/// End of a call, as its request sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// The leaf's result.
@@ -164,7 +164,7 @@ pub enum LeafError {
     /// The leaf has executed it in vain.
     #[error("the leaf has no result: {0:?}")]
     Failed(FailureCode),
-    /// It has not left: it waited too long for permission, or too many did.
+    /// The call has not left: it waited too long for permission, or too many did.
     #[error("the call has not left")]
     Held,
     /// There is no connection, or it was lost.

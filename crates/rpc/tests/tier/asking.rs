@@ -15,7 +15,7 @@ pub(crate) struct Asking {
     out: Vec<u8>,
 }
 
-/// What an answer says.
+/// Content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Result(Vec<u8>),

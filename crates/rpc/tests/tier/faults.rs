@@ -5,7 +5,7 @@ use crate::fan::{echo, leaves, patient, start, threading};
 use leeward_control::units::Nanos;
 use leeward_rpc::tier::Options;
 
-/// One sync and one async model: which thread waits is all that differs among the others.
+/// A sync and an async model: which thread waits is all that differs among the others.
 const MODELS: [&str; 2] = ["SDB1-2", "ADB1-1-1"];
 
 fn answered(told: &Told) -> u8 {

@@ -8,7 +8,7 @@ use leeward_control::threading::{Duty, Fanout, Owed, Roles, Setup, slots};
 pub struct Post {
     /// The setup under which it was taken.
     pub setup: Setup,
-    /// What to do, and how to wait for it.
+    /// Roles of the thread, and how it waits for work.
     pub duty: Duty,
     /// Number among the posts of the same roles.
     pub place: u16,

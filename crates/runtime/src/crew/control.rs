@@ -1,4 +1,4 @@
-//! What the threads of a crew share: the plan, who has which slot, who sleeps, who watches the sockets. Never here: the loop of a
+//! State that the threads of a crew share: the plan, who has which slot, who sleeps, who watches the sockets. Never here: the loop of a
 //! thread (`worker`), and which setup fits (`leeward_control::threading`).
 
 use super::claims::{Claims, Post};
@@ -214,7 +214,7 @@ impl Control {
         self.async_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Who does what at this moment.
+    /// Counts of threads by what they do at this moment.
     pub fn census(&self) -> Census {
         let claims = &lock(&self.planner).claims;
         Census { threads: self.threads, parked: claims.resting(), open: claims.open() }

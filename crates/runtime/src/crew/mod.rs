@@ -82,7 +82,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// What its threads share.
+    /// State that its threads share.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }

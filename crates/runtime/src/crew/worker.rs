@@ -46,7 +46,7 @@ pub trait Duties: Send + Sync + 'static {
 /// A thread that sleeps is woken for work; this bounds what a defect there would cost.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// One thread.
+/// A thread of the crew.
 pub(super) struct Worker<D> {
     pub(super) thread: usize,
     pub(super) control: Arc<Control>,
@@ -103,7 +103,7 @@ impl<D: Duties> Worker<D> {
         }
     }
 
-    /// What was queued first, then the network: the order of `cores`.
+    /// Takes a turn. Requests that were queued go before the network: the order of `cores`.
     fn turn(&self, hand: &mut D::Hand, post: &Post) -> bool {
         let roles = post.duty.roles;
         if roles.contain(Roles::RUN) && self.duties.run(hand, post) {
