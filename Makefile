@@ -33,11 +33,13 @@ check: setup
 
 test: tests loom
 
-# Always the whole workspace, so that features are the same and nothing is compiled twice.
+# Always the whole workspace and the same features, so that nothing is compiled twice. With Parquet, which `leeward` is usually built without: the
+# profiler's tests have its files read by others.
+TESTED = --workspace --locked --features leeward/parquet
 tests: setup
-	cargo test --workspace --locked
-	LEEWARD_TEST_IO_URING=off cargo test --workspace --locked --test it faults::
-	LEEWARD_TEST_ALLOCATOR=delay cargo test --workspace --locked --test it faults::
+	cargo test $(TESTED)
+	LEEWARD_TEST_IO_URING=off cargo test $(TESTED) --test it faults::
+	LEEWARD_TEST_ALLOCATOR=delay cargo test $(TESTED) --test it faults::
 
 loom: setup
 	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib
@@ -81,7 +83,7 @@ profiler:
 # LEEWARD=PROGRAM takes that one instead of building it.
 profiler-test: profiler
 	profiler/tests/run --out target/profiler
-	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
+	$(if $(LEEWARD),,cargo build -q --locked -p leeward --features parquet)
 	profiler/tests/planted --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 	profiler/tests/readers --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)
 

@@ -127,6 +127,10 @@ static void addToTable(Function &F, Function &Twin) {
   Table->setInitializer(ConstantStruct::get(Type, {ConstantInt::get(Int32, Magic), from(*Table, 1, Entry), from(*Table, 2, &Twin)}));
   Table->setSection(".leeward.sleds");
   Table->setAlignment(Align(4));
+  // Entries lie side by side: none has a sanitizer's red zone around it.
+  GlobalValue::SanitizerMetadata Bare;
+  Bare.NoAddress = Bare.NoHWAddress = true;
+  Table->setSanitizerMetadata(Bare);
   // It stays for as long as the function does, and goes with it.
   Table->setComdat(F.getComdat());
   Table->addMetadata(LLVMContext::MD_associated, *MDNode::get(C, ValueAsMetadata::get(&F)));

@@ -364,7 +364,7 @@ void lw_pace_end(uint64_t now);
 /* The next time the clock stood still that nobody has taken yet; by the control thread. */
 bool lw_pace_take(struct lw_still *into);
 
-/* ---- files (writer.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
+/* ---- files (writer.c, file.c, payload.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
 
 /* Begins the trace's first segment; false with a message if it can't. */
 bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room);
@@ -393,6 +393,7 @@ struct lw_payload {
     bool overflow;
 };
 void lw_put_u8(struct lw_payload *p, uint8_t value);
+void lw_put_u32(struct lw_payload *p, uint32_t value);
 void lw_put_u64(struct lw_payload *p, uint64_t value);
 void lw_put_varint(struct lw_payload *p, uint64_t value);
 void lw_put_bytes(struct lw_payload *p, const void *bytes, size_t length);

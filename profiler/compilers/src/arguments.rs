@@ -23,8 +23,17 @@ pub(crate) struct Options {
 }
 
 /// Names of our options that the plugin takes as they are.
-const PLUGIN_OPTIONS: [&str; 8] =
-    ["engine", "exclude", "exclude-file", "exclude-list", "min-instructions", "patch", "request-fn", "unwind"];
+const PLUGIN_OPTIONS: [&str; 9] = [
+    "bounded-instructions",
+    "engine",
+    "exclude",
+    "exclude-file",
+    "exclude-list",
+    "min-instructions",
+    "patch",
+    "request-fn",
+    "unwind",
+];
 
 /// Takes our options out of `words`; the rest is the compiler's. An error names the word that is wrong.
 pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<(Options, Vec<OsString>), String> {

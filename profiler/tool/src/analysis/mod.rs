@@ -4,6 +4,7 @@
 pub mod activity;
 pub mod breakdown;
 pub mod culprit;
+mod findings;
 pub mod follow;
 mod locks;
 pub mod missing;

@@ -34,6 +34,25 @@ impl Selector {
         Selector { selection: selection.clone(), tracker: Tracker::default(), known: Map::default(), calls: 0 }
     }
 
+    /// Hands all requests of a trace to `each`, in the order of their ends.
+    ///
+    /// # Errors
+    /// When the trace can't be read any more, or the watcher stops it.
+    pub fn all(
+        trace: &Trace,
+        symbols: &mut Symbols,
+        selection: &Selection,
+        watch: &mut Watch<'_>,
+        mut each: impl FnMut(Request),
+    ) -> Result<(), TraceError> {
+        let mut selector = Selector::new(selection);
+        trace.in_order(
+            watch,
+            |event| Selector::concerns(selection, event),
+            |event| selector.event(event, symbols, &mut each),
+        )
+    }
+
     /// Whether an event can matter to [`Selector::event`].
     pub fn concerns(selection: &Selection, event: &Event) -> bool {
         match selection {

@@ -147,22 +147,15 @@ pub fn timeline(
     watch: &mut Watch<'_>,
 ) -> Result<Option<Timeline>, TraceError> {
     let (mut found, mut same_id): (Option<Request>, u64) = (None, 0);
-    let mut selector = Selector::new(selection);
-    trace.in_order(
-        watch,
-        |event| Selector::concerns(selection, event),
-        |event| {
-            selector.event(event, symbols, |request| {
-                if matches!(which, Which::Id(id) if id != request.id) {
-                    return;
-                }
-                same_id += u64::from(which != Which::Slowest);
-                if found.as_ref().is_none_or(|slowest| request.latency() > slowest.latency()) {
-                    found = Some(request);
-                }
-            });
-        },
-    )?;
+    Selector::all(trace, symbols, selection, watch, |request| {
+        if matches!(which, Which::Id(id) if id != request.id) {
+            return;
+        }
+        same_id += u64::from(which != Which::Slowest);
+        if found.as_ref().is_none_or(|slowest| request.latency() > slowest.latency()) {
+            found = Some(request);
+        }
+    })?;
     let Some(request) = found else { return Ok(None) };
     let scene = Scene::gather(trace, &request, watch)?;
     Ok(Some(scene.drawn(trace, symbols, &request, same_id)))

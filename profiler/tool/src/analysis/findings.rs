@@ -1,0 +1,251 @@
+//! Differences between two groups of requests: per cause, the mean time in both, ranked by the difference. For waits, the holder of the
+//! lock meanwhile and its activity. Which requests are in which group is `tail`'s.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::breakdown::{Cause, LockWait, doing};
+use super::culprit::Inclusive;
+use super::follow::Memory;
+use super::requests::Request;
+use super::sums::Sums;
+use crate::hash::Map;
+use crate::span::{percent, show};
+use crate::symbols::Symbols;
+use crate::trace::Trace;
+
+/// Causes that are told apart.
+pub(super) const CAUSES: usize = 1 << 16;
+/// Holders per cause, locks per cause that are told apart.
+const HOLDERS: usize = 64;
+
+/// A difference between the slowest and the others. Spans in nanoseconds per request.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// Cause for which time was spent.
+    pub cause: String,
+    /// Mean over the slowest.
+    pub slow: u64,
+    /// Mean over the others.
+    pub rest: u64,
+    /// Share of the difference in latency that it explains, in per cent.
+    pub explains: f64,
+    /// How many of the slowest have it, in per cent.
+    pub in_slow: f64,
+    /// How many of the others have it, in per cent.
+    pub in_rest: f64,
+    /// Of a wait: how many different objects.
+    pub objects: usize,
+    /// For a wait: the holders, the longest first.
+    pub holders: Vec<Holder>,
+    /// All that in a sentence or two.
+    pub text: String,
+}
+
+/// Holder of the lock that the slowest waited for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Holder {
+    /// The thread.
+    pub thread: String,
+    /// The function that took the lock, and the line.
+    pub place: String,
+    /// Share of the waiting, in per cent.
+    pub share: f64,
+    /// Activities of the holder meanwhile: share of the time in per cent, the largest first.
+    pub doing: Vec<(String, f64)>,
+}
+
+/// Sums of the slowest requests, or of the others.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) requests: u64,
+    latency: u128,
+    causes: Map<Cause, Sum>,
+    pub(super) inclusive: Inclusive,
+    pub(super) incomplete: u64,
+}
+
+#[derive(Default)]
+struct Sum {
+    nanos: u64,
+    requests: u64,
+    time: u64,
+}
+
+/// Activities of the holders of one kind of wait.
+#[derive(Default)]
+pub(super) struct Blame {
+    waited: u64,
+    locks: HashSet<u64>,
+    holders: HashMap<(u32, u64), Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    nanos: u64,
+    time: u64,
+    doing: Map<Cause, u64>,
+}
+
+/// Waits at the same place are one cause, whichever object it was.
+pub(super) fn grouped(cause: Cause) -> Cause {
+    match cause {
+        Cause::Wait { object, site, .. } if site != 0 => Cause::Wait { object, site, lock: 0 },
+        other => other,
+    }
+}
+
+impl Group {
+    pub(super) fn add(&mut self, request: &Request, causes: &Sums<Cause>) {
+        self.requests += 1;
+        self.latency += u128::from(request.latency());
+        let mut own = Sums::default();
+        causes.iter().for_each(|(cause, nanos)| own.add(grouped(cause), nanos));
+        for (cause, nanos) in own.iter() {
+            let full = self.causes.len() >= CAUSES && !self.causes.contains_key(&cause);
+            let sum = self.causes.entry(if full { Cause::Unrecorded } else { cause }).or_default();
+            sum.nanos = sum.nanos.saturating_add(nanos);
+            sum.requests += 1;
+            sum.time = request.end;
+        }
+    }
+
+    pub(super) fn mean(&self) -> u64 {
+        (self.latency / u128::from(self.requests.max(1))) as u64
+    }
+}
+
+impl Blame {
+    /// Adds a wait, and what the holders of its lock did meanwhile.
+    pub(super) fn add(&mut self, wait: &LockWait, memory: &Memory) {
+        self.waited += wait.end.saturating_sub(wait.start);
+        if self.locks.len() < HOLDERS {
+            self.locks.insert(wait.lock);
+        }
+        for hold in memory.holders(wait.lock, wait.thread, wait.start, wait.end) {
+            let key = (hold.thread, hold.site);
+            if self.holders.len() >= HOLDERS && !self.holders.contains_key(&key) {
+                continue;
+            }
+            let held = self.holders.entry(key).or_default();
+            held.nanos += hold.end - hold.start;
+            held.time = hold.end;
+            doing(memory.between(hold.thread, hold.start, hold.end), hold.start, hold.end, &mut held.doing);
+        }
+    }
+}
+
+/// The differences between both groups, the largest first.
+pub(super) fn findings(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    slow: &Group,
+    rest: &Group,
+    blames: Map<Cause, Blame>,
+) -> Vec<Finding> {
+    /// Both groups' sums of one name.
+    #[derive(Default)]
+    struct Both {
+        slow: (u64, u64),
+        rest: (u64, u64),
+        blame: Vec<Blame>,
+    }
+    let mut names: BTreeMap<String, Both> = BTreeMap::new();
+    let mut blames = blames;
+    for (group, is_slow) in [(slow, true), (rest, false)] {
+        for (cause, sum) in &group.causes {
+            let both = names.entry(cause.words(symbols, sum.time)).or_default();
+            let side = if is_slow { &mut both.slow } else { &mut both.rest };
+            side.0 += sum.nanos;
+            side.1 += sum.requests;
+            if is_slow {
+                both.blame.extend(blames.remove(cause));
+            }
+        }
+    }
+    let difference = slow.mean() as f64 - rest.mean() as f64;
+    let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
+    let mut findings: Vec<Finding> = Vec::new();
+    for (cause, both) in names {
+        let (slow_mean, rest_mean) = (both.slow.0 / slow.requests.max(1), both.rest.0 / rest.requests.max(1));
+        if slow_mean <= rest_mean {
+            continue;
+        }
+        let explains = if difference > 0.0 { (slow_mean - rest_mean) as f64 * 100.0 / difference } else { 0.0 };
+        let (holders, objects) = holders(trace, symbols, both.blame);
+        let mut finding = Finding {
+            cause,
+            slow: slow_mean,
+            rest: rest_mean,
+            explains,
+            in_slow: share(both.slow.1, slow.requests),
+            in_rest: share(both.rest.1, rest.requests),
+            objects,
+            holders,
+            text: String::new(),
+        };
+        finding.text = words(&finding);
+        findings.push(finding);
+    }
+    findings.sort_by_key(|finding| Reverse(finding.slow - finding.rest));
+    findings
+}
+
+fn holders(trace: &Trace, symbols: &mut Symbols, blames: Vec<Blame>) -> (Vec<Holder>, usize) {
+    let waited: u64 = blames.iter().map(|blame| blame.waited).sum();
+    let objects = blames.iter().map(|blame| blame.locks.len()).sum();
+    let mut merged: BTreeMap<(String, String), (u64, BTreeMap<String, u64>)> = BTreeMap::new();
+    for ((thread, site), held) in blames.into_iter().flat_map(|blame| blame.holders) {
+        let place = if site == 0 { "an unknown place".into() } else { symbols.site(site, held.time).words() };
+        let (nanos, doing) = merged.entry((trace.thread_name(thread), place)).or_default();
+        *nanos += held.nanos;
+        for (cause, nanos) in held.doing {
+            *doing.entry(cause.words(symbols, held.time)).or_default() += nanos;
+        }
+    }
+    let mut holders: Vec<(u64, Holder)> = merged
+        .into_iter()
+        .map(|((thread, place), (nanos, doing))| {
+            let of = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+            let mut doing: Vec<(String, f64)> = doing.into_iter().map(|(name, part)| (name, of(part, nanos))).collect();
+            doing.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            doing.truncate(5);
+            (nanos, Holder { thread, place, share: of(nanos, waited).min(100.0), doing })
+        })
+        .collect();
+    holders.sort_by_key(|(nanos, _)| Reverse(*nanos));
+    (holders.into_iter().map(|(_, holder)| holder).take(5).collect(), objects)
+}
+
+fn words(finding: &Finding) -> String {
+    let mut text = format!(
+        "{}: {} per request in the slowest, {} in the others",
+        capital(&finding.cause),
+        show(finding.slow),
+        show(finding.rest)
+    );
+    if finding.in_rest < finding.in_slow * 0.9 {
+        let of = |share: f64| percent((share * 10.0) as u64, 1000);
+        text += &format!(" (seen in {} of the slowest and {} of the others)", of(finding.in_slow), of(finding.in_rest));
+    }
+    text += ".";
+    if finding.objects > 1 {
+        text += &format!(" {} different objects.", finding.objects);
+    }
+    for holder in finding.holders.iter().take(2).filter(|holder| holder.share >= 1.0) {
+        text +=
+            &format!(" For {:.0} % of that thread {} held it, taken in {}", holder.share, holder.thread, holder.place);
+        let doing =
+            holder.doing.iter().filter(|(name, share)| *share >= 5.0 && name != "outside recorded calls").take(2);
+        let doing: Vec<String> = doing.map(|(name, share)| format!("{share:.0} % {name}")).collect();
+        text += &if doing.is_empty() { ".".into() } else { format!("; meanwhile it was {}.", doing.join(", ")) };
+    }
+    text
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
