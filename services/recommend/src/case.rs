@@ -164,8 +164,11 @@ impl Requests for Questions {
             // Half of them are of pairs whose rating is known.
             let known = ratings.known[rng.below(ratings.known.len() as u64) as usize];
             let (user, item) = (rng.below(ratings.users.into()) as u32, rng.below(ratings.items.into()) as u32);
-            let question =
-                if turn.is_multiple_of(2) { Question { user: known.user, item: known.item } } else { Question { user, item } };
+            let question = if turn.is_multiple_of(2) {
+                Question { user: known.user, item: known.item }
+            } else {
+                Question { user, item }
+            };
             let mut argument = Vec::new();
             question.append(&mut argument);
             argument
