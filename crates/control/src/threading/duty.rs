@@ -33,7 +33,7 @@ impl BitOr for Roles {
 /// Task of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duty {
-    /// What it does.
+    /// Roles that it has.
     pub roles: Roles,
     /// How it waits for more of it.
     pub wait: Wait,

@@ -66,7 +66,7 @@ pub struct ThreadSignals {
     pub seen: Latencies,
     /// Requests that have ended since the plant started.
     pub ended: u64,
-    /// Those of them that took longer than the objective, or were dropped.
+    /// Requests of these that took longer than the objective, or were dropped.
     pub late: u64,
     /// CPU time of the server's threads since the last decision, in thousandths of one CPU.
     pub cpu_permille: u32,
@@ -211,7 +211,7 @@ pub struct ThreadEnvironment {
     pub slo: Option<Nanos>,
     /// Queueing delay above which no policy steps down.
     pub target: Nanos,
-    /// What a switch costs; see `dwell`.
+    /// Time that a switch costs; see `dwell`.
     pub switch: Nanos,
 }
 

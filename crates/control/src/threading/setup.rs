@@ -132,10 +132,10 @@ impl fmt::Display for Setup {
     }
 }
 
-/// One of the paper's eight models with its pools, or Leeward's own server as the ninth.
+/// A model of the paper's eight with its pools, or Leeward's own server as the ninth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Threading {
-    /// One of the paper's models.
+    /// A model of the paper's.
     Setup(Setup),
     /// So many cores that each receive, execute and ask leaves, and steal from each other: `CORE2`.
     Cores(u16),

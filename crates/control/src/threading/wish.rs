@@ -1,4 +1,4 @@
-//! What the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
+//! State that the policies share: the setup that is wanted with its reasons, the clock that must go on, and when a step down must wait. Never
 //! here: any policy.
 
 use super::curves::{Curves, Tail};

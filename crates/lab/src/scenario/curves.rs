@@ -35,9 +35,9 @@ pub struct CurvesFile {
 pub struct Mismatch {
     /// `service`, `data` or `machine`.
     pub what: &'static str,
-    /// What the file says.
+    /// Value in the file.
     pub theirs: String,
-    /// What it should be.
+    /// Value that it should have.
     pub ours: String,
 }
 
@@ -182,7 +182,7 @@ fn text_of(item: &Item<'_>) -> Result<String, ScenarioError> {
     Ok(text.into())
 }
 
-/// What [`text_of`] accepts of a text.
+/// Part of a text that [`text_of`] accepts.
 fn line_of(text: &str) -> String {
     let mut line: String = text.chars().filter(|c| !c.is_control()).collect();
     while line.len() > 1_000 {

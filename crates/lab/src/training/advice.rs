@@ -12,7 +12,7 @@ const MARGIN: f64 = 0.9;
 /// Loads of the table, from the lowest to the highest.
 const ROWS: usize = 10;
 
-/// What is asked.
+/// Question to be advised on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// Tail latency that requests may have.
@@ -73,9 +73,9 @@ pub struct Row {
 pub enum Confidence {
     /// The 95-% bounds of best and second best are apart.
     Sure,
-    /// They are not, and the difference is within 5 %: either will do.
+    /// Their bounds meet, and the difference is within 5 %: either will do.
     Tie,
-    /// They are not, and the difference is more: measure for longer.
+    /// Their bounds meet, and the difference is more: measure for longer.
     Unsure,
 }
 

@@ -10,7 +10,7 @@ use leeward_control::units::{Nanos, Rate};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is trained, and for how long.
+/// Setups and loads to train, and for how long.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Setups, in the order in which ties are decided.

@@ -1,4 +1,4 @@
-//! One measurement of a setup at a load, and what it says about the tail.
+//! A measurement of a setup at a load, and what it says about the tail.
 
 use leeward_control::threading::curves::{Knot, Tail};
 use leeward_control::units::{Nanos, Rate};
@@ -15,7 +15,7 @@ const NORMAL: f64 = 1.96;
 pub struct Sample {
     /// Requests that clients issued.
     pub issued: u64,
-    /// Those that were answered.
+    /// Requests that were answered.
     pub completed: u64,
     /// Latencies of these.
     pub latency: Percentiles,

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
 const APART: u64 = 0x7472_6169_6e00_0000;
-/// What passes before anything is measured: part of the measured time, and at least so long.
+/// Time before anything is measured: part of the measured time, and at least so long.
 const WARMUP: (f64, Nanos) = (0.1, Nanos::from_millis(20));
 
 /// A tier, without its threading.

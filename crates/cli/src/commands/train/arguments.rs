@@ -1,4 +1,4 @@
-//! What is trained, from the command line: which tier, which setups and loads, for how long.
+//! Arguments of a training: which tier, which setups and loads, for how long.
 
 use std::time::{Duration, Instant};
 

@@ -36,7 +36,7 @@ pub(super) fn curves(curves: &Curves) -> String {
     table.to_string()
 }
 
-/// One curve.
+/// A curve.
 pub(super) fn as_json(curve: &Curve) -> Value {
     json!({
         "setup": curve.setup.to_string(),

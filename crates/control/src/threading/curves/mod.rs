@@ -43,7 +43,7 @@ pub struct Knot {
     pub spread: f64,
 }
 
-/// One setup over the load.
+/// A setup over the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// The setup.
@@ -136,13 +136,13 @@ impl Curves {
         self.place(setup).map(|place| &self.curves[place])
     }
 
-    /// Those whose setup `keep` wants; `None` if there is none.
+    /// Curves whose setup `keep` wants; `None` if there is none.
     pub fn only(&self, keep: impl Fn(&Threading) -> bool) -> Option<Curves> {
         let curves: Vec<Curve> = self.curves.iter().filter(|curve| keep(&curve.setup)).cloned().collect();
         (!curves.is_empty()).then_some(Curves { curves })
     }
 
-    /// Those of one fan-out; the cores of `CORE<n>` are asynchronous.
+    /// Curves of one fan-out; the cores of `CORE<n>` are asynchronous.
     pub fn of_fanout(&self, fanout: Fanout) -> Option<Curves> {
         self.only(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
     }

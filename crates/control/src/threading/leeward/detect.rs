@@ -43,7 +43,7 @@ pub(super) struct Detector {
     silence: f64,
     looks: [Limits; LOOKS.len()],
     long: [Limits; LONG],
-    /// One over the arrivals of each long window.
+    /// Inverse of the arrivals of each long window.
     shares: [f64; LONG],
     /// Of each long window, where it begins and where the next one will.
     anchors: [[Anchor; 2]; LONG],

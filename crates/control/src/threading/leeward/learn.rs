@@ -11,7 +11,7 @@ use crate::units::{Nanos, Time};
 const BUCKETS: usize = 64;
 /// Windows of latencies that a trained curve counts as.
 const PRIOR: f64 = 20.0;
-/// What a window counts after the next one.
+/// Weight of a window after the next one.
 const DISCOUNT: f64 = 0.98;
 /// How far a setup may be better than is known, in standard deviations of a window's log tail (assumed: 0.3).
 const HOPE: f64 = 0.3;
@@ -29,11 +29,11 @@ const DRIFT: (f64, f64) = (0.1, 2.0);
 /// Whether it learns, and whether that has consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// It does not.
+    /// No learning.
     Off,
-    /// It says what it would choose.
+    /// Says what it would choose.
     Shadow,
-    /// It chooses, and tries neighbours.
+    /// Chooses, and tries neighbours.
     On,
 }
 

@@ -124,7 +124,7 @@ impl Plant {
         self.signals.now.0
     }
 
-    /// One arrival, after `gap` in which the policy is asked when it wants to be.
+    /// An arrival, after `gap` in which the policy is asked when it wants to be.
     pub(super) fn arrive(&mut self, gap: u64) {
         self.wait(gap);
         let ordinal = self.ring.record(self.signals.now);

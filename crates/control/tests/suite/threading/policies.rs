@@ -19,7 +19,7 @@ enum Phase {
     Frozen { arrivals: u64, jump: u64 },
     /// Something waits for so long, and so much is dropped, from here on.
     Pressed { oldest: u64, dropped: u64 },
-    /// What clients and simulators say they want, true or not.
+    /// Demand that clients and simulators tell, true or not.
     Told { offered: f64, demand: Option<f64> },
     /// Questions at the wrong time.
     Spurious { questions: u8 },
