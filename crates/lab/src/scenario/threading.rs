@@ -120,8 +120,7 @@ impl ThreadingSpec {
     /// Whether its policy chooses by curves.
     pub fn needs_curves(&self) -> bool {
         let policy = self.policy.as_deref().unwrap_or(STATIC);
-        let takes_none = |name: &&str| *name == policy;
-        ![STATIC, "ipi"].iter().any(|name| takes_none(name))
+        ![STATIC, "ipi"].contains(&policy)
     }
 }
 
