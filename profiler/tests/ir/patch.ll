@@ -15,8 +15,8 @@ target triple = "x86_64-pc-linux-gnu"
 ; OFF: load volatile i64, ptr @__leeward_clock
 
 ; One entry for each function that has a twin, which goes where its function goes.
-; CHECK-DAG: @leaf.leeward.sled = private constant { i32, i32, i32 } { i32 1280791396, {{.*}}@leaf.leeward.entry{{.*}}@leaf.leeward {{.*}}section ".leeward.sleds", align 4, !associated !0
-; CHECK-DAG: @shared.leeward.sled = private constant {{.*}}section ".leeward.sleds", comdat($shared), align 4
+; CHECK-DAG: @leaf.leeward.sled = private constant { i32, i32, i32 } { i32 1280791396, {{.*}}@leaf.leeward.entry{{.*}}@leaf.leeward {{.*}}section ".leeward.sleds"{{.*}}no_sanitize_address{{.*}}align 4, !associated !0
+; CHECK-DAG: @shared.leeward.sled = private constant {{.*}}section ".leeward.sleds"{{.*}}comdat($shared), align 4
 ; CHECK-DAG: @llvm.compiler.used = appending global {{.*}}@leaf.leeward.sled
 ; CHECK-DAG: @leaf.leeward.entry = private alias i32 (i32), ptr @leaf
 
