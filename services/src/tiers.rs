@@ -1,4 +1,4 @@
-//! What services of a tier share in the catalogue: arguments, and how mid-tiers and leaves are started. Never here: what any
+//! Parts that services of a tier share in the catalogue: arguments, and how mid-tiers and leaves are started. Never here: what any
 //! of them computes.
 
 use crate::arguments::{Argument, Elsewhere, Kind, Values};
@@ -14,7 +14,7 @@ use std::io;
 /// Arguments of every mid-tier.
 pub const OF_MID_TIERS: [Argument; 3] = [LEAVES, THREADING, TIMEOUT];
 
-/// What a service holds, or finds its way by.
+/// Data that a service holds, or finds its way by.
 pub const DATA: Argument = Argument {
     name: "data",
     value_name: "DATA",
@@ -81,7 +81,7 @@ pub fn sizes<const N: usize>(text: &str, bounds: [(u64, u64); N], expected: &str
     if parts.next().is_some() { Err(refused()) } else { Ok(sizes) }
 }
 
-/// Whom a mid-tier asks, and by which model.
+/// Leaves that a mid-tier asks, and its model.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// Its leaves.
@@ -93,7 +93,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// What the arguments of `service` say.
+    /// Reads the arguments of `service`.
     ///
     /// # Errors
     /// There are no leaves, or an argument can't be used.
@@ -115,9 +115,9 @@ impl Way {
 /// A mid-tier that can be started.
 #[derive(Debug)]
 pub struct MidTierOf<M> {
-    /// Whom it asks.
+    /// Its leaves and its model.
     pub way: Way,
-    /// What it computes.
+    /// Its computation.
     pub service: M,
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<(), Failure> {
     }
 }
 
-/// What is said where the compiler of our command `name` can't be run: our own help, if help was asked for.
+/// Words for a compiler of our command `name` that can't be run: our own help, if help was asked for.
 fn without_compiler(name: &str, missing: MissingCompiler) -> Result<(), Failure> {
     let MissingCompiler { wants_help, error } = missing;
     if !wants_help {

@@ -63,17 +63,19 @@ impl ServiceArgs {
 
     /// Warnings of arguments of other services, which are accepted and not used.
     pub(crate) fn unused(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        for other in Catalogue::builtin().cases() {
-            for argument in other.arguments().iter().filter(|argument| argument.elsewhere == Elsewhere::Ignored) {
-                let value = self.values.get(argument.name);
-                if !self.takes(argument.name) && value != argument.default_value().as_ref() {
-                    let (flag, other, name) = (argument.name, other.name(), self.name());
-                    words.push(format!("--{flag} is of --service {other}, and this is {name}: it is not used"));
-                }
-            }
-        }
-        words
+        let (catalogue, name) = (Catalogue::builtin(), self.name());
+        let is_unused = |argument: &&&Argument| {
+            let value = self.values.get(argument.name);
+            let is_ignored = argument.elsewhere == Elsewhere::Ignored && !self.takes(argument.name);
+            is_ignored && value != argument.default_value().as_ref()
+        };
+        let words = |argument: &&Argument| {
+            let flag = argument.name;
+            let takes = |case: &&dyn Case| case.arguments().iter().any(|of| of.name == flag);
+            let owners: Vec<&str> = catalogue.cases().filter(takes).map(Case::name).collect();
+            format!("--{flag} is of --service {}, and this is {name}: it is not used", owners.join(" and "))
+        };
+        catalogue.arguments().iter().filter(is_unused).map(words).collect()
     }
 
     /// Prepares the service's data for a server on `cores` cores, with notes on stderr for whoever waits.
@@ -196,7 +198,10 @@ mod tests {
             }
             ServiceArgs { case: catalogue.find(service).unwrap(), values }.unused()
         };
-        assert_eq!(unused("echo", Some("1GB")), ["--memory is of --service kv, and this is echo: it is not used"]);
+        assert_eq!(
+            unused("echo", Some("1GB")),
+            ["--memory is of --service kv and router-leaf, and this is echo: it is not used"]
+        );
         assert!(unused("echo", None).is_empty() && unused("kv", Some("1GB")).is_empty());
     }
 }

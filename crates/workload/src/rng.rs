@@ -28,7 +28,7 @@ pub enum Purpose {
     Leaves,
     /// How long woken threads take to run.
     Wakes,
-    /// What a service holds, where that is made up.
+    /// Data of a service, where they are made up.
     Data,
 }
 

@@ -16,7 +16,7 @@ pub struct Synthetic {
     pub dimensions: usize,
     /// How many points there are.
     pub count: u32,
-    /// What they are drawn from.
+    /// Seed that they are drawn from.
     pub seed: u64,
 }
 

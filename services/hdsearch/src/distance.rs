@@ -62,7 +62,7 @@ impl Nearest {
         }
     }
 
-    /// What was found, the nearest first.
+    /// Points that were found, the nearest first.
     pub fn sorted(&mut self) -> &[Neighbour] {
         self.heap.sort_unstable_by(Neighbour::order);
         &self.heap

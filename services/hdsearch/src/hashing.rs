@@ -28,7 +28,7 @@ struct Table {
     ids: Vec<u32>,
 }
 
-/// What a search needs, used again by later ones.
+/// Memory of a search, used again by later ones.
 #[derive(Clone, Debug, Default)]
 pub struct Search {
     seen: Vec<u64>,

@@ -14,7 +14,7 @@ pub struct HdSearchLeaf {
     first: u32,
 }
 
-/// What a search needs, used again by the thread's next one.
+/// Memory of a search, used again by the thread's next one.
 #[derive(Default)]
 struct Scratch {
     point: Vec<f32>,

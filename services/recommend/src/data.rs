@@ -20,7 +20,7 @@ pub struct Ratings {
     pub users: u32,
     /// Items have numbers below.
     pub items: u32,
-    /// What is known, each pair at most once.
+    /// Ratings that are known, each pair at most once.
     pub known: Vec<Rating>,
 }
 

@@ -8,7 +8,7 @@ use leeward_workload::rng::{Purpose, Rng};
 pub const RANK: usize = 5;
 /// Rounds in which each side is solved once.
 const SWEEPS: usize = 20;
-/// What keeps a row with few ratings from following their noise, per rating (weighted-λ-regularisation). The least squares
+/// Ridge that keeps a row with few ratings from following their noise, per rating (weighted-λ-regularisation). The least squares
 /// on a held-out tenth of three draws of the published size, among 0.05, 0.1, 0.2 … 1.6.
 const RIDGE: f64 = 0.4;
 

@@ -5,10 +5,10 @@ use crate::wire::{self, PREDICT, Question};
 use leeward_rpc::server::{Failed, Handler, Request};
 use std::sync::Arc;
 
-/// What a leaf does per request.
+/// Work of a leaf per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
-    /// What depends on the request.
+    /// Work that depends on the request.
     #[default]
     Needed,
     /// As the published service: the users' places anew.

@@ -7,7 +7,7 @@ use crate::factors::{Factors, RANK, Row, cholesky};
 /// Users whose ratings are averaged, the one that is asked for among them.
 const NEIGHBOURS: usize = 5;
 
-/// What predicts: factors, and users where distances are plain ones.
+/// Predictor: factors, and users where distances are plain ones.
 #[derive(Clone, Debug)]
 pub struct Model {
     factors: Factors,

@@ -57,9 +57,9 @@ pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
 pub struct Told {
     /// Leaves that were asked.
     pub asked: u8,
-    /// Those of them that answered.
+    /// Leaves of those that answered.
     pub answered: u8,
-    /// What those predict that know both.
+    /// Prediction of those that know both.
     pub prediction: Option<f32>,
 }
 

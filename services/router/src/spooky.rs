@@ -1,7 +1,7 @@
 //! SpookyHash V2 by Bob Jenkins (public domain), of which the router needs 32 bits: the hash by which µSuite's Router
 //! spreads keys over leaves. Never here: what is done with it.
 
-/// What the author calls `sc_const`: odd, and with a good mix of bits.
+/// The author's `sc_const`: odd, and with a good mix of bits.
 const SALT: u64 = 0xdead_beef_dead_beef;
 /// Words of the long hash's state.
 const WORDS: usize = 12;

@@ -58,9 +58,9 @@ pub fn check(key: &[u8]) -> Result<&[u8], Failed> {
 pub struct Told<'a> {
     /// Leaves that were asked.
     pub asked: u8,
-    /// Those of them that answered.
+    /// Leaves of those that answered.
     pub answered: u8,
-    /// What the method says.
+    /// Result of the method.
     pub rest: &'a [u8],
 }
 

@@ -19,7 +19,7 @@ pub enum Data {
         count: u32,
         /// Words of each.
         words: u32,
-        /// What they are drawn from.
+        /// Seed that they are drawn from.
         seed: u64,
     },
     /// Their texts.

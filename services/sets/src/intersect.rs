@@ -1,4 +1,4 @@
-//! What several ascending lists have in common.
+//! Intersection of ascending lists.
 
 /// Lists whose lengths differ by so much are not merged: the longer one is searched by doubling steps.
 const GALLOPS: usize = 16;
@@ -8,7 +8,7 @@ pub fn retain(kept: &mut Vec<u32>, list: &[u32]) {
     if kept.len() * GALLOPS <= list.len() { gallop(kept, list) } else { merge(kept, list) }
 }
 
-/// What all lists have in common, into `kept`, the shortest list first. Nothing if there is no list.
+/// Puts the intersection of all lists into `kept`, the shortest list first. Nothing if there is no list.
 pub fn all(lists: &mut [&[u32]], kept: &mut Vec<u32>) {
     lists.sort_unstable_by_key(|list| list.len());
     kept.clear();

@@ -13,7 +13,7 @@ pub struct SetsLeaf {
 }
 
 thread_local! {
-    /// What was found, in memory that the thread's next request uses again.
+    /// Documents that were found, in memory that the thread's next request uses again.
     static FOUND: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -65,7 +65,7 @@ pub fn append_found(total: u32, ids: &[u32], out: &mut Vec<u8>) {
     out.extend(ids.iter().take(FOUND_MAX).flat_map(|id| id.to_le_bytes()));
 }
 
-/// What was found.
+/// Documents that were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
     /// How many documents.

@@ -317,7 +317,10 @@ fn what_is_not_used_is_warned_of_and_steps_are_told() {
         String::from_utf8(output.stderr).unwrap()
     };
     let memory = told(&["--service", "echo", "--memory", "1GB"]);
-    assert!(memory.contains("warning: --memory is of --service kv, and this is echo: it is not used"), "{memory}");
+    assert!(
+        memory.contains("warning: --memory is of --service kv and router-leaf, and this is echo: it is not used"),
+        "{memory}"
+    );
     let cpus = told(&["--cores", "2", "--cpus", "0,0"]);
     assert!(cpus.contains("warning: --cpus names CPU 0 2 times"), "{cpus}");
     let steps = told(&["--service", "search"]);

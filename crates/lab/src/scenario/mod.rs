@@ -62,7 +62,7 @@ pub struct Scenario {
     pub replicas: Option<Replicas>,
     /// Tiers of threads in the server's place, each under its name as a service; none: the server has cores.
     pub tiers: Vec<TierSpec>,
-    /// What policies of threading are trained on.
+    /// Training of policies of threading.
     pub training: Option<Training>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,

@@ -90,7 +90,7 @@ pub(crate) struct Core<P: Protocol, S> {
     /// Whether a guest wants a turn though its descriptor does not say so.
     guests_are_busy: bool,
     messages: Vec<Message<P::Done>>,
-    /// Those that are read at the look under way, besides what the poll says.
+    /// Connections that are read at the look under way, besides what the poll says.
     unread: Vec<ConnectionId>,
     ticks_seen: u64,
     next_sweep: Time,

@@ -17,6 +17,8 @@ const FEW: usize = 1024;
 const IDLE_READS: u32 = 1_000;
 /// Requests to which nobody was entitled, likewise.
 const UNLAWFUL: u32 = 1_000;
+/// And so many of them a turn of a connection has.
+const UNLAWFUL_OF_TURN: u32 = 8;
 /// So many idle reads each connection has beyond that, before the connection has to wait for the sweep.
 const IDLE_READS_OF_ONE: u32 = 4;
 
@@ -164,7 +166,7 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         now: Time,
     ) -> Fate {
-        let (mut left, mut handled, mut decided, mut is_lawful) = (Left::HeldBack, 0, false, true);
+        let (mut left, mut handled, mut decided, mut unlawful) = (Left::HeldBack, 0, false, 0);
         let mut ending = None;
         if peer.ending_since.is_none() {
             let unsent_max = self.limits.unsent + peer.out.sent();
@@ -182,8 +184,10 @@ impl<P: Protocol> Local<P> {
                     // Others first, and a share of the time at most: a crowd of those that send much beyond their windows
                     // would else have it all.
                     Next::Unlawful => {
-                        is_lawful = false;
-                        break Left::ForLater;
+                        unlawful += 1;
+                        if unlawful == UNLAWFUL_OF_TURN {
+                            break Left::ForLater;
+                        }
                     }
                     Next::Refused => decided = true,
                     Next::Call { call, is_admitted } => {
@@ -215,8 +219,8 @@ impl<P: Protocol> Local<P> {
         if let Some(why) = ending {
             return self.end(peer, protocol, why, now);
         }
-        if !is_lawful {
-            self.unlawful += 1;
+        if unlawful > 0 {
+            self.unlawful += unlawful;
             // Until the sweep.
             peer.is_chatty |= self.unlawful > UNLAWFUL;
             // What waits behind it is nobody else's delay.
