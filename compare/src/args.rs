@@ -110,7 +110,7 @@ pub(crate) struct ServeArgs {
     pub(crate) work_us: u64,
 }
 
-/// What is compared of threading models, and for how long.
+/// Threading models to compare, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ThreadingArgs {
     /// Threading models of Leeward's tier

@@ -28,7 +28,7 @@ struct Contender {
     kind: ServerKind,
     /// Requests per second in a closed loop, per round.
     capacity: Vec<f64>,
-    /// What came of each load, per round.
+    /// Results of each load, per round.
     points: Vec<Vec<Point>>,
 }
 

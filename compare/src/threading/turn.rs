@@ -1,4 +1,4 @@
-//! One contender under one load: a fresh process each, beside leaves that stay.
+//! A turn: a contender under a load: a fresh process each, beside leaves that stay.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ const CONNECTIONS: u32 = 32;
 /// Objective for the generator's books; nothing is judged by it.
 const SLO: Nanos = Nanos::from_millis(10);
 
-/// What came of a load.
+/// Results of a load.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Point {
     /// Share of the requests that got a whole answer.

@@ -25,7 +25,7 @@ struct Question {
     answer: oneshot::Sender<Vec<u8>>,
 }
 
-/// Those who wait, by the number of their call less one.
+/// Callers that wait, by the number of their call less one.
 #[derive(Default)]
 struct Waiting {
     places: Vec<Option<oneshot::Sender<Vec<u8>>>>,

@@ -28,7 +28,7 @@ const QUEUE: usize = 1_024;
 /// How Tokio has its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
-    /// One runtime whose workers steal from each other, as `#[tokio::main]` makes it.
+    /// A runtime whose workers steal from each other, as `#[tokio::main]` makes it.
     Shared(usize),
     /// A runtime of one thread for each; connections are dealt out in turn.
     Apart(usize),

@@ -57,7 +57,7 @@ pub fn read(bytes: &[u8]) -> Option<Option<f32>> {
 pub struct Told {
     /// Leaves that were asked.
     pub asked: u8,
-    /// Leaves of those that answered.
+    /// Leaves of them that answered.
     pub answered: u8,
     /// Prediction of those that know both.
     pub prediction: Option<f32>,

@@ -58,7 +58,7 @@ pub fn check(key: &[u8]) -> Result<&[u8], Failed> {
 pub struct Told<'a> {
     /// Leaves that were asked.
     pub asked: u8,
-    /// Leaves of those that answered.
+    /// Leaves of them that answered.
     pub answered: u8,
     /// Result of the method.
     pub rest: &'a [u8],
