@@ -40,7 +40,7 @@ codes! {
         Delay = 1,
         /// The request is less important than the server's threshold.
         Priority = 2,
-        /// The server's concurrency limit is reached.
+        /// The server's concurrency limit is reached, or it had no credit for a call on trust.
         Concurrency = 3,
         /// The request's budget would not last for a lock on its way.
         Lock = 4,
@@ -48,6 +48,8 @@ codes! {
         NoCredit = 5,
         /// The server takes no more requests; another one may.
         ShuttingDown = 6,
+        /// The client has cancelled it. Since version 2.
+        Cancelled = 7,
         /// A reason without a number of its own.
         Other = 255,
     }
@@ -122,7 +124,7 @@ mod tests {
                 assert_eq!(reason.number(), number);
             }
         }
-        assert_eq!(DropReason::ALL.len(), 7);
+        assert_eq!(DropReason::ALL.len(), 8);
         assert_eq!(DropReason::from_number(0), None);
         assert_eq!(FailureCode::from_number(0), None);
         assert_eq!(ErrorCode::from_number(0), None);

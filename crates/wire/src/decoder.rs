@@ -2,7 +2,7 @@
 
 use super::error::WireError;
 use super::frame::{Frame, payload_max};
-use super::header::{Field, HEADER_LEN, Kind, MAGIC, Side, VERSION, Words};
+use super::header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version, Words};
 use super::value::PayloadLimit;
 
 /// Bytes of the header that say what and how long the frame is.
@@ -25,7 +25,7 @@ pub enum Decoded<'a> {
     },
 }
 
-/// Decodes the frame at the beginning of `bytes`, which `from` sent to a side that accepts payloads up to `limit`.
+/// Decodes the frame at the beginning of `bytes`, which `from` sent to a side that accepts payloads up to `limit`, in any version.
 /// Nothing is copied or allocated. What is wrong is found as soon as the bytes that show it are there: kind and length
 /// after 8 bytes, everything else in the header after 64, before any payload.
 ///
@@ -34,10 +34,16 @@ pub enum Decoded<'a> {
 /// many more bytes are there.
 #[inline]
 pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
+    decode_in(None, bytes, from, limit)
+}
+
+/// Decodes a frame in a stream of this version.
+#[inline]
+fn decode_in(stream: Option<Version>, bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else {
         return Ok(Decoded::Incomplete { needed: PREFIX_LEN });
     };
-    let (kind, payload_len) = prefixed(prefix, from, limit)?;
+    let (kind, payload_len) = prefixed(stream, prefix, from, limit)?;
     let Some((header, behind)) = bytes.split_first_chunk::<HEADER_LEN>() else {
         return Ok(Decoded::Incomplete { needed: HEADER_LEN });
     };
@@ -56,17 +62,27 @@ pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'
 
 /// The kind and the payload's length, from the first 8 bytes.
 #[inline]
-fn prefixed(prefix: &[u8; PREFIX_LEN], from: Side, limit: PayloadLimit) -> Result<(Kind, usize), WireError> {
+fn prefixed(
+    stream: Option<Version>,
+    prefix: &[u8; PREFIX_LEN],
+    from: Side,
+    limit: PayloadLimit,
+) -> Result<(Kind, usize), WireError> {
     let words = Words::first(prefix);
     if words.value(Field::Magic) != u64::from(MAGIC) {
         return Err(WireError::Magic { found: [prefix[0], prefix[1]] });
     }
-    let version = words.value_u8(Field::Version);
-    if version != VERSION {
-        return Err(WireError::Version { found: version });
-    }
+    let found = words.value_u8(Field::Version);
+    let version = Version::from_number(found).ok_or(WireError::Version { found })?;
     let number = words.value_u8(Field::Kind);
-    let kind = Kind::from_number(number).ok_or(WireError::Kind { found: number })?;
+    let kind = Kind::from_number(number).filter(|kind| kind.since() <= version);
+    let kind = kind.ok_or(WireError::Kind { found: number })?;
+    if let Some(stream) = stream
+        && version != stream
+        && !is_in_any_stream(version, kind)
+    {
+        return Err(WireError::Mixed { found: version, stream });
+    }
     if !kind.may_come_from(from) {
         return Err(WireError::Direction { kind, from });
     }
@@ -76,6 +92,12 @@ fn prefixed(prefix: &[u8; PREFIX_LEN], from: Side, limit: PayloadLimit) -> Resul
         return Err(WireError::PayloadTooLarge { kind, length, limit });
     }
     Ok((kind, length as usize))
+}
+
+/// Whether such a frame says nothing of its stream's version: a server that speaks no version of its client's says so in version 1.
+#[inline]
+fn is_in_any_stream(version: Version, kind: Kind) -> bool {
+    kind == Kind::Error && version == Version::One
 }
 
 /// Turns what a socket gives into frames. One buffer, reused for ever: a frame is borrowed from it until the next call.
@@ -115,6 +137,8 @@ pub struct Decoder {
     needed: usize,
     /// Bytes of a frame that are thrown away as they come.
     skip: usize,
+    /// Version of the stream's frames, as soon as one has come.
+    stream: Option<Version>,
     /// Fatal, and so final.
     failed: Option<WireError>,
 }
@@ -125,7 +149,30 @@ const FIRST_LEN: usize = 16 * 1024;
 impl Decoder {
     /// For what `from` sends to a side that accepts payloads up to `limit`. Holds no memory before the first read.
     pub fn new(from: Side, limit: PayloadLimit) -> Self {
-        Decoder { from, limit, buffer: Vec::new(), start: 0, end: 0, needed: PREFIX_LEN, skip: 0, failed: None }
+        Decoder {
+            from,
+            limit,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            needed: PREFIX_LEN,
+            skip: 0,
+            stream: None,
+            failed: None,
+        }
+    }
+
+    /// The same for a stream of this version alone.
+    #[must_use]
+    pub fn speaking(mut self, version: Version) -> Self {
+        self.stream = Some(version);
+        self
+    }
+
+    /// Version of the stream's frames: of those that have been taken, or of the next one whose beginning is there.
+    pub fn version(&self) -> Option<Version> {
+        let next = self.buffer[self.start..self.end].get(Field::Version.offset());
+        self.stream.or_else(|| Version::from_number(*next?))
     }
 
     /// The longest frame, and so the largest buffer.
@@ -194,8 +241,12 @@ impl Decoder {
         if self.waits() {
             return Ok(None);
         }
-        match decode(&self.buffer[self.start..self.end], self.from, self.limit) {
+        match decode_in(self.stream, &self.buffer[self.start..self.end], self.from, self.limit) {
             Ok(Decoded::Frame { frame, length }) => {
+                if self.stream.is_none() {
+                    let version = Version::from_number(self.buffer[self.start + Field::Version.offset()]);
+                    self.stream = version.filter(|version| !is_in_any_stream(*version, frame.kind()));
+                }
                 self.start += length;
                 self.needed = PREFIX_LEN;
                 Ok(Some(frame))
@@ -218,7 +269,7 @@ impl Decoder {
             return None;
         }
         let header = self.buffer[self.start..self.end].first_chunk::<HEADER_LEN>()?;
-        let (kind, _) = prefixed(header.first_chunk::<PREFIX_LEN>()?, self.from, self.limit).ok()?;
+        let (kind, _) = prefixed(self.stream, header.first_chunk::<PREFIX_LEN>()?, self.from, self.limit).ok()?;
         Frame::read(kind, &Words::read(header), &[]).ok()
     }
 

@@ -2,25 +2,33 @@
 
 use super::error::EncodeError;
 use super::frame::{Frame, payload_max};
-use super::header::{HEADER_LEN, Words};
+use super::header::{HEADER_LEN, Version, Words};
 use super::value::PayloadLimit;
 
 /// Encodes frames for one peer. A frame takes [`Frame::encoded_len`] bytes, known beforehand.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     limit: PayloadLimit,
+    version: Version,
 }
 
 impl Encoder {
-    /// For a peer that accepts payloads up to `limit`.
+    /// For a peer that accepts payloads up to `limit`, in version 1.
     pub const fn new(limit: PayloadLimit) -> Self {
-        Encoder { limit }
+        Encoder { limit, version: Version::One }
+    }
+
+    /// The same in another version.
+    #[must_use]
+    pub const fn speaking(mut self, version: Version) -> Self {
+        self.version = version;
+        self
     }
 
     /// The header alone, to be sent before [`Frame::payload`] in one vectored write: a long payload is not copied.
     ///
     /// # Errors
-    /// [`EncodeError::PayloadTooLarge`].
+    /// [`EncodeError::PayloadTooLarge`], [`EncodeError::Version`].
     #[inline]
     pub fn header(&self, frame: &Frame<'_>) -> Result<[u8; HEADER_LEN], EncodeError> {
         let (words, _) = self.parts(frame)?;
@@ -30,7 +38,7 @@ impl Encoder {
     /// Appends `frame` to `out` and says how many bytes it took. Allocates only where `out` must grow.
     ///
     /// # Errors
-    /// [`EncodeError::PayloadTooLarge`]; `out` is then as it was.
+    /// [`EncodeError::PayloadTooLarge`], [`EncodeError::Version`]; `out` is then as it was.
     #[inline]
     pub fn append(&self, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<usize, EncodeError> {
         let (words, payload) = self.parts(frame)?;
@@ -44,7 +52,7 @@ impl Encoder {
     /// Writes `frame` to the beginning of `out` and says how many bytes it took.
     ///
     /// # Errors
-    /// [`EncodeError::PayloadTooLarge`], or [`EncodeError::NoRoom`] where `out` is too short; `out` is then as it was.
+    /// As [`Encoder::append`], or [`EncodeError::NoRoom`] where `out` is too short; `out` is then as it was.
     #[inline]
     pub fn write(&self, frame: &Frame<'_>, out: &mut [u8]) -> Result<usize, EncodeError> {
         let (words, payload) = self.parts(frame)?;
@@ -58,10 +66,13 @@ impl Encoder {
 
     #[inline]
     fn parts<'a>(&self, frame: &Frame<'a>) -> Result<(Words, &'a [u8]), EncodeError> {
+        if frame.since() > self.version {
+            return Err(EncodeError::Version { kind: frame.kind(), version: self.version });
+        }
         let payload = frame.payload();
         let limit = payload_max(frame.kind(), self.limit);
         match u32::try_from(payload.len()) {
-            Ok(length) if length <= limit => Ok((frame.words(length), payload)),
+            Ok(length) if length <= limit => Ok((frame.words(self.version, length), payload)),
             _ => Err(EncodeError::PayloadTooLarge { length: payload.len(), limit }),
         }
     }

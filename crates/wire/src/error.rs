@@ -1,7 +1,7 @@
 //! Errors of bytes that arrive, and of a frame that should leave.
 
 use super::code::ErrorCode;
-use super::header::{Field, Kind, Side};
+use super::header::{Field, Kind, Side, Version};
 
 /// Reasons for which received bytes are no frame. A peer that sends one such byte has lost its place or doesn't speak
 /// the protocol, so each of these is fatal to the connection: the receiver reads no further. Errors that leave the
@@ -16,10 +16,18 @@ pub enum WireError {
         found: [u8; 2],
     },
     /// This protocol, in a version that this code doesn't speak.
-    #[error("version {found} is not spoken here; 1 is")]
+    #[error("version {found} is not spoken here; 1 and 2 are")]
     Version {
         /// The peer's version.
         found: u8,
+    },
+    /// A version that this code speaks, in a stream of another one.
+    #[error("a frame of version {} in a stream of version {}", found.number(), stream.number())]
+    Mixed {
+        /// The frame's version.
+        found: Version,
+        /// The version of the frames before it.
+        stream: Version,
     },
     /// No frame has this kind.
     #[error("no frame has kind {found}")]
@@ -102,6 +110,14 @@ pub enum EncodeError {
         length: usize,
         /// Length that the peer accepts, in bytes.
         limit: u32,
+    },
+    /// The version does not have it.
+    #[error("a {kind} frame that version {} does not have", version.number())]
+    Version {
+        /// The frame's kind.
+        kind: Kind,
+        /// The version that the encoder speaks.
+        version: Version,
     },
     /// The buffer is too short.
     #[error("the frame needs {needed} B; there are {room} B")]

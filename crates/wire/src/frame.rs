@@ -6,7 +6,7 @@ use leeward_control::units::{CreditId, Credits, Priority};
 
 use super::code::{DropReason, ErrorCode, FailureCode, Regime};
 use super::error::WireError;
-use super::header::{Field, HEADER_LEN, Kind, Words};
+use super::header::{Field, HEADER_LEN, Kind, Version, Words};
 use super::value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};
 
 /// Everything that travels. Payloads are borrowed from wherever the bytes lie.
@@ -36,6 +36,8 @@ pub enum Frame<'a> {
     Pong(Pong),
     /// Server to client: why it closes the connection.
     Error(Fatal<'a>),
+    /// Client to server: nobody waits for a call any more.
+    Cancel(Cancel),
 }
 
 /// A client introduces itself.
@@ -167,6 +169,13 @@ pub struct Fatal<'a> {
     pub message: Message<'a>,
 }
 
+/// A call that nobody waits for any more. It is answered all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The call.
+    pub request: RequestId,
+}
+
 impl<'a> Frame<'a> {
     /// Kind of the frame.
     #[inline]
@@ -184,6 +193,16 @@ impl<'a> Frame<'a> {
             Frame::Ping(_) => Kind::Ping,
             Frame::Pong(_) => Kind::Pong,
             Frame::Error(_) => Kind::Error,
+            Frame::Cancel(_) => Kind::Cancel,
+        }
+    }
+
+    /// The version that brought what it says.
+    #[inline]
+    pub const fn since(&self) -> Version {
+        match self {
+            Frame::Drop(Dropped { reason: DropReason::Cancelled, .. }) => Version::Two,
+            _ => self.kind().since(),
         }
     }
 
@@ -208,8 +227,8 @@ impl<'a> Frame<'a> {
 
     /// Its header, with `payload_len` bytes to follow.
     #[inline]
-    pub(super) fn words(&self, payload_len: u32) -> Words {
-        let words = Words::new(self.kind(), payload_len);
+    pub(super) fn words(&self, version: Version, payload_len: u32) -> Words {
+        let words = Words::new(version, self.kind(), payload_len);
         match self {
             Frame::Register(register) => words
                 .with(Field::Timestamp, register.timestamp.0)
@@ -239,6 +258,7 @@ impl<'a> Frame<'a> {
                 words.with(Field::Timestamp, timestamp.0)
             }
             Frame::Error(fatal) => words.with(Field::Code, fatal.code.number().into()),
+            Frame::Cancel(Cancel { request }) => words.with(Field::RequestId, request.value()),
         }
     }
 
@@ -275,7 +295,7 @@ impl<'a> Frame<'a> {
             Kind::Drop => Frame::Drop(Dropped {
                 answer: reader.answer()?,
                 retry_after: Nanos32(words.value_u32(Field::RetryAfter)),
-                reason: reader.code(DropReason::from_number)?,
+                reason: reader.reason()?,
                 message: reader.message(payload)?,
             }),
             Kind::Failure => Frame::Failure(Failure {
@@ -291,6 +311,7 @@ impl<'a> Frame<'a> {
             Kind::Error => {
                 Frame::Error(Fatal { code: reader.code(ErrorCode::from_number)?, message: reader.message(payload)? })
             }
+            Kind::Cancel => Frame::Cancel(Cancel { request: reader.request()? }),
         })
     }
 }
@@ -387,6 +408,16 @@ impl Reader<'_> {
     #[inline]
     fn code<T>(&self, meaning: fn(u8) -> Option<T>) -> Result<T, WireError> {
         meaning(self.words.value_u8(Field::Code)).ok_or_else(|| self.wrong(Field::Code))
+    }
+
+    #[inline]
+    fn reason(&self) -> Result<DropReason, WireError> {
+        match self.code(DropReason::from_number)? {
+            DropReason::Cancelled if self.words.value_u8(Field::Version) < Version::Two.number() => {
+                Err(self.wrong(Field::Code))
+            }
+            reason => Ok(reason),
+        }
     }
 
     #[inline]

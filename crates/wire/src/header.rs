@@ -9,8 +9,39 @@ pub const HEADER_LEN: usize = 64;
 /// The first two bytes, `LW`, as a little-endian number.
 pub const MAGIC: u16 = u16::from_le_bytes(*b"LW");
 
-/// The version that this code speaks.
-pub const VERSION: u8 = 1;
+/// Version of the protocol. All frames of a connection have the one in which its client has registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Version {
+    /// Without cancellation.
+    #[default]
+    One = 1,
+    /// With cancellation: [`Kind::Cancel`], and a reason to drop.
+    Two = 2,
+}
+
+impl Version {
+    /// All that this code speaks, the oldest first.
+    pub const ALL: [Version; 2] = [Version::One, Version::Two];
+    /// The newest that this code speaks.
+    pub const NEWEST: Version = Version::Two;
+
+    /// The number on the wire.
+    #[inline]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// `None` for a version that this code doesn't speak.
+    #[inline]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Version::One),
+            2 => Some(Version::Two),
+            _ => None,
+        }
+    }
+}
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,11 +80,13 @@ pub enum Kind {
     Pong = 11,
     /// Why the server closes the connection.
     Error = 12,
+    /// Nobody waits for a call's answer any more.
+    Cancel = 13,
 }
 
 impl Kind {
     /// All kinds, by number.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Register,
         Kind::Welcome,
         Kind::Call,
@@ -66,6 +99,7 @@ impl Kind {
         Kind::Ping,
         Kind::Pong,
         Kind::Error,
+        Kind::Cancel,
     ];
 
     /// The number on the wire.
@@ -80,11 +114,22 @@ impl Kind {
         Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
     }
 
+    /// The version that brought it.
+    #[inline]
+    pub const fn since(self) -> Version {
+        match self {
+            Kind::Cancel => Version::Two,
+            _ => Version::One,
+        }
+    }
+
     /// Whether `side` may send it.
     #[inline]
     pub const fn may_come_from(self, side: Side) -> bool {
         match self {
-            Kind::Register | Kind::Call | Kind::Demand | Kind::Deregister => matches!(side, Side::Client),
+            Kind::Register | Kind::Call | Kind::Demand | Kind::Deregister | Kind::Cancel => {
+                matches!(side, Side::Client)
+            }
             Kind::Welcome | Kind::Response | Kind::Drop | Kind::Failure | Kind::Credit | Kind::Error => {
                 matches!(side, Side::Server)
             }
@@ -112,6 +157,7 @@ impl Kind {
             Kind::Deregister => &[],
             Kind::Ping | Kind::Pong => &[Timestamp],
             Kind::Error => &[PayloadLen, Code],
+            Kind::Cancel => &[RequestId],
         }
     }
 }
@@ -297,10 +343,10 @@ impl Words {
 
     /// The header of a `kind` frame with `payload_len` bytes to follow, and nothing else in it yet.
     #[inline]
-    pub(super) const fn new(kind: Kind, payload_len: u32) -> Self {
+    pub(super) const fn new(version: Version, kind: Kind, payload_len: u32) -> Self {
         Words::ZERO
             .with(Field::Magic, MAGIC as u64)
-            .with(Field::Version, VERSION as u64)
+            .with(Field::Version, version.number() as u64)
             .with(Field::Kind, kind.number() as u64)
             .with(Field::PayloadLen, payload_len as u64)
     }
@@ -407,7 +453,7 @@ mod tests {
             assert_eq!(Kind::from_number(kind.number()), Some(kind));
         }
         assert_eq!(Kind::from_number(0), None);
-        assert_eq!(Kind::from_number(13), None);
+        assert_eq!(Kind::from_number(14), None);
     }
 
     #[test]

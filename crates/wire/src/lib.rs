@@ -2,7 +2,7 @@
 //! the caller owns sockets and clocks.
 //!
 //! Where to look:
-//! - [`Frame`]: the twelve kinds of frame, with types that can't hold a value that the wire can't carry.
+//! - [`Frame`]: the thirteen kinds of frame, with types that can't hold a value that the wire can't carry.
 //! - [`Decoder`]: a bounded buffer between a socket and frames; [`decode`] does the same on bytes that lie elsewhere.
 //! - [`Encoder`]: appends frames to what will be sent.
 //! - [`WireError`]: why bytes are no frame. Always fatal to the connection that they came from.
@@ -69,8 +69,8 @@ pub use decoder::{Decoded, Decoder, decode};
 pub use encoder::Encoder;
 pub use error::{EncodeError, WireError};
 pub use frame::{
-    Answer, Call, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
+    Answer, Call, Cancel, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
 };
-pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, VERSION};
+pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version};
 pub use leeward_control::units::CreditId;
 pub use value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};

@@ -7,7 +7,7 @@ mod support;
 use std::hint::black_box;
 
 use leeward_testkit::allocator::{Counting, allocations, allocations_in};
-use leeward_wire::{Decoder, Encoder, PayloadLimit, Side};
+use leeward_wire::{Decoder, Encoder, PayloadLimit, Side, Version};
 use support::{examples, sender};
 
 #[global_allocator]
@@ -16,7 +16,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn nothing_is_allocated_per_frame() {
     let frames: Vec<_> = examples().into_iter().map(|(_, frame)| frame).collect();
-    let encoder = Encoder::new(PayloadLimit::DEFAULT);
+    let encoder = Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST);
     for from in [Side::Client, Side::Server] {
         let mut decoder = Decoder::new(from, PayloadLimit::DEFAULT);
         let mut out = Vec::with_capacity(4096);

@@ -12,8 +12,8 @@ use super::gate::Cap;
 use super::outbox::Outbox;
 use super::slots::Slots;
 use leeward_wire::{
-    Answer, Budget, Call, Decoder, Demand, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong, Regime, Register,
-    RequestId, Side, Timestamp, Welcome,
+    Answer, Budget, Call, Cancel, Decoder, Demand, DropReason, Encoder, Frame, Kind, Method, PayloadLimit, Ping, Pong,
+    Regime, Register, RequestId, Side, Timestamp, Version, Welcome,
 };
 
 /// A connection's limits.
@@ -26,12 +26,20 @@ pub struct ConnectionConfig {
     pub output_max: usize,
     /// Queueing delay that a call may spend at the server, unless it has a budget of its own.
     pub budget: Budget,
+    /// Version of the protocol. A server that does not speak it ends the connection: see
+    /// [`ConnectionError::refuses_version`].
+    pub version: Version,
 }
 
 impl Default for ConnectionConfig {
     fn default() -> Self {
         // Output: about what a default socket buffer takes.
-        ConnectionConfig { payload_max: PayloadLimit::DEFAULT, output_max: 256 * 1024, budget: Budget::UNLIMITED }
+        ConnectionConfig {
+            payload_max: PayloadLimit::DEFAULT,
+            output_max: 256 * 1024,
+            budget: Budget::UNLIMITED,
+            version: Version::NEWEST,
+        }
     }
 }
 
@@ -46,6 +54,15 @@ pub struct Request<'a> {
     pub priority: Priority,
     /// 64 random bits, for algorithms that decide by chance.
     pub random: u64,
+}
+
+/// When a request leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    /// When the algorithm lets it.
+    WhenAllowed,
+    /// At once, on its reservation.
+    Reserved,
 }
 
 /// The client's side of one connection. `T` is whatever its owner knows a request by.
@@ -89,7 +106,7 @@ impl<T> Connection<T> {
         let half = cap.govern(parts.half);
         Connection {
             shell: Client::new(ClientParts { half, config: parts.config }),
-            decoder: Decoder::new(Side::Server, config.payload_max),
+            decoder: decoder(&config),
             link: Link {
                 config,
                 phase: Phase::Registering,
@@ -115,7 +132,38 @@ impl<T> Connection<T> {
         request: &Request<'_>,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        self.accept(now, token, request, None, events)
+        self.accept(now, token, request, None, Leave::WhenAllowed, events)
+    }
+
+    /// Sets the permission to send one call aside, for an owner that calls several servers and begins only if all let it:
+    /// [`Connection::submit_reserved`] uses it, [`Connection::release`] gives it back. `false`: nothing may leave now.
+    pub fn reserve(&mut self, now: Time) -> bool {
+        self.link.phase == Phase::Ready && self.shell.reserve(now)
+    }
+
+    /// Gives a reservation back; a call that waits may leave on it.
+    pub fn release(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
+        self.shell.release();
+        self.on_timer(now, events);
+    }
+
+    /// Like [`Connection::submit_within`], on a reservation: the request leaves at once.
+    pub fn submit_reserved(
+        &mut self,
+        now: Time,
+        token: T,
+        request: &Request<'_>,
+        budget: Option<Budget>,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        self.accept(now, token, request, budget.map(|budget| (budget, now)), Leave::Reserved, events)
+    }
+
+    /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
+    pub fn set_waiting_elsewhere(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if self.link.phase == Phase::Ready {
+            self.shell.set_waiting_elsewhere(requests, &mut Out { link: &mut self.link, now, events });
+        }
     }
 
     /// Like [`Connection::submit`], with a budget of its own: queueing that the request may cause from now on, its wait
@@ -128,7 +176,7 @@ impl<T> Connection<T> {
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        self.accept(now, token, request, Some((budget, now)), events)
+        self.accept(now, token, request, Some((budget, now)), Leave::WhenAllowed, events)
     }
 
     fn accept(
@@ -137,13 +185,18 @@ impl<T> Connection<T> {
         token: T,
         request: &Request<'_>,
         budget: Option<(Budget, Time)>,
+        leave: Leave,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        if matches!(self.link.phase, Phase::Draining | Phase::Closed) {
+        let limit = self.link.call_max;
+        let is_over = matches!(self.link.phase, Phase::Draining | Phase::Closed);
+        if leave == Leave::Reserved && (is_over || request.payload.len() > limit.bytes() as usize) {
+            self.shell.release();
+        }
+        if is_over {
             events(Event::Disconnected { token, at: Disconnected::Waiting });
             return None;
         }
-        let limit = self.link.call_max;
         if request.payload.len() > limit.bytes() as usize {
             events(Event::TooLong { token, limit });
             return None;
@@ -153,7 +206,10 @@ impl<T> Connection<T> {
             return self.ask(now, slot, events).then_some(name);
         }
         let mut out = Out { link: &mut self.link, now, events };
-        self.shell.submit(now, slot, request.priority, request.random, &mut out);
+        match leave {
+            Leave::WhenAllowed => self.shell.submit(now, slot, request.priority, request.random, &mut out),
+            Leave::Reserved => self.shell.submit_reserved(now, slot, request.priority, &mut out),
+        }
         Some(name)
     }
 
@@ -172,8 +228,8 @@ impl<T> Connection<T> {
     }
 
     /// The application wants a request no more: its token, and whether it had been sent. There will be no event about
-    /// it. One that waits leaves the queue at once; the answer to one that was sent is awaited, counted and discarded, for
-    /// it holds its credit until then. `None` if the request has ended.
+    /// it. One that waits leaves the queue at once. The server is told of one that was sent, if it speaks version 2; the
+    /// answer is awaited, counted and discarded, for the request holds its credit until then. `None` if it has ended.
     pub fn cancel(
         &mut self,
         now: Time,
@@ -181,7 +237,9 @@ impl<T> Connection<T> {
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<(T, Disconnected)> {
         let Some(slot) = self.link.slots.waiting(request) else {
-            return self.link.slots.abandon(request).map(|token| (token, Disconnected::Sent));
+            let token = self.link.slots.abandon(request)?;
+            self.link.tell_cancelled(request);
+            return Some((token, Disconnected::Sent));
         };
         let token = self.link.slots.remove(slot)?;
         self.shell.cancel(now, |waiting| *waiting == slot, &mut Out { link: &mut self.link, now, events });
@@ -307,13 +365,15 @@ impl<T> Connection<T> {
     }
 
     fn fail(&mut self, now: Time, error: ConnectionError, events: &mut impl FnMut(Event<'_, T>)) {
+        // A server that refuses the version has not looked at the call that came with the registration.
+        let at = if error.refuses_version() { Disconnected::Waiting } else { Disconnected::Sent };
         self.link.phase = Phase::Closed;
         self.link.error = Some(error);
         self.link.update_cap();
         self.link.outbox.discard();
-        self.decoder = Decoder::new(Side::Server, self.link.config.payload_max);
+        self.decoder = decoder(&self.link.config);
         self.end_waiting(now, events);
-        self.link.slots.take_sent(|token| events(Event::Disconnected { token, at: Disconnected::Sent }));
+        self.link.slots.take_sent(|token| events(Event::Disconnected { token, at }));
     }
 
     fn end_waiting(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
@@ -410,7 +470,12 @@ impl<T> Link<T> {
                     let (reason, message) = (dropped.reason, dropped.message);
                     events(Event::Dropped { token, reason, message, retry_after, round_trip, sojourn });
                 }
-                self.reply(now, trip, Outcome::Dropped, &dropped.answer, shell, events);
+                let outcome = match dropped.reason {
+                    // The client's own wish is no sign of overload.
+                    DropReason::Cancelled => Outcome::Completed,
+                    _ => Outcome::Dropped,
+                };
+                self.reply(now, trip, outcome, &dropped.answer, shell, events);
                 Ok(())
             }
             Frame::Failure(failure) => {
@@ -522,6 +587,14 @@ impl<T> Link<T> {
         self.slots.sent(slot, now);
     }
 
+    /// Tells the server that nobody waits for a call any more. Where there is no room for that, it finds out by its answer.
+    fn tell_cancelled(&mut self, request: RequestId) {
+        let may_speak = matches!(self.phase, Phase::Registering | Phase::Ready);
+        if may_speak && self.config.version >= Kind::Cancel.since() && !self.outbox.overflows() {
+            self.append(&Frame::Cancel(Cancel { request }));
+        }
+    }
+
     /// Introduces this client, unless that has been done.
     fn register(&mut self, now: Time, demand: u32) {
         if self.registered.is_none() {
@@ -531,11 +604,19 @@ impl<T> Link<T> {
         }
     }
 
+    fn encoder(&self) -> Encoder {
+        Encoder::new(self.call_max).speaking(self.config.version)
+    }
+
     fn append(&mut self, frame: &Frame<'_>) {
-        let encoded = self.outbox.append(Encoder::new(self.call_max), frame);
+        let encoded = self.outbox.append(self.encoder(), frame);
         debug_assert!(encoded.is_ok(), "only calls have payloads, and theirs were checked");
         self.update_cap();
     }
+}
+
+fn decoder(config: &ConnectionConfig) -> Decoder {
+    Decoder::new(Side::Server, config.payload_max).speaking(config.version)
 }
 
 /// Where a request has been: to the server and back.
@@ -573,7 +654,7 @@ impl<T, F: FnMut(Event<'_, T>)> Outlet<u32> for Out<'_, T, F> {
             priority: header.priority,
             payload,
         });
-        let encoded = link.outbox.append(Encoder::new(link.call_max), &call);
+        let encoded = link.outbox.append(link.encoder(), &call);
         // A payload is checked when it is submitted, and the limit never falls: before the welcome it is the least.
         debug_assert!(encoded.is_ok(), "{encoded:?}");
         link.slots.sent(slot, self.now);

@@ -49,3 +49,10 @@ pub enum ConnectionError {
     #[error("closed by this side")]
     Closed,
 }
+
+impl ConnectionError {
+    /// Whether the server does not speak this client's version. Nothing that was sent to it had an effect, and it may speak an older one.
+    pub fn refuses_version(&self) -> bool {
+        matches!(self, ConnectionError::Server { code: ErrorCode::Version, .. })
+    }
+}

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use leeward_wire::{
     Credit, DropReason, Dropped, ErrorCode, Failure, FailureCode, Fatal, HEADER_LEN, Message, Nanos32, Ping, RequestId,
-    Response,
+    Response, Version,
 };
 
 /// Sends as many as the window says.
@@ -158,7 +158,7 @@ impl World {
     /// The server says `frame`.
     fn say(&mut self, frame: &Frame<'_>) -> Result<(), ConnectionError> {
         let mut bytes = Vec::new();
-        Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut bytes).unwrap();
         self.say_bytes(&bytes)
     }
 
@@ -429,7 +429,12 @@ fn a_cancelled_request_frees_its_place_and_keeps_its_credit_until_the_answer() {
     assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 1), "no credit came back by itself");
     assert!(!world.connection.would_send(world.now));
     world.carry(usize::MAX);
-    assert_eq!(world.heard.last().unwrap(), "demand 1", "a change of demand is announced");
+    let said = &world.heard[world.heard.len() - 2..];
+    assert_eq!(
+        said,
+        ["demand 1", "Cancel"],
+        "a change of demand is announced, and of what was sent the server is told"
+    );
     world.respond(0, 1).unwrap();
     world.carry(usize::MAX);
     assert_eq!((world.connection.in_flight(), world.connection.waiting()), (1, 0));

@@ -3,6 +3,7 @@
 use super::server::ServerEnd;
 use super::{Client, Pair};
 use leeward_control::units::Time;
+use leeward_wire::{ErrorCode, Version};
 
 /// Sums over all sessions of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +66,8 @@ impl Pair {
         let link = &self.links[id];
         let Some(end) = &link.server else { return };
         let is_honest = matches!(link.client, Client::Honest(_)) && !link.is_tampered;
-        let reproach = end.reproach.as_ref().filter(|(code, _)| !may_be_said(*code));
+        let is_old = self.config.newest < Version::NEWEST;
+        let reproach = end.reproach.as_ref().filter(|(code, _)| !may_be_said(*code, is_old));
         let unanswered = end.connection.unanswered();
         let wrong = match reproach {
             Some(why) if is_honest => format!("an honest client was sent away: {why:?}"),
@@ -143,8 +145,11 @@ impl Pair {
     }
 }
 
-/// Whether a client that keeps the rules may be sent away so.
-fn may_be_said(code: leeward_wire::ErrorCode) -> bool {
-    use leeward_wire::ErrorCode::{ConnectionLimit, ShuttingDown, Timeout};
-    matches!(code, ShuttingDown | ConnectionLimit | Timeout)
+/// Whether a client that keeps the rules may be sent away so, by a server that may be older than the client.
+fn may_be_said(code: ErrorCode, is_old: bool) -> bool {
+    match code {
+        ErrorCode::ShuttingDown | ErrorCode::ConnectionLimit | ErrorCode::Timeout => true,
+        ErrorCode::Version => is_old,
+        _ => false,
+    }
 }

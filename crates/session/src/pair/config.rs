@@ -2,7 +2,7 @@
 
 use super::chance::Chance;
 use leeward_control::units::Nanos;
-use leeward_wire::PayloadLimit;
+use leeward_wire::{PayloadLimit, Version};
 
 /// How bytes travel, the same in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct PairConfig {
     pub unanswered_max: usize,
     /// The longest argument that the server accepts.
     pub payload_max: PayloadLimit,
+    /// The newest version of the protocol that the server speaks.
+    pub newest: Version,
     /// Unsent bytes with which a connection is not read.
     pub unsent_max: usize,
     /// Connections that may be open.
@@ -62,6 +64,7 @@ impl Default for PairConfig {
             workers: 1,
             unanswered_max: 256,
             payload_max: PayloadLimit::DEFAULT,
+            newest: Version::NEWEST,
             unsent_max: 1 << 20,
             connections_max: usize::MAX,
             sweep: Nanos::from_millis(10),

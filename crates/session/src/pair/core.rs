@@ -6,7 +6,7 @@ use crate::server::{ServerConfig, ServerConnection, Ticket};
 use leeward_control::server::{Admission, CoreId, Gauges, ServerHalves, SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Desk, Pulse};
-use leeward_wire::Regime;
+use leeward_wire::{Regime, RequestId};
 use std::collections::VecDeque;
 
 /// An admitted call that waits for a worker, or is with one.
@@ -31,6 +31,8 @@ pub(super) struct Tally {
     pub(super) admitted: u64,
     pub(super) answered: u64,
     pub(super) abandoned: u64,
+    /// Calls of the answered that were cancelled before their turn.
+    pub(super) cancelled: u64,
 }
 
 /// A core: all that the connections of a server share.
@@ -93,6 +95,7 @@ impl Core {
             regime: self.regime,
             payload_max: self.config.payload_max,
             unanswered_max: self.config.unanswered_max,
+            newest: self.config.newest,
         });
         (place as u32, connection)
     }
@@ -106,6 +109,12 @@ impl Core {
 
     pub(super) fn queue(&mut self, link: usize, ticket: Ticket, payload: Vec<u8>, now: Time) {
         self.queue.push_back(Job { link, ticket, payload, queued: now });
+    }
+
+    /// Takes a call back that waits.
+    pub(super) fn unqueue(&mut self, link: usize, request: RequestId) -> Option<Job> {
+        let is_it = |job: &Job| job.link == link && job.ticket.request() == request;
+        self.queue.iter().position(is_it).and_then(|place| self.queue.remove(place))
     }
 
     /// Gives the longest waiting call to a free worker.

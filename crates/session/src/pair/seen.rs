@@ -22,6 +22,11 @@ impl Pair {
         counts
     }
 
+    /// Calls that were cancelled before their turn.
+    pub fn cancelled(&self) -> u64 {
+        self.core.tally.cancelled
+    }
+
     /// The controller's state.
     pub fn gauges(&self) -> Gauges {
         self.core.gauges()

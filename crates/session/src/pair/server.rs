@@ -124,6 +124,13 @@ impl ServerEnd {
                 Ok(Event::Question(question)) => {
                     self.connection.tell(question, b"{}", &mut core.visit(now, &mut self.out));
                 }
+                Ok(Event::Cancel(request)) => {
+                    // One that is with a worker is answered by that worker.
+                    if let Some(job) = core.unqueue(self.link, request) {
+                        core.tally.cancelled += 1;
+                        self.settle(job.ticket, Reply::Drop(DropReason::Cancelled, ""), core, now);
+                    }
+                }
                 Ok(Event::Demand | Event::Other) => {}
                 Err(fatal) => {
                     self.end(fatal.code, &fatal.words, around);
@@ -181,15 +188,18 @@ impl ServerEnd {
 
     /// A call's end.
     pub(super) fn answer(&mut self, ticket: Ticket, reply: Reply<'_>, around: &mut Around<'_>) -> Fate {
-        let core = &mut *around.core;
-        if let Some(answered) = self.connection.answer(ticket, reply, &mut core.visit(around.now, &mut self.out)) {
+        self.settle(ticket, reply, around.core, around.now);
+        self.serve(around)
+    }
+
+    fn settle(&mut self, ticket: Ticket, reply: Reply<'_>, core: &mut Core, now: Time) {
+        if let Some(answered) = self.connection.answer(ticket, reply, &mut core.visit(now, &mut self.out)) {
             core.tally.answered += 1;
             match answered.dropped {
                 Some(reason) => core.counters[0].drop_for(reason),
                 None => core.counters[0].complete(true),
             }
         }
-        self.serve(around)
     }
 
     /// Takes the outcome of a call.

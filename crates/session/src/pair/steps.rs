@@ -10,7 +10,7 @@ use super::{Client, ClientId, Link, Pair, Reading};
 use crate::client::Phase;
 use crate::server::Reply;
 use leeward_control::units::{Nanos, Time};
-use leeward_wire::{DropReason, ErrorCode};
+use leeward_wire::{DropReason, ErrorCode, Version};
 
 /// Explicit credits that one tick may cause, as in the engine with sockets.
 const WAKES_PER_TICK: usize = 64;
@@ -172,7 +172,9 @@ impl Pair {
             Client::Honest(honest) => honest.read(&mut link.down, most, now, agenda),
         };
         if let Some(error) = error {
-            if !link.is_tampered && !is_no_reproach(&error) {
+            let is_old = self.config.newest < Version::NEWEST;
+            let is_fair = is_no_reproach(&error) || (is_old && error.refuses_version());
+            if !link.is_tampered && !is_fair {
                 self.violation.get_or_insert_with(|| format!("an honest client (connection {link_id}): {error}"));
             }
             link.error = Some(error);

@@ -10,7 +10,8 @@ use leeward_control::units::{Credits, Nanos, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
-    Message, Method, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Welcome, WireError,
+    Message, Method, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Version, Welcome,
+    WireError,
 };
 
 /// Bounds of a server's connection, and where it stands.
@@ -26,6 +27,8 @@ pub struct ServerConfig {
     pub payload_max: PayloadLimit,
     /// Calls that may be unanswered; [`ServerConnection::may_read`] is false while there are as many.
     pub unanswered_max: usize,
+    /// The newest version of the protocol that is spoken.
+    pub newest: Version,
 }
 
 /// Where a connection is in its life.
@@ -60,6 +63,8 @@ pub struct ServerConnection {
 struct Account {
     config: ServerConfig,
     state: State,
+    /// Version of the protocol that the client speaks.
+    version: Version,
     /// `Some` while registered.
     session: Option<Session>,
     /// Whether the client keeps to its window; before it registers there is nothing to keep to.
@@ -79,6 +84,7 @@ impl ServerConnection {
             account: Account {
                 config,
                 state: State::Fresh,
+                version: Version::One,
                 session: None,
                 enforcement: Enforcement::advising(),
                 chatter: Chatter::new(),
@@ -150,6 +156,9 @@ impl ServerConnection {
     pub fn next(&mut self, waited: Nanos, desk: &mut impl Desk) -> Result<Event<'_>, Fatal> {
         if let Some(event) = self.foresee(waited, desk)? {
             return Ok(event);
+        }
+        if self.account.state == State::Fresh {
+            self.account.meet(self.decoder.version())?;
         }
         match self.decoder.next_frame() {
             Ok(Some(frame)) => self.account.take(frame, waited, desk),
@@ -272,8 +281,24 @@ impl Account {
                 Ok(Event::Other)
             }
             (State::Open | State::Leaving, Frame::Pong(_)) => Ok(Event::Other),
+            // An answer may have crossed it.
+            (State::Open | State::Leaving, Frame::Cancel(cancel)) => {
+                let is_known = self.unanswered.contains(&cancel.request);
+                Ok(if is_known { Event::Cancel(cancel.request) } else { Event::Other })
+            }
             (_, frame) => Err(unexpected(format!("a {} frame has no place here", frame.kind()))),
         }
+    }
+
+    /// The first frame has such a version, as far as is known.
+    fn meet(&mut self, version: Option<Version>) -> Result<(), Fatal> {
+        self.version = version.unwrap_or_default();
+        let newest = self.config.newest;
+        if self.version <= newest {
+            return Ok(());
+        }
+        let words = format!("version {} is not spoken here; up to {} is", self.version.number(), newest.number());
+        Err(Fatal { code: ErrorCode::Version, words })
     }
 
     fn register(&mut self, register: &Register, desk: &mut impl Desk) {
@@ -285,7 +310,7 @@ impl Account {
         self.session = Some(session);
         self.state = State::Open;
         // The longest payload that the client accepts.
-        self.encoder = Encoder::new(register.payload_max);
+        self.encoder = Encoder::new(register.payload_max).speaking(self.version);
         if config.regime == Regime::Credits {
             self.enforcement = Enforcement::binding();
             self.enforcement.told(feedback.window);

@@ -17,6 +17,9 @@ pub enum Event<'a> {
     Question(Question),
     /// The client has said how many requests wait.
     Demand,
+    /// Nobody waits for an unanswered call any more. It is answered all the same: as dropped for
+    /// [`DropReason::Cancelled`] if that spares work.
+    Cancel(RequestId),
     /// Anything else that was lawful: a registration, a farewell, a sign of life.
     Other,
 }

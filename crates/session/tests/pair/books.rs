@@ -1,12 +1,13 @@
 //! The harness itself: the same seed gives the same run, another gives another; and canaries, which the books must catch.
 
-use crate::support::{LONG, Waits, bytes, call, calm, choppy, pair, start};
+use crate::support::{LONG, Waits, bytes_in, call, calm, choppy, pair, start};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::server::{
     Admission, Arrival, Departure, Feedback, Opened, ServerHalves, Session, SessionSlot, Verdict,
 };
 use leeward_control::units::{Credits, Nanos, Time};
 use leeward_session::pair::{End, Ended, Pair, PairConfig, WireModel, echo};
+use leeward_wire::Version;
 
 /// Twenty requests each of three clients; the hash of all that happened.
 fn trace(seed: u64, wire: WireModel) -> u64 {
@@ -114,7 +115,7 @@ fn a_call_that_its_client_had_no_credit_for_is_caught() {
     let client = pair.connect();
     pair.submit(client, b"x");
     let mut forged = Vec::new();
-    (100..200).for_each(|request| forged.extend(bytes(&call(request, b""))));
+    (100..200).for_each(|request| forged.extend(bytes_in(Version::NEWEST, &call(request, b""))));
     pair.forge(client, End::Server, |chunks| chunks.push(forged));
     pair.run_for(Nanos::from_millis(10));
     let found = pair.violation().expect("the refusal is seen");

@@ -9,7 +9,7 @@ use leeward_session::client::{ConnectionError, Disconnected, Phase};
 use leeward_session::pair::{ClientId, Cut, End, Ended, Pair, PairConfig, Reading, Work, echo};
 use leeward_wire::{
     Budget, Decoded, DropReason, Encoder, ErrorCode, FailureCode, Fatal, Frame, Message, PayloadLimit, RequestId, Side,
-    Timestamp, decode,
+    Timestamp, Version, decode,
 };
 
 /// A pair whose client waits for the answer to its first call, which is on the wire.
@@ -32,7 +32,7 @@ fn altered(chunks: &[Vec<u8>], change: impl FnOnce(&mut leeward_wire::Answer)) -
 
 fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+    Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut bytes).unwrap();
     bytes
 }
 

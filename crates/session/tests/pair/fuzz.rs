@@ -2,21 +2,21 @@
 //! a client may say. The mutants are those of the wire format's tests, and its corpus is theirs.
 
 use crate::mutants::{hunt, pieces};
-use crate::support::{Waits, bytes, choppy, pair};
+use crate::support::{Waits, bytes_in, choppy, pair};
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Credits, Nanos, Priority, Time};
 use leeward_session::client::{Connection, ConnectionConfig, Event, Phase, Request};
 use leeward_session::pair::{Pair, PairConfig, echo};
 use leeward_testkit::random::Random;
-use leeward_wire::{CreditId, Frame, Method, PayloadLimit, Regime, Register, Timestamp, Welcome};
+use leeward_wire::{CreditId, Frame, Method, PayloadLimit, Regime, Register, Timestamp, Version, Welcome};
 use std::cell::RefCell;
 
 /// A welcome that a registration at this time gets, so that what comes after it is looked at too.
-fn welcome(registered: Timestamp) -> Vec<u8> {
+fn welcome(registered: Timestamp, version: Version) -> Vec<u8> {
     let feedback = Feedback { window: Credits(1), credit: CreditId(0x29), ..Feedback::NONE };
     let (payload_max, regime) = (PayloadLimit::DEFAULT, Regime::Credits);
-    bytes(&Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
+    bytes_in(version, &Frame::Welcome(Welcome { timestamp: registered, feedback, payload_max, regime }))
 }
 
 /// Each request has one end, whatever the server says, and what the client holds is bounded.
@@ -25,7 +25,8 @@ fn client(random: &mut Random, bytes: &[u8]) {
     let algorithm = registry.find("breakwater").unwrap();
     let environment = Environment::new(1, Nanos(10_000), Nanos(200_000));
     let parts = (algorithm.build_client)(&algorithm.params(&[]).unwrap(), &environment).unwrap();
-    let mut connection = Connection::new(parts, ConnectionConfig::default());
+    let version = Version::ALL[random.below(2)];
+    let mut connection = Connection::new(parts, ConnectionConfig { version, ..ConnectionConfig::default() });
     let mut ends = [0_u32; 8];
     let now = Time(0x0102_0304_0506_0708);
     let mut submitted = 0;
@@ -38,7 +39,7 @@ fn client(random: &mut Random, bytes: &[u8]) {
     };
     submit(&mut connection, &mut ends);
     let _ = connection.output(now);
-    let mut all = if random.below(4) > 0 { welcome(Timestamp(now.0)) } else { Vec::new() };
+    let mut all = if random.below(4) > 0 { welcome(Timestamp(now.0), version) } else { Vec::new() };
     // An answer to our first call, as the corpus has one to call 7.
     let mut aimed = bytes.to_vec();
     if random.below(2) == 0 && aimed.len() >= 16 {
@@ -79,7 +80,7 @@ fn server(pair: &mut Pair, random: &mut Random, mutant: &[u8]) {
     let client = pair.connect_raw();
     if random.below(4) > 0 {
         let register = Register { timestamp: Timestamp(1), demand: 3, payload_max: PayloadLimit::DEFAULT };
-        pair.say(client, &Frame::Register(register));
+        pair.say_bytes(client, &bytes_in(Version::ALL[random.below(2)], &Frame::Register(register)));
     }
     let mut rest = mutant;
     for piece in pieces(random).iter().cycle() {

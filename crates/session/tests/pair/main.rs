@@ -2,6 +2,7 @@
 //! side do. One module per subject; `support` has what they share. Never here: sockets (crates/rpc/tests).
 
 mod books;
+mod cancel;
 mod client;
 mod crowd;
 mod enforcement;

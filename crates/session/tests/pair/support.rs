@@ -4,7 +4,9 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Priority};
 use leeward_session::pair::{ClientId, Handler, Pair, PairConfig, WireModel, echo};
-use leeward_wire::{Budget, Call, CreditId, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Timestamp};
+use leeward_wire::{
+    Budget, Call, CreditId, Encoder, Frame, Method, PayloadLimit, Register, RequestId, Timestamp, Version,
+};
 
 /// Longer than anything that is waited for.
 pub(crate) const LONG: Nanos = Nanos::from_secs(30);
@@ -63,8 +65,12 @@ pub(crate) fn call(request: u64, payload: &[u8]) -> Frame<'_> {
 }
 
 pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
+    bytes_in(Version::One, frame)
+}
+
+pub(crate) fn bytes_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Encoder::new(PayloadLimit::MAX).append(frame, &mut bytes).unwrap();
+    Encoder::new(PayloadLimit::MAX).speaking(version).append(frame, &mut bytes).unwrap();
     bytes
 }
 

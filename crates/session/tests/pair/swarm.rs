@@ -11,7 +11,7 @@ use leeward_control::units::{Nanos, Priority};
 use leeward_host::Counts;
 use leeward_session::client::ConnectionConfig;
 use leeward_session::pair::{Chance, ClientId, Cut, End, Handler, Pair, PairConfig, Reading, WireModel, Work};
-use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp};
+use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp, Version};
 
 const SCENARIOS: u64 = 300;
 
@@ -64,6 +64,7 @@ impl Swarm {
             workers: 1 + chance.below(4) as usize,
             unanswered_max: [1, 16, 256][chance.below(3) as usize],
             payload_max: PayloadLimit::new(8 * 1024),
+            newest: Version::NEWEST,
             unsent_max: [1_000, 1 << 20][chance.below(2) as usize],
             connections_max: if chance.one_in(5) { 10 } else { usize::MAX },
             sweep: Nanos::from_millis(1),

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{call, encoded, examples, fed, sender};
-use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, WireError};
+use crate::support::{call, encoded, encoded_in, examples, fed, sender};
+use leeward_wire::{Call, Frame, HEADER_LEN, Kind, PayloadLimit, Side, Version, WireError};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
@@ -28,10 +28,15 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut add = |name: String, bytes: Vec<u8>| assert!(files.insert(format!("{name}.bin"), bytes).is_none());
     let mut all = BTreeMap::from([("client", Vec::new()), ("server", Vec::new())]);
+    let mut second_all = all.clone();
     for (name, frame) in examples() {
         let side = name_of(sender(&frame));
         let bytes = encoded(&frame);
-        all.get_mut(side).unwrap().extend(&bytes);
+        let second = encoded_in(Version::Two, &frame);
+        if frame.since() == Version::One {
+            all.get_mut(side).unwrap().extend(&bytes);
+        }
+        second_all.get_mut(side).unwrap().extend(&second);
         add(format!("{side}-good-{name}"), bytes.clone());
         let mut flagged = bytes.clone();
         flagged[63] = 1;
@@ -45,6 +50,9 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
         add(format!("{side}-part-all-but-a-byte"), bytes[..bytes.len() - 1].to_vec());
         add(format!("{side}-bad-all-then-zeros"), [&bytes[..], &[0; HEADER_LEN]].concat());
         add(format!("{side}-good-all"), bytes);
+    }
+    for (side, bytes) in second_all {
+        add(format!("{side}-good-all-of-version-2"), bytes);
     }
     let good = encoded(&Frame::Call(call()));
     let empty = encoded(&Frame::Call(Call { payload: b"", ..call() }));
@@ -72,8 +80,12 @@ fn corpus() -> BTreeMap<String, Vec<u8>> {
     add("bad-priority-zero", changed(60, &[0]));
     add("bad-priority-129", changed(60, &[129]));
     add("bad-kind-zero", changed(3, &[0]));
+    // Version 1 has no such kind.
     add("bad-kind-13", changed(3, &[13]));
-    add("bad-version-2", changed(2, &[2]));
+    add("bad-kind-14-of-version-2", [&[b'L', b'W', 2, 14][..], &good[4..]].concat());
+    add("good-call-of-version-2", changed(2, &[2]));
+    add("bad-version-3", changed(2, &[3]));
+    add("bad-two-versions", [&good[..], &changed(2, &[2])].concat());
     add("bad-big-endian-magic", changed(0, b"WL"));
     add("bad-http", b"GET / HTTP/1.1\r\n\r\n".to_vec());
     add("bad-tls", vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]);

@@ -1,12 +1,12 @@
 //! Properties of the wire format on random frames, random bytes and streams with damage: what is encoded comes back,
 //! however it is cut; nothing panics, loops or holds more than the limit; what is accepted is canonical.
 
-use crate::support::{Outcome, Owned, call, encoded, fed, frames, sides};
-use leeward_wire::{Call, Decoded, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, decode};
+use crate::support::{Outcome, Owned, call, encoded_in, fed, frames, sides};
+use leeward_wire::{Call, Decoded, Decoder, Frame, HEADER_LEN, PayloadLimit, RequestId, Side, Version, decode};
 use proptest::prelude::*;
 
 fn stream(frames: &[Owned]) -> Vec<u8> {
-    frames.iter().flat_map(|owned| encoded(&owned.frame())).collect()
+    frames.iter().flat_map(|owned| encoded_in(Version::Two, &owned.frame())).collect()
 }
 
 fn streams() -> impl Strategy<Value = (Side, Vec<Owned>)> {
@@ -120,7 +120,7 @@ proptest! {
     fn what_is_encoded_comes_back((from, frames) in streams()) {
         for owned in &frames {
             let frame = owned.frame();
-            let bytes = encoded(&frame);
+            let bytes = encoded_in(Version::Two, &frame);
             let decoded = decode(&bytes, from, PayloadLimit::DEFAULT);
             prop_assert_eq!(decoded, Ok(Decoded::Frame { frame, length: bytes.len() }));
             for cut in [0, 1, 7, 8, 63, 64, bytes.len() - 1] {
@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn however_a_stream_is_cut_it_says_the_same((from, frames) in streams(), chunks in chunks()) {
         let bytes = stream(&frames);
-        let expected = Outcome { frames: frames.iter().map(|owned| encoded(&owned.frame())).collect(), end: Ok(()) };
+        let expected = Outcome { frames: frames.iter().map(|owned| encoded_in(Version::Two, &owned.frame())).collect(), end: Ok(()) };
         prop_assert_eq!(fed(&bytes, &chunks, from, PayloadLimit::DEFAULT), expected);
     }
 
@@ -187,7 +187,7 @@ proptest! {
     ) {
         let named = |number: u64, length| {
             let request = RequestId::new(number + 1).unwrap();
-            (request, encoded(&Frame::Call(Call { request, payload: &vec![0; length], ..call() })))
+            (request, encoded_in(Version::Two, &Frame::Call(Call { request, payload: &vec![0; length], ..call() })))
         };
         let frames: Vec<_> = (0..).zip(&lengths).map(|(number, length)| named(number, *length)).collect();
         let bytes: Vec<u8> = frames.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
@@ -235,7 +235,7 @@ proptest! {
             let mut waits = false;
             for _ in 0..takes {
                 match decoder.next_frame().unwrap() {
-                    Some(frame) => got.extend(encoded(&frame)),
+                    Some(frame) => got.extend(encoded_in(Version::Two, &frame)),
                     None => waits = true,
                 }
             }

@@ -6,9 +6,9 @@
 use leeward_control::server::Feedback;
 use leeward_control::units::{Credits, Nanos, Priority};
 use leeward_wire::{
-    Answer, Budget, Call, Credit, CreditId, Decoder, Demand, DropReason, Dropped, Encoder, ErrorCode, Failure,
-    FailureCode, Fatal, Frame, Message, Method, Nanos32, PayloadLimit, Ping, Pong, Regime, Register, RequestId,
-    Response, Side, Timestamp, Welcome, WireError,
+    Answer, Budget, Call, Cancel, Credit, CreditId, Decoder, Demand, DropReason, Dropped, Encoder, ErrorCode, Failure,
+    FailureCode, Fatal, Field, Frame, Message, Method, Nanos32, PayloadLimit, Ping, Pong, Regime, Register, RequestId,
+    Response, Side, Timestamp, Version, Welcome, WireError,
 };
 use proptest::prelude::*;
 
@@ -96,8 +96,9 @@ pub(crate) fn examples() -> Vec<(&'static str, Frame<'static>)> {
         ("pong", Frame::Pong(Pong { timestamp })),
         (
             "error",
-            Frame::Error(Fatal { code: ErrorCode::Version, message: Message::new("version 2 is not spoken here") }),
+            Frame::Error(Fatal { code: ErrorCode::Version, message: Message::new("version 3 is not spoken here") }),
         ),
+        ("cancel", Frame::Cancel(Cancel { request: RequestId::new(7).unwrap() })),
     ]
 }
 
@@ -106,10 +107,15 @@ pub(crate) fn sender(frame: &Frame<'_>) -> Side {
     if frame.kind().may_come_from(Side::Client) { Side::Client } else { Side::Server }
 }
 
-/// The bytes of `frame`.
+/// The bytes of `frame`, in the version that brought it.
 pub(crate) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
+    encoded_in(frame.since(), frame)
+}
+
+/// The bytes of `frame` in a version.
+pub(crate) fn encoded_in(version: Version, frame: &Frame<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let length = Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+    let length = Encoder::new(PayloadLimit::DEFAULT).speaking(version).append(frame, &mut bytes).unwrap();
     assert_eq!((length, length), (bytes.len(), frame.encoded_len()));
     bytes
 }
@@ -126,7 +132,7 @@ pub(crate) struct Outcome {
 pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimit) -> Outcome {
     let mut decoder = Decoder::new(from, limit);
     let mut frames = Vec::new();
-    let mut rest = bytes;
+    let (mut rest, mut taken) = (bytes, 0);
     let mut chunks = chunks.iter().copied().filter(|chunk| *chunk > 0).cycle();
     while !rest.is_empty() {
         let spare = decoder.spare();
@@ -140,7 +146,10 @@ pub(crate) fn fed(bytes: &[u8], chunks: &[usize], from: Side, limit: PayloadLimi
             match decoder.next_frame() {
                 Ok(Some(frame)) => {
                     let mut again = Vec::new();
-                    Encoder::new(PayloadLimit::MAX).append(&frame, &mut again).unwrap();
+                    // The frame's own version: an error may have another one than its stream.
+                    let version = Version::from_number(bytes[taken + Field::Version.offset()]).unwrap();
+                    Encoder::new(PayloadLimit::MAX).speaking(version).append(&frame, &mut again).unwrap();
+                    taken += again.len();
                     assert!(frame.kind().may_come_from(from));
                     frames.push(again);
                     assert_eq!(decoder.buffered() + frames.last().unwrap().len(), before, "lost or doubled bytes");
@@ -237,6 +246,7 @@ fn from_client() -> impl Strategy<Value = Frame<'static>> {
         4 => calls().prop_map(Frame::Call),
         1 => edgy_u32().prop_map(|demand| Frame::Demand(Demand { demand })),
         1 => Just(Frame::Deregister),
+        1 => (1..=u64::MAX).prop_map(|request| Frame::Cancel(Cancel { request: RequestId::new(request).unwrap() })),
         1 => edgy_u64().prop_map(|timestamp| Frame::Ping(Ping { timestamp: Timestamp(timestamp) })),
         1 => edgy_u64().prop_map(|timestamp| Frame::Pong(Pong { timestamp: Timestamp(timestamp) })),
     ]

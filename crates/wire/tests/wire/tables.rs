@@ -1,12 +1,12 @@
 //! Tables: every kind both ways, every way in which a header can be wrong and what is found, and the numbers at the
 //! edges.
 
-use crate::support::{answer, call, encoded, examples, fed, sender};
+use crate::support::{answer, call, encoded, encoded_in, examples, fed, sender};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Priority};
 use leeward_wire::{
-    Budget, Call, Decoded, Decoder, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN, Kind, MESSAGE_MAX,
-    Nanos32, PayloadLimit, Response, Side, WireError, decode,
+    Budget, Call, Decoded, Decoder, DropReason, Dropped, EncodeError, Encoder, ErrorCode, Field, Frame, HEADER_LEN,
+    Kind, MESSAGE_MAX, Message, Nanos32, PayloadLimit, Response, Side, Version, WireError, decode,
 };
 
 fn decoded(bytes: &[u8], from: Side) -> Result<Decoded<'_>, WireError> {
@@ -70,6 +70,44 @@ fn only_the_right_side_is_heard() {
     }
 }
 
+/// A stream has one version, but for an error of version 1, which a server says that speaks no other.
+#[test]
+fn a_stream_has_one_version() {
+    let of = |name: &str| examples().into_iter().find(|(other, _)| *other == name).unwrap().1;
+    let mixed = |found, stream| Err(WireError::Mixed { found, stream });
+    let fed = |side, frames: &[(Version, &str)]| {
+        let bytes: Vec<u8> = frames.iter().flat_map(|(version, name)| encoded_in(*version, &of(name))).collect();
+        let outcome = fed(&bytes, &[7], side, PayloadLimit::DEFAULT);
+        (outcome.frames.len(), outcome.end)
+    };
+    let (one, two) = (Version::One, Version::Two);
+    assert_eq!(fed(Side::Client, &[(two, "register"), (two, "call"), (two, "cancel")]), (3, Ok(())));
+    assert_eq!(fed(Side::Client, &[(one, "register"), (two, "call")]), (1, mixed(two, one)));
+    assert_eq!(fed(Side::Client, &[(two, "register"), (one, "call")]), (1, mixed(one, two)));
+    assert_eq!(fed(Side::Server, &[(two, "welcome"), (one, "error")]), (2, Ok(())));
+    assert_eq!(fed(Side::Server, &[(one, "error"), (two, "welcome")]), (2, Ok(())), "an error fixes nothing");
+    assert_eq!(fed(Side::Server, &[(one, "welcome"), (two, "error")]), (1, mixed(two, one)));
+}
+
+#[test]
+fn version_1_has_no_cancelling() {
+    let cancel = encoded(&examples().into_iter().find(|(name, _)| *name == "cancel").unwrap().1);
+    let mut first = cancel.clone();
+    first[2] = 1;
+    assert_eq!(decoded(&first, Side::Client), Err(WireError::Kind { found: 13 }));
+    let reason = DropReason::Cancelled;
+    let dropped =
+        Frame::Drop(Dropped { answer: answer(), reason, message: Message::default(), retry_after: Nanos32(0) });
+    let mut bytes = encoded(&dropped);
+    assert_eq!(decoded(&bytes, Side::Server), Ok(Decoded::Frame { frame: dropped, length: 64 }));
+    bytes[2] = 1;
+    let wrong = WireError::Value { kind: Kind::Drop, field: Field::Code, value: 7 };
+    assert_eq!(decoded(&bytes, Side::Server), Err(wrong));
+    let (kind, version) = (Kind::Drop, Version::One);
+    let refused = Err(EncodeError::Version { kind, version });
+    assert_eq!(Encoder::new(PayloadLimit::DEFAULT).append(&dropped, &mut Vec::new()), refused);
+}
+
 /// A good frame's bytes with some of them replaced.
 fn with(frame: &Frame<'_>, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut all = encoded(frame);
@@ -89,7 +127,7 @@ fn what_is_wrong_is_named() {
     let value = |kind, field, value| WireError::Value { kind, field, value };
     let malformed = ErrorCode::Malformed;
     check(&call, 0, b"GE", WireError::Magic { found: *b"GE" }, malformed);
-    check(&call, 2, &[2], WireError::Version { found: 2 }, ErrorCode::Version);
+    check(&call, 2, &[3], WireError::Version { found: 3 }, ErrorCode::Version);
     check(&call, 2, &[0], WireError::Version { found: 0 }, ErrorCode::Version);
     check(&call, 3, &[0], WireError::Kind { found: 0 }, malformed);
     check(&call, 3, &[13], WireError::Kind { found: 13 }, malformed);

@@ -9,7 +9,7 @@ use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Priority, Time};
 use leeward_wire::{
     Answer, Credit, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, RequestId, Response, Side,
-    Timestamp, Welcome,
+    Timestamp, Version, Welcome,
 };
 use proptest::prelude::*;
 
@@ -85,7 +85,7 @@ impl World {
     }
 
     fn say(&mut self, frame: &Frame<'_>) {
-        Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut self.to_client).unwrap();
+        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut self.to_client).unwrap();
     }
 
     /// The ruling that was not `Lawful`, if there was one.
