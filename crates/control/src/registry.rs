@@ -164,8 +164,11 @@ impl Registry {
                 algorithms::window::ALGORITHM,
                 algorithms::throttle::ALGORITHM,
                 algorithms::gradient::ALGORITHM,
+                algorithms::rajomon::ALGORITHM,
+                algorithms::topfull::ALGORITHM,
                 algorithms::breakwater::EFFICIENCY,
                 algorithms::breakwater::AUTO,
+                algorithms::edge::ALGORITHM,
             ],
         }
     }

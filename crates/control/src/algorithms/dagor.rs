@@ -2,19 +2,14 @@
 //! delay and rides on every reply, so that clients drop for themselves what the server would drop (Zhou et al., SoCC'18;
 //! its use with µs services: Breakwater §5.1). Never here: how an application assigns priorities.
 //!
-//! The published client has a gap: with every request it wants to send above its last known threshold it sends nothing,
-//! so it never hears that the threshold has risen again. The threshold never falls below 1, which saves clients that
-//! issue requests of the highest priority now and then. For the others a client that has been quiet for `probe` lets one
-//! request pass, whose reply (a drop, most likely) carries the threshold of the day.
+//! Servers that tell a threshold, and clients that keep to it, are `level`'s.
 
-use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
-use crate::client::{ClientHalf, ClientParts, Gate, Local, Reply, Submit};
+use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
+use super::level::{self, Level, PROBE, SAMPLE, level_halves};
 use crate::params::{Kind, ParamSpec, Params};
 use crate::registry::{Algorithm, Environment};
-use crate::server::{
-    Admission, Arrival, ControlLoop, Departure, Feedback, Gauges, RejectReason, ServerHalves, Session, Signals, Verdict,
-};
-use crate::sync::{Arc, AtomicU64, Ordering, Padded};
+use crate::server::{ControlLoop, Gauges, ServerHalves, Signals};
+use crate::sync::Arc;
 use crate::units::{Nanos, Priority, Time};
 
 /// The registry's entry.
@@ -58,29 +53,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
             doc: "or when this many requests have arrived, whichever comes first",
             tune: &[],
         },
-        ParamSpec {
-            name: "sample",
-            kind: Kind::SPAN,
-            default: "10us",
-            doc: "how often the queueing delay is sampled",
-            tune: &[],
-        },
-        ParamSpec {
-            name: "probe",
-            kind: Kind::SPAN,
-            default: "100ms",
-            doc: "a client that has sent and heard nothing for this long sends one request of any priority",
-            tune: &[],
-        },
+        SAMPLE,
+        PROBE,
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
         MAX_OUTSTANDING,
     ],
     build_server: |params, environment| Ok(halves(params, environment)),
-    build_client: |params, _| {
-        let half = Client { threshold: Priority::LOWEST, quiet_since: Time::ZERO, probe: probe(params) };
-        Ok(ClientParts { half: Box::new(half), config: client_config(params, Nanos::MAX) })
-    },
+    build_client: |params, _| Ok(level::client(params)),
 };
 
 /// Where the published code starts.
@@ -90,62 +70,23 @@ const BOUNDS: (f64, f64) = (1.0, 127.0);
 /// Weight of the old value when a delay sample comes in.
 const SMOOTHING: f64 = 0.8;
 
-fn probe(params: &Params) -> Nanos {
-    params.duration("probe", Nanos::from_millis(100))
-}
-
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let level = Arc::new(Level::new(INITIAL));
-    ServerHalves {
-        cores: (0..environment.cores)
-            .map(|_| Box::new(Core { level: Arc::clone(&level) }) as Box<dyn Admission>)
-            .collect(),
-        control: Box::new(Control {
-            // Breakwater §5.1 tuned 70 µs at an SLO of 200 µs.
-            queue_target: params.duration("queue_target", environment.slo.scale(0.35)),
-            decrease: params.number("decrease", 0.05),
-            increase: params.number("increase", 0.01) * f64::from(Priority::LOWEST.level()),
-            update_period: params.duration("update_period", Nanos::from_millis(1)),
-            update_requests: params.count("update_requests", 2_000),
-            sample: params.duration("sample", Nanos::from_micros(10)),
-            threshold: INITIAL,
-            smoothed_ns: 0.0,
-            arrivals: 0,
-            updated: Time::ZERO,
-            level,
-        }),
-    }
-}
-
-/// The threshold as all cores read it: a whole level, written by the slow half only.
-struct Level(Padded<AtomicU64>);
-
-impl Level {
-    fn new(threshold: f64) -> Self {
-        Level(Padded(AtomicU64::new(threshold as u64)))
-    }
-
-    fn store(&self, threshold: f64) {
-        self.0.0.store(threshold as u64, Ordering::Relaxed);
-    }
-
-    fn load(&self) -> Priority {
-        Priority::new(self.0.0.load(Ordering::Relaxed) as u8)
-    }
-}
-
-struct Core {
-    level: Arc<Level>,
-}
-
-impl Admission for Core {
-    fn request(&mut self, _: &mut Session, event: &Arrival) -> Verdict {
-        if event.priority > self.level.load() { Verdict::Reject(RejectReason::Priority) } else { Verdict::Admit }
-    }
-
-    fn reply(&mut self, _: &mut Session, _: &Departure) -> Feedback {
-        Feedback { threshold: self.level.load(), ..Feedback::NONE }
-    }
+    let control = Control {
+        // Breakwater §5.1 tuned 70 µs at an SLO of 200 µs.
+        queue_target: params.duration("queue_target", environment.slo.scale(0.35)),
+        decrease: params.number("decrease", 0.05),
+        increase: params.number("increase", 0.01) * f64::from(Priority::LOWEST.level()),
+        update_period: params.duration("update_period", Nanos::from_millis(1)),
+        update_requests: params.count("update_requests", 2_000),
+        sample: level::sample(params),
+        threshold: INITIAL,
+        smoothed_ns: 0.0,
+        arrivals: 0,
+        updated: Time::ZERO,
+        level: Arc::clone(&level),
+    };
+    level_halves(environment.cores, &level, Box::new(control))
 }
 
 struct Control {
@@ -191,37 +132,12 @@ impl ControlLoop for Control {
     }
 }
 
-struct Client {
-    threshold: Priority,
-    /// When something was last sent or heard.
-    quiet_since: Time,
-    probe: Nanos,
-}
-
-impl ClientHalf for Client {
-    fn submit(&mut self, event: &Submit) -> Local {
-        let known_drop = event.priority > self.threshold;
-        if known_drop && event.now.since(self.quiet_since) < self.probe { Local::Drop } else { Local::Accept }
-    }
-
-    fn gate(&mut self, _: Time, _: u32) -> Gate {
-        Gate::Open
-    }
-
-    fn sent(&mut self, now: Time) {
-        self.quiet_since = now;
-    }
-
-    fn reply(&mut self, event: &Reply) {
-        self.quiet_since = event.now;
-        self.threshold = event.feedback.threshold;
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::level::Client;
     use super::*;
-    use crate::server::{CoreId, Outcome, SessionSlot};
+    use crate::client::{ClientHalf, Local, Reply, Submit};
+    use crate::server::{Arrival, CoreId, Feedback, Outcome, RejectReason, Session, SessionSlot, Verdict};
 
     fn server() -> ServerHalves {
         let environment = Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200));
@@ -229,7 +145,7 @@ mod tests {
     }
 
     fn client() -> Client {
-        Client { threshold: Priority::LOWEST, quiet_since: Time::ZERO, probe: Nanos::from_millis(100) }
+        Client::new(Nanos::from_millis(100))
     }
 
     fn threshold(server: &ServerHalves) -> f64 {
@@ -315,30 +231,5 @@ mod tests {
         assert_eq!(submit(&mut client, 101, 64), Local::Drop);
         client.reply(&reply(102, 127));
         assert_eq!(submit(&mut client, 102, 64), Local::Accept);
-    }
-}
-
-#[cfg(all(test, loom))]
-mod model {
-    use loom::thread;
-
-    use super::*;
-
-    /// A core reads the old threshold or the new one, never anything else, and never the old one after the new.
-    #[test]
-    fn the_threshold_is_read_whole_and_in_order() {
-        loom::model(|| {
-            let level = Arc::new(Level::new(INITIAL));
-            let writer = Arc::clone(&level);
-            let thread = thread::spawn(move || {
-                writer.store(30.4);
-                writer.store(28.88);
-            });
-            let seen = [level.load(), level.load()].map(Priority::level);
-            thread.join().unwrap();
-            assert!(seen.iter().all(|level| [32, 30, 28].contains(level)), "{seen:?}");
-            assert!(seen[0] >= seen[1], "{seen:?}");
-            assert_eq!(level.load(), Priority::new(28));
-        });
     }
 }

@@ -59,6 +59,8 @@ pub struct Client<T> {
     config: ClientConfig,
     queue: BoundedQueue<Waiting<T>>,
     outstanding: u32,
+    reserved: u32,
+    elsewhere: u32,
     announced: u32,
     credit: CreditId,
 }
@@ -71,6 +73,8 @@ impl<T> Client<T> {
             queue: BoundedQueue::new(parts.config.queue),
             config: parts.config,
             outstanding: 0,
+            reserved: 0,
+            elsewhere: 0,
             announced: 0,
             credit: CreditId::NONE,
         }
@@ -79,7 +83,7 @@ impl<T> Client<T> {
     /// The application issues a request.
     pub fn submit(&mut self, now: Time, request: T, priority: Priority, random: u64, out: &mut impl Outlet<T>) {
         // A timer may be late: what has expired or may leave by now goes before the new request, not into an overflow.
-        self.release(now, out);
+        self.let_out(now, out);
         if self.half.submit(&Submit { now, priority, random }) == Local::Drop {
             out.end(request, LocalEnd { reason: LocalReason::Throttled, waited: Nanos::ZERO });
         } else if self.queue.is_empty() && self.gate(now) == Gate::Open {
@@ -87,6 +91,32 @@ impl<T> Client<T> {
         } else if let Some((oldest, waited)) = self.queue.push(now, Waiting { request, priority }) {
             out.end(oldest.request, LocalEnd { reason: LocalReason::Overflow, waited });
         }
+        self.announce(out);
+    }
+
+    /// Sets the permission to send one request aside, for a request that needs several servers and begins only if all let it:
+    /// [`Client::submit_reserved`] uses it, [`Client::release`] gives it back. `false`: nothing may leave now.
+    pub fn reserve(&mut self, now: Time) -> bool {
+        let open = self.would_send(now);
+        self.reserved += u32::from(open);
+        open
+    }
+
+    /// Gives a reservation back. Whatever waits here may leave on it ([`Client::on_timer`]).
+    pub fn release(&mut self) {
+        debug_assert!(self.reserved > 0, "a reservation that was not made");
+        self.reserved = self.reserved.saturating_sub(1);
+    }
+
+    /// Sends a request on its reservation, at once: a window that has shrunk meanwhile does not take it back.
+    pub fn submit_reserved(&mut self, now: Time, request: T, priority: Priority, out: &mut impl Outlet<T>) {
+        self.release();
+        self.send(now, Waiting { request, priority }, out);
+    }
+
+    /// How many requests wait elsewhere for a reservation here: the server is told of them as of those that wait here.
+    pub fn set_waiting_elsewhere(&mut self, requests: u32, out: &mut impl Outlet<T>) {
+        self.elsewhere = requests;
         self.announce(out);
     }
 
@@ -151,9 +181,9 @@ impl<T> Client<T> {
         }
     }
 
-    /// Requests that wait here.
+    /// Requests that wait here, or elsewhere for a reservation here.
     pub fn demand(&self) -> u32 {
-        self.queue.len() as u32
+        (self.queue.len() as u32).saturating_add(self.elsewhere)
     }
 
     /// Requests sent and not answered.
@@ -162,19 +192,20 @@ impl<T> Client<T> {
     }
 
     fn gate(&mut self, now: Time) -> Gate {
-        if self.outstanding >= self.config.max_outstanding {
+        let taken = self.outstanding + self.reserved;
+        if taken >= self.config.max_outstanding {
             return Gate::Closed;
         }
-        self.half.gate(now, self.outstanding)
+        self.half.gate(now, taken)
     }
 
     fn drain(&mut self, now: Time, out: &mut impl Outlet<T>) {
-        self.release(now, out);
+        self.let_out(now, out);
         self.announce(out);
     }
 
     /// Ends what has waited too long and sends what may leave.
-    fn release(&mut self, now: Time, out: &mut impl Outlet<T>) {
+    fn let_out(&mut self, now: Time, out: &mut impl Outlet<T>) {
         self.expire(now, out);
         while !self.queue.is_empty() && self.gate(now) == Gate::Open {
             if let Some((waiting, _)) = self.queue.pop(now) {
@@ -300,6 +331,23 @@ mod tests {
         client.on_credit(Time(6), &grant(4, 78), &mut out);
         client.submit(Time(900), 4, Priority::HIGHEST, 0, &mut out);
         assert_eq!(out.0, [(1, 77), (2, 77), (3, 78), (4, 78)]);
+    }
+
+    #[test]
+    fn a_reservation_is_a_credit_that_nobody_else_takes() {
+        let mut client = client(2, 4, Nanos(100));
+        let mut log = Log::default();
+        assert!(client.reserve(Time(0)) && client.reserve(Time(0)) && !client.reserve(Time(0)));
+        client.submit(Time(0), 1, Priority::HIGHEST, 0, &mut log);
+        assert!(log.0 == ["demand 1"], "both credits are set aside: {:?}", log.0);
+        client.release();
+        client.on_timer(Time(1), &mut log);
+        client.submit_reserved(Time(2), 2, Priority::HIGHEST, &mut log);
+        assert_eq!(log.0[1..], ["send 1 demand 0", "send 2 demand 0"]);
+        assert_eq!(client.outstanding(), 2);
+        assert!(!client.reserve(Time(3)));
+        client.set_waiting_elsewhere(3, &mut log);
+        assert_eq!((client.demand(), log.0.last().map(String::as_str)), (3, Some("demand 3")));
     }
 
     /// Opens at time 10.

@@ -6,8 +6,8 @@ use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use super::threading;
 use crate::budget::Budget;
 use crate::server::{
-    Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot, Signals,
-    Verdict,
+    Arrival, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot,
+    Signals, Verdict,
 };
 use crate::units::{Cost, CreditId, Credits, Nanos, Priority, Tenant, Time};
 
@@ -22,6 +22,7 @@ const TICK: u8 = 7;
 const EXECUTE: u8 = 8;
 const GRANTED: u8 = 9;
 const THREADING: u8 = 10;
+const DOWNSTREAM: u8 = 11;
 const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
@@ -92,6 +93,18 @@ impl Codec {
                 self.encode_time(event.now, out);
                 put(out, event.granted.into());
                 put(out, event.total.into());
+                if !same {
+                    encode_gauges(gauges, out);
+                    self.gauges = *gauges;
+                }
+            }
+            Entry::Downstream { event, gauges } => {
+                let same = same_gauges(gauges, &self.gauges);
+                out.push(DOWNSTREAM | flag(same, SAME_GAUGES));
+                put(out, event.credits);
+                out.extend_from_slice(&event.per_request.to_bits().to_le_bytes());
+                out.push(event.threshold.level());
+                put(out, event.requests.map_or(0, |requests| requests.saturating_add(1)));
                 if !same {
                     encode_gauges(gauges, out);
                     self.gauges = *gauges;
@@ -185,7 +198,7 @@ impl Codec {
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
             NEXT => SOME,
-            TICK | GRANTED => SAME_GAUGES,
+            TICK | GRANTED | DOWNSTREAM => SAME_GAUGES,
             THREADING => SOME,
             EXECUTE => NEGATIVE,
             _ => return Err("there is no such call"),
@@ -227,6 +240,18 @@ impl Codec {
                     self.gauges = decode_gauges(bytes)?;
                 }
                 Ok(Entry::Granted { event, gauges: self.gauges })
+            }
+            DOWNSTREAM => {
+                let event = Downstream::new(bytes.number()?, f64::from_bits(bytes.word()?));
+                let event = event.with_threshold(priority(bytes.byte()?)?);
+                let event = match bytes.number()? {
+                    0 => event,
+                    told => event.with_requests(told - 1),
+                };
+                if tag & SAME_GAUGES == 0 {
+                    self.gauges = decode_gauges(bytes)?;
+                }
+                Ok(Entry::Downstream { event, gauges: self.gauges })
             }
             THREADING => {
                 let now = self.decode_time(bytes)?;
@@ -312,6 +337,7 @@ fn code(reason: RejectReason) -> u8 {
         RejectReason::Priority => 2,
         RejectReason::Concurrency => 3,
         RejectReason::Lock => 4,
+        RejectReason::Share => 5,
     }
 }
 
@@ -321,6 +347,7 @@ fn reason(code: u8) -> Result<RejectReason, Problem> {
         2 => Ok(RejectReason::Priority),
         3 => Ok(RejectReason::Concurrency),
         4 => Ok(RejectReason::Lock),
+        5 => Ok(RejectReason::Share),
         _ => Err("there is no such reason to reject"),
     }
 }
@@ -410,6 +437,7 @@ mod tests {
             Just(Verdict::Reject(RejectReason::Priority)),
             Just(Verdict::Reject(RejectReason::Concurrency)),
             Just(Verdict::Reject(RejectReason::Lock)),
+            Just(Verdict::Reject(RejectReason::Share)),
         ]
     }
 
@@ -484,7 +512,12 @@ mod tests {
         let granted = (any::<u64>(), any::<[u32; 2]>(), gauges()).prop_map(|(now, [granted, total], gauges)| {
             Entry::Granted { event: CoresGranted { now: Time(now), granted, total }, gauges }
         });
-        prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick, 1 => granted]
+        let downstream = (any::<u64>(), 0.0f64..1e9, gauges()).prop_map(|(credits, per_request, gauges)| {
+            let event = Downstream::new(credits, per_request).with_threshold(Priority::new((credits % 128) as u8));
+            let event = if credits % 3 == 0 { event } else { event.with_requests(credits / 2) };
+            Entry::Downstream { event, gauges }
+        });
+        prop_oneof![4 => session, 1 => execute, 1 => next, 1 => tick, 1 => granted, 1 => downstream]
     }
 
     proptest! {

@@ -64,6 +64,10 @@ impl Difference {
             Entry::Granted { event, .. } => {
                 (None, None, "cores granted", format!("{} of now {}", event.granted, event.total))
             }
+            Entry::Downstream { event, .. } => {
+                let told = format!("{} credits for {} calls per request", event.credits, event.per_request);
+                (None, None, "downstream", told)
+            }
             Entry::Threading { signals, .. } => {
                 let told = format!(
                     "{} arrivals, offered {:.0}/s, oldest {}, {} dropped, under {}",

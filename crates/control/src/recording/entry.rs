@@ -1,7 +1,8 @@
 //! An entry of a recording: one call of a plant to a controller's server side, with its answer.
 
 use crate::server::{
-    Arrival, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals, Verdict,
+    Arrival, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome, SessionSlot, Signals,
+    Verdict,
 };
 use crate::threading::{ThreadSignals, Threading};
 use crate::units::{CreditId, Credits, Nanos, Time};
@@ -42,6 +43,13 @@ pub enum Entry {
     Granted {
         /// Event of the grant.
         event: CoresGranted,
+        /// The controller's state afterwards.
+        gauges: Gauges,
+    },
+    /// [`crate::server::ControlLoop::downstream`].
+    Downstream {
+        /// Credits of the servers behind.
+        event: Downstream,
         /// The controller's state afterwards.
         gauges: Gauges,
     },
@@ -149,7 +157,7 @@ impl Entry {
     pub fn now(&self) -> Option<Time> {
         match self {
             Entry::Session(entry) => Some(entry.call.now()),
-            Entry::Execute { .. } | Entry::Next { .. } => None,
+            Entry::Execute { .. } | Entry::Next { .. } | Entry::Downstream { .. } => None,
             Entry::Tick { signals, .. } => Some(signals.now),
             Entry::Granted { event, .. } => Some(event.now),
             Entry::Threading { signals, .. } => Some(signals.now),

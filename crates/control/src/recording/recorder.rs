@@ -5,8 +5,8 @@ use super::codec::Codec;
 use super::entry::{Answer, Entry, SessionCall, SessionEntry};
 use super::header::Header;
 use crate::server::{
-    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, ServerHalves, Session,
-    SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened,
+    ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::threading::{Pace, ThreadGauges, ThreadSignals, Threading, ThreadingPolicy};
@@ -293,6 +293,12 @@ impl ControlLoop for RecordedLoop {
         let Some(mut pages) = self.log.open() else { return self.inner.cores_granted(event) };
         self.inner.cores_granted(event);
         pages.append(&Entry::Granted { event: *event, gauges: self.inner.gauges() });
+    }
+
+    fn downstream(&mut self, event: &Downstream) {
+        let Some(mut pages) = self.log.open() else { return self.inner.downstream(event) };
+        self.inner.downstream(event);
+        pages.append(&Entry::Downstream { event: *event, gauges: self.inner.gauges() });
     }
 
     fn gauges(&self) -> Gauges {

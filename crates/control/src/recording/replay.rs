@@ -218,6 +218,11 @@ impl Replayer {
                 self.state(entry, gauges);
                 Ok(())
             }
+            Entry::Downstream { event, gauges } => {
+                self.halves.control.downstream(event);
+                self.state(entry, gauges);
+                Ok(())
+            }
             Entry::Threading { signals, wanted, timeout } => {
                 self.threading(entry, signals, *wanted, *timeout);
                 Ok(())

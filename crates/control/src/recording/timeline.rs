@@ -69,7 +69,11 @@ impl Timeline {
                     self.row(now).rejected += 1;
                 }
             }
-            Entry::Execute { .. } | Entry::Next { .. } | Entry::Granted { .. } | Entry::Threading { .. } => {}
+            Entry::Execute { .. }
+            | Entry::Next { .. }
+            | Entry::Granted { .. }
+            | Entry::Downstream { .. }
+            | Entry::Threading { .. } => {}
         }
     }
 

@@ -4,13 +4,16 @@
 //! what a response carries back. Halves of one server share only a few relaxed atomics. Nothing in it allocates per
 //! request or walks over clients.
 //!
-//! The *slow half* ([`ControlLoop`]) exists once per server and runs every [`ControlLoop::period`].
+//! The *slow half* ([`ControlLoop`]) exists once per server and runs every [`ControlLoop::period`]. Where the server asks
+//! others, the slow half is told what they let through ([`Downstream`]).
 //!
 //! A *session* is one client's registered connection. The plant owns the [`Session`] records (each belongs to one core)
 //! and hands them in, so that no map is looked up.
 
+mod downstream;
 mod session;
 
+pub use downstream::Downstream;
 pub use session::{CoreId, Session, SessionSlot, SessionState, Ticket};
 
 use crate::budget::Budget;
@@ -132,10 +135,12 @@ pub enum RejectReason {
     Delay,
     /// The request's priority is below the server's threshold.
     Priority,
-    /// The server's concurrency limit is reached.
+    /// The server's concurrency limit is reached, or it had no credit for a request on trust.
     Concurrency,
     /// The request's budget would not last for a lock on its way.
     Lock,
+    /// The request's tenant has had its share.
+    Share,
 }
 
 /// How a request ended at the server.
@@ -294,6 +299,13 @@ pub trait ControlLoop: Send {
     /// An allocator has granted the server more cores, in between ticks: the plant asks [`Admission::next_to_wake`]
     /// afterwards, as after a tick. Or the server has fewer now, of which `event.granted` is 0.
     fn cores_granted(&mut self, event: &CoresGranted) {
+        let _ = event;
+    }
+
+    /// Tells what the narrowest of the servers that this one asks lets through, before a tick ([`Downstream::narrowest`]).
+    /// It holds until the next call; a server that asks nobody never calls it. A controller with a pool of credits gives
+    /// its clients no more than that, so that a request is not begun here that could not be finished behind.
+    fn downstream(&mut self, event: &Downstream) {
         let _ = event;
     }
 

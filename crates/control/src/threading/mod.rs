@@ -46,6 +46,7 @@ pub mod periodic;
 mod policy;
 pub mod registry;
 mod ring;
+pub mod rotate;
 mod setup;
 pub mod utune;
 mod window;

@@ -43,8 +43,8 @@ pub struct ThreadSignals {
     pub now: Time,
     /// The latest arrivals, [`ThreadingPolicy::window`] of them, requests that were dropped included.
     pub arrivals: ArrivalWindow,
-    /// Demand per second: arrivals, drops and the growth of the demands that clients tell. Arrivals alone are what admission
-    /// has let come; a policy that knew only these would stay small for ever.
+    /// Demand per second: arrivals, drops, and what clients have told that they hold back, as far as the plant knows it, to be served within a
+    /// tenth of a second. Arrivals alone are what admission has let come; a policy that knew only these would stay small for ever.
     pub offered: Rate,
     /// The true demand, where a simulator tells. Only `oracle` looks at it.
     pub demand: Option<Rate>,

@@ -5,11 +5,14 @@ use std::str::FromStr;
 use super::parse::SetupError;
 use super::policy::PolicySpec;
 use super::setup::Threading;
-use super::{fixed, ipi, leeward, oracle, periodic, utune};
+use super::{fixed, ipi, leeward, oracle, periodic, rotate, utune};
 
 /// All policies.
 pub const POLICIES: &[PolicySpec] =
     &[fixed::POLICY, periodic::FM, ipi::POLICY, periodic::TBD, utune::POLICY, leeward::POLICY, oracle::POLICY];
+
+/// Policies for trials of a plant: they heed no load, and keep none of the others' promises.
+pub const TRIALS: &[PolicySpec] = &[rotate::POLICY];
 
 /// All names.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -22,7 +25,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// [`ChoiceError::Unknown`], naming all there are.
 pub fn find(name: &str) -> Result<&'static PolicySpec, ChoiceError> {
     let unknown = || ChoiceError::Unknown { name: name.chars().take(40).flat_map(char::escape_debug).collect() };
-    POLICIES.iter().find(|policy| policy.name == name).ok_or_else(unknown)
+    POLICIES.iter().chain(TRIALS).find(|policy| policy.name == name).ok_or_else(unknown)
 }
 
 /// A choice that could not be read.

@@ -43,7 +43,7 @@ impl Priority {
     }
 
     /// The level as a number, 1..=128.
-    pub fn level(self) -> u8 {
+    pub const fn level(self) -> u8 {
         self.0
     }
 }

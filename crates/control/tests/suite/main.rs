@@ -3,6 +3,7 @@
 
 #![cfg(not(loom))]
 
+mod edge;
 mod golden;
 mod invariants;
 mod plug_in;
@@ -10,3 +11,4 @@ mod quantities;
 mod recording;
 mod support;
 mod threading;
+mod trust;

@@ -8,8 +8,8 @@ use leeward_control::recording::{
 };
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::{
-    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason,
-    ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
+    RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ fn entries(bytes: &[u8]) -> Vec<Entry> {
 #[test]
 fn a_recording_replays() {
     for algorithm in Registry::builtin().algorithms() {
-        let bytes = recording(algorithm.name, 2_000);
+        let bytes = recording(algorithm.name, 3_000);
         let mut replayer = Replayer::same(&header(algorithm.name), &Registry::builtin()).unwrap();
         for entry in entries(&bytes) {
             replayer.step(&entry).unwrap();
@@ -139,7 +139,7 @@ fn a_recording_replays() {
         assert_eq!(replayer.difference(), None, "{}", algorithm.name);
         let counts = replayer.counts();
         assert!(counts.closed > 10 && counts.turns > 100 && counts.entries > 2_000, "{counts:?}");
-        let asks_twice = ["breakwater", "efficiency", "auto"].contains(&algorithm.name);
+        let asks_twice = ["breakwater", "efficiency", "auto", "edge"].contains(&algorithm.name);
         assert_eq!(counts.late_then > 10, asks_twice, "{} {counts:?}", algorithm.name);
         assert_eq!(read(&bytes).1, None);
     }
@@ -290,6 +290,9 @@ impl ControlLoop for Witness {
     fn cores_granted(&mut self, _: &CoresGranted) {
         self.note("cores granted");
     }
+    fn downstream(&mut self, _: &Downstream) {
+        self.note("downstream");
+    }
     fn gauges(&self) -> Gauges {
         self.note("gauges");
         Gauges { in_flight: Some(6), ..Gauges::default() }
@@ -321,27 +324,29 @@ fn every_method_is_forwarded_and_recorded() {
         assert_eq!(control.period(), Nanos(5));
         control.tick(&Signals::idle(now));
         control.cores_granted(&CoresGranted { now, granted: 1, total: 2 });
+        control.downstream(&Downstream::new(3, 1.0));
         assert_eq!(control.gauges().in_flight, Some(6));
     };
     let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
     all(&mut halves);
     // The entry of a tick or a grant has the state after it.
-    let slow = ["gauges", "cores granted", "gauges", "gauges"];
+    let slow = ["gauges", "cores granted", "gauges", "downstream", "gauges", "gauges"];
     assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), [&fast[..], &slow].concat());
     let bytes = memory.finish(&recorder);
     all(&mut halves);
-    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["cores granted", "gauges"]].concat());
+    assert_eq!(*calls.lock().unwrap(), [&fast[..], &["cores granted", "downstream", "gauges"]].concat());
     let name = |entry: &Entry| match entry {
         Entry::Session(entry) => entry.call.name(),
         Entry::Execute { .. } => "execute",
         Entry::Next { .. } => "next to wake",
         Entry::Tick { .. } => "tick",
         Entry::Granted { .. } => "cores granted",
+        Entry::Downstream { .. } => "downstream",
         Entry::Threading { .. } => "threading",
     };
     let recorded: Vec<_> = entries(&bytes).iter().map(name).collect();
     let mut expected = vec!["open", "request", "execute", "reply (dropped)", "demand", "next to wake", "wake", "close"];
-    expected.extend(["tick", "cores granted"]);
+    expected.extend(["tick", "cores granted", "downstream"]);
     assert_eq!(recorded, expected);
 }
 

@@ -118,6 +118,9 @@ pub struct Config {
     pub initial_pool: u32,
     /// See [`Awareness`]. Unless it is off, [`Config::min_pool`] follows from the round trip, too.
     pub allocator_aware: Awareness,
+    /// Share by which the pool may exceed what the servers behind let through: requests that find none of their credit left
+    /// wait for it, and end before any work was done for them.
+    pub downstream_overcommit: f64,
     /// The client's queue.
     pub client: ClientConfig,
 }
@@ -192,6 +195,7 @@ impl Config {
             network: environment.rtt,
             initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
             allocator_aware,
+            downstream_overcommit: params.number("downstream_overcommit", 0.25),
             // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what
             // the target delay leaves of it.
             client: client_config(params, environment.slo.saturating_sub(target)),

@@ -8,13 +8,16 @@
 //! - `samples`: what the efficiency signal needs to know of responses.
 //! - [`server`]: the fast half (windows, lazy distribution, AQM) and the slow half (one tick per RTT).
 //! - `allocation`: what is different where cores come and go (poster SIGCOMM'23 §3).
+//! - `downstream`: what the servers behind this one let through.
 //! - `room`: what AQM lets wait there for cores that are still to come.
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
+//! - `strangers`: sessions that have had no credit yet.
 //! - [`client`]: sends while the window allows.
 
 mod allocation;
 pub mod client;
 pub mod config;
+mod downstream;
 mod drained;
 mod law;
 #[cfg(all(test, loom))]
@@ -24,6 +27,7 @@ pub mod pool;
 mod room;
 mod samples;
 pub mod server;
+mod strangers;
 
 use crate::client::ClientParts;
 use crate::params::{ParamError, Params};

@@ -106,6 +106,13 @@ const ALLOCATOR_AWARE: ParamSpec = ParamSpec {
           and AQM leaves a backlog to cores that can still be granted",
     tune: &[],
 };
+const DOWNSTREAM_OVERCOMMIT: ParamSpec = ParamSpec {
+    name: "downstream_overcommit",
+    kind: Kind::Number { min: 0.0, max: 10.0 },
+    default: "25%",
+    doc: "share by which the pool may exceed the credits that the servers behind this one give it",
+    tune: &[],
+};
 const SERVICE: ParamSpec = ParamSpec {
     name: "service",
     kind: Kind::SPAN,
@@ -169,6 +176,7 @@ pub const DELAY: &[ParamSpec] = &[
     INITIAL_POOL,
     ALLOCATOR_AWARE,
     SERVICE,
+    DOWNSTREAM_OVERCOMMIT,
     CLIENT_QUEUE,
     EXPIRY,
     MAX_OUTSTANDING,
@@ -204,6 +212,7 @@ pub const EFFICIENCY: &[ParamSpec] = &[
     INITIAL_POOL,
     ALLOCATOR_AWARE,
     SERVICE,
+    DOWNSTREAM_OVERCOMMIT,
     MAX_POOL,
     CLIENT_QUEUE,
     EXPIRY,
@@ -238,6 +247,7 @@ pub const AUTO: &[ParamSpec] = &[
     INITIAL_POOL,
     ALLOCATOR_AWARE,
     SERVICE,
+    DOWNSTREAM_OVERCOMMIT,
     MAX_POOL,
     CLIENT_QUEUE,
     EXPIRY,

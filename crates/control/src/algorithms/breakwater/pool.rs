@@ -20,15 +20,19 @@ struct Size {
     binds: AtomicI64,
     /// 0 or 1.
     room: AtomicI64,
+    /// 0 or 1.
+    distrusts: AtomicI64,
 }
 
 impl Pool {
     pub(crate) fn new(total: i64) -> Self {
-        Pool {
-            size: Padded(Size { total: AtomicI64::new(total), binds: AtomicI64::new(0), room: AtomicI64::new(0) }),
-            issued: Padded(AtomicI64::new(0)),
-            sessions: Padded(AtomicI64::new(0)),
-        }
+        let size = Size {
+            total: AtomicI64::new(total),
+            binds: AtomicI64::new(0),
+            room: AtomicI64::new(0),
+            distrusts: AtomicI64::new(0),
+        };
+        Pool { size: Padded(size), issued: Padded(AtomicI64::new(0)), sessions: Padded(AtomicI64::new(0)) }
     }
 
     /// `c_total`: the load the server believes it can take.
@@ -105,6 +109,15 @@ impl Pool {
     /// Whether cores can still be had for what waits, so that AQM leaves it to wait. Never without an allocator.
     pub(crate) fn has_room(&self) -> bool {
         self.size.0.room.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether what a session sends before it has had a credit takes one that is open.
+    pub(crate) fn distrusts(&self) -> bool {
+        self.size.0.distrusts.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_distrust(&self, distrusts: bool) {
+        self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
     }
 
     pub(super) fn set_room(&self, room: bool) {

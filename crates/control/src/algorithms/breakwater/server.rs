@@ -3,15 +3,17 @@
 
 use super::allocation::Growth;
 use super::config::{Awareness, Config, Demand, Signal};
+use super::downstream::Limit;
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
 use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples};
+use super::strangers::{Strangers, Trust};
 use crate::registry::Environment;
 use crate::server::{
-    Admission, Arrival, ControlLoop, CoresGranted, Departure, Feedback, Gauges, Opened, Outcome, RejectReason,
-    ServerHalves, Session, SessionSlot, Signals, Verdict,
+    Admission, Arrival, ControlLoop, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
+    RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
 use crate::sync::Arc;
 use crate::units::{CreditId, Credits, Nanos, Priority, Time};
@@ -45,6 +47,8 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
             growth: (config.allocator_aware != Awareness::Off).then(|| Growth::new(config)),
             room,
             credits: config.credits,
+            limit: Limit::new(config),
+            trust: Trust::new(config.target),
             pool,
         }),
     }
@@ -55,6 +59,7 @@ pub struct Core {
     pool: Arc<Pool>,
     sampler: Option<Sampler>,
     drained: Drained,
+    strangers: Strangers,
     credits: bool,
     demand: Demand,
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
@@ -72,6 +77,7 @@ impl Core {
             pool,
             sampler,
             drained: Drained::new(config.waking),
+            strangers: Strangers::default(),
             credits: config.credits,
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
@@ -98,6 +104,20 @@ impl Core {
         session.window = Credits(window as u32);
     }
 
+    /// Whether a request is covered: by a credit that its session has, or had when it was sent; by trust; or else by a credit
+    /// that is open now.
+    fn covers(&mut self, session: &mut Session) -> bool {
+        if !self.pool.distrusts() || !self.strangers.contains(session.slot) {
+            return true;
+        }
+        if self.pool.take_one() {
+            session.window = Credits(session.window.0 + 1);
+            self.strangers.remove(session.slot);
+            return true;
+        }
+        self.pool.sessions() <= self.cores
+    }
+
     /// The window as the message that carries it.
     fn feedback(&self, session: &Session, now: Time) -> Feedback {
         let credit = self.sampler.as_ref().map_or(CreditId::NONE, |sampler| sampler.stamp(now));
@@ -106,7 +126,7 @@ impl Core {
 
     /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
     /// (Breakwater §4, eq. 5 and 6, with the additions of the published code in its order).
-    fn distribute(&self, session: &mut Session, cause: Cause) {
+    fn distribute(&mut self, session: &mut Session, cause: Cause) {
         let total = self.pool.total();
         let issued = self.pool.issued();
         let overcommit = self.pool.overcommit();
@@ -134,6 +154,9 @@ impl Core {
             Demand::Synchronization => known,
         });
         self.set_window(session, window);
+        if window > 0 {
+            self.strangers.remove(session.slot);
+        }
     }
 
     /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
@@ -170,6 +193,7 @@ impl Admission for Core {
         self.drained.reserve(session.slot);
         session.demand = event.demand;
         if self.credits {
+            self.strangers.insert(session.slot);
             self.note_if_drained(session);
         }
     }
@@ -180,6 +204,9 @@ impl Admission for Core {
         }
         if self.credits {
             self.drained.remove(session.slot);
+            if !self.covers(session) {
+                return Verdict::Reject(RejectReason::Concurrency);
+            }
             self.shrink_to_demand(session);
         }
         self.judge(event.delay, self.aqm_threshold)
@@ -259,6 +286,8 @@ pub struct Control {
     growth: Option<Growth>,
     room: Option<Room>,
     credits: bool,
+    limit: Limit,
+    trust: Trust,
     pool: Arc<Pool>,
 }
 
@@ -268,22 +297,29 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        self.law.tick(&self.pool, signals);
-        if let Some(growth) = &self.growth {
-            growth.tick(&self.pool, signals);
-        }
+        self.limit.around(&self.pool, |pool| {
+            self.law.tick(pool, signals);
+            if let Some(growth) = &self.growth {
+                growth.tick(pool, signals);
+            }
+        });
         if let Some(room) = &mut self.room {
             room.tick(&self.pool, signals);
         }
+        self.trust.tick(&self.pool, signals);
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {
         if let Some(growth) = &self.growth {
-            growth.granted(&self.pool, event);
+            self.limit.around(&self.pool, |pool| growth.granted(pool, event));
         }
         if let Some(room) = &mut self.room {
             room.changed(&self.pool, event);
         }
+    }
+
+    fn downstream(&mut self, event: &Downstream) {
+        self.limit.tell(&self.pool, event);
     }
 
     fn gauges(&self) -> Gauges {

@@ -244,7 +244,7 @@ impl Checker {
         self.pool(&view.gauges)?;
         self.in_flight(view)?;
         if let Some(threshold) = view.gauges.priority_threshold
-            && !(1.0..=127.0).contains(&threshold)
+            && !(1.0..=128.0).contains(&threshold)
         {
             return Err(Violation::Gauge { name: "priority_threshold", value: threshold });
         }

@@ -13,7 +13,7 @@ fn refuses(text: &str, part: &str) {
 
 #[test]
 fn a_choice_is_a_policy_or_a_setup() {
-    for text in ["fm", "ipi", "tbd", "utune", "leeward", "oracle", "static:SDB1-50", "static:CORE2"] {
+    for text in ["fm", "ipi", "tbd", "utune", "leeward", "oracle", "rotate", "static:SDB1-50", "static:CORE2"] {
         assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
     }
     assert_eq!("SDB1-50".parse::<Choice>().unwrap().to_string(), "static:SDB1-50");

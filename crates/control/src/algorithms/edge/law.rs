@@ -1,0 +1,146 @@
+//! How much work per nanosecond is to be admitted: what the cores complete, a little more while the standing delay is below
+//! its target and a little less above. Never here: who is admitted.
+
+use crate::units::Nanos;
+
+/// Completions that make a capacity. Before that the level stays as it was, and lateness alone refuses.
+const ENOUGH: u64 = 16;
+/// From this share of the target on a delay stands: cores never run dry, so completions are the capacity.
+const BUSY: f64 = 0.25;
+
+/// Events since the last update, and averages over the memory.
+pub(super) struct Observed {
+    /// The delay now.
+    pub(super) delay: Nanos,
+    /// The least of the interval.
+    pub(super) standing: Nanos,
+    /// Nanoseconds since the last update.
+    pub(super) passed: f64,
+    /// Weight of this update in an average.
+    pub(super) weight: f64,
+    pub(super) completions: u64,
+    pub(super) admitted_requests: u64,
+    pub(super) admitted_cost: f64,
+    /// Cost admitted per nanosecond, averaged.
+    pub(super) admitted: f64,
+    /// Cost that arrived per nanosecond, averaged.
+    pub(super) demand: f64,
+}
+
+pub(super) struct Law {
+    target: f64,
+    gain: f64,
+    increase: f64,
+    /// Completions per nanosecond while cores were busy.
+    capacity: f64,
+    /// Busy nanoseconds that `capacity` is the mean of, up to the memory.
+    known: f64,
+    /// Completions of this busy time.
+    seen: u64,
+    /// Mean cost of an admitted request.
+    cost: f64,
+    /// Cost per nanosecond to admit; infinite while everything is.
+    allowed: f64,
+}
+
+impl Law {
+    pub(super) fn new(target: Nanos, gain: f64, increase: f64) -> Self {
+        Law {
+            target: target.0.max(1) as f64,
+            gain,
+            increase,
+            capacity: 0.0,
+            known: 0.0,
+            seen: 0,
+            cost: 1.0,
+            allowed: f64::INFINITY,
+        }
+    }
+
+    /// Cost per nanosecond that is to be admitted from now on; infinite: everything.
+    pub(super) fn update(&mut self, observed: &Observed) -> f64 {
+        self.learn(observed);
+        let standing = observed.standing.0 as f64;
+        if standing >= BUSY * self.target {
+            if self.seen >= ENOUGH {
+                let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
+                self.allowed = self.capacity * self.cost * (1.0 + self.gain * error);
+            }
+        } else {
+            // Nothing stands: more than was admitted, and no less than before.
+            self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
+        }
+        if self.allowed >= observed.demand {
+            self.allowed = f64::INFINITY;
+        }
+        self.allowed
+    }
+
+    fn learn(&mut self, observed: &Observed) {
+        if observed.admitted_requests > 0 {
+            let mean = observed.admitted_cost / observed.admitted_requests as f64;
+            self.cost += observed.weight * (mean - self.cost);
+        }
+        if (observed.delay.0 as f64) < BUSY * self.target {
+            // What is completed beside free cores is the demand. A later overload may find another capacity.
+            (self.known, self.seen) = (0.0, 0);
+            return;
+        }
+        self.seen = self.seen.saturating_add(observed.completions);
+        self.known += observed.passed;
+        // The mean of this busy time until it is longer than the memory, an average over the memory from then on.
+        let weight = observed.weight.max(observed.passed / self.known);
+        self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    fn observed(delay_ms: f64, completions: u64, admitted: f64, demand: f64) -> Observed {
+        let delay = Nanos((delay_ms * MS) as u64);
+        let admitted_cost = admitted * MS;
+        Observed {
+            delay,
+            standing: delay,
+            passed: MS,
+            weight: 0.01,
+            completions,
+            admitted_requests: admitted_cost as u64,
+            admitted_cost,
+            admitted,
+            demand,
+        }
+    }
+
+    fn law() -> Law {
+        Law::new(Nanos::from_millis(8), 0.3, 0.01)
+    }
+
+    #[test]
+    fn a_delay_at_its_target_admits_the_capacity() {
+        let mut law = law();
+        let allowed = (0..40).map(|_| law.update(&observed(8.0, 20, 2e-5, 4e-5))).last().unwrap();
+        assert!((allowed - 2e-5).abs() < 1e-9, "{allowed}");
+        assert!((law.update(&observed(16.0, 20, 2e-5, 4e-5)) - 1.4e-5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_delay_ends_in_admitting_everything() {
+        let mut law = law();
+        for _ in 0..40 {
+            let _ = law.update(&observed(16.0, 20, 2e-5, 4e-5));
+        }
+        let steps = (0..1_000).take_while(|_| law.update(&observed(0.0, 20, 2e-5, 4e-5)).is_finite()).count();
+        assert!((10..100).contains(&steps), "{steps}");
+    }
+
+    #[test]
+    fn a_few_completions_are_no_capacity() {
+        let mut law = law();
+        assert!((0..15).all(|_| law.update(&observed(16.0, 1, 1e-6, 4e-5)).is_infinite()));
+    }
+}
