@@ -1,7 +1,7 @@
 //! The controller's slow half on a server: ticked once per period by whichever core notices, with what has happened since.
 
 use super::ticks::Ticks;
-use leeward_control::server::{ControlLoop, CoresGranted, Gauges, Signals};
+use leeward_control::server::{ControlLoop, CoresGranted, Downstream, Gauges, Signals};
 use leeward_control::units::{Nanos, Time};
 
 /// Requests so far, as the controller is to see them. Cores count while others add up: the parts may be one apart.
@@ -65,6 +65,11 @@ impl Pulse {
     /// The allocator has granted cores, or some have parked.
     pub fn cores_granted(&self, event: &CoresGranted) {
         self.0.change(|control| control.half.cores_granted(event));
+    }
+
+    /// Tells what the servers behind this one let through. The next tick knows it.
+    pub fn downstream(&self, event: &Downstream) {
+        self.0.change(|control| control.half.downstream(event));
     }
 
     /// The controller's state.

@@ -57,12 +57,18 @@ fn overload_is_told_as_503() {
         String::new()
     });
     let ask = || told(&server, "GET /hello HTTP/1.1\r\n\r\n".repeat(40).as_bytes());
-    let heard = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-        clients.into_iter().map(|client| client.join().unwrap()).collect::<String>()
-    });
-    let (served, refused) = (heard.matches("HTTP/1.1 200").count(), heard.matches("HTTP/1.1 503").count());
-    assert!(served > 0 && refused > 0 && served + refused == 8 * 40, "{served} served, {refused} refused");
+    let (mut rounds, mut served, mut refused) = (0, 0, 0);
+    // A busy machine may start the clients one after the other, and then none waits for another.
+    while refused == 0 && rounds < 10 {
+        let heard = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect::<String>()
+        });
+        rounds += 1;
+        served += heard.matches("HTTP/1.1 200").count();
+        refused += heard.matches("HTTP/1.1 503").count();
+    }
+    assert!(served > 0 && refused > 0 && served + refused == rounds * 8 * 40, "{served} served, {refused} refused");
     let counts = server.stop().unwrap();
     assert_eq!((counts.completed, counts.dropped), (served as u64, refused as u64));
 }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+mod identity;
 mod locks;
 pub mod machine;
 pub mod measured;
@@ -26,6 +27,7 @@ pub mod threads;
 pub mod tier;
 
 pub use error::RealError;
+pub use identity::this_machine;
 pub use leeward_services::served::Served;
 pub use machine::Machine;
 pub use measured::Measured;

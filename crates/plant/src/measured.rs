@@ -10,11 +10,12 @@ use crate::tier::RealTier;
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
 use leeward_load::LoadReport;
-use leeward_outcome::{FineWindow, RunOutcome, ServerCounts, ServerState, WindowOutcome};
+use leeward_outcome::{FineWindow, RunOutcome, ServerCounts, ServerState, ThreadOutcome, WindowOutcome};
 use leeward_rpc::server::Counts;
 use leeward_services::served::Served;
 use leeward_sim::SimConfig;
 use leeward_sim::config::Acquire;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Windows of a run that is not asked for any: a live view has to show something.
@@ -41,10 +42,11 @@ impl Plant for Measured<'_> {
         let params = run.checked_params().map_err(RealError::Params)?;
         let config = run.config;
         let tier = config.tier.as_deref().map(|tier| RealTier::new(tier, self.placement, config.slo)).transpose()?;
-        let tier = tier.map(RealTier::served);
+        let tier = tier.map(Arc::new);
+        let served = tier.clone().map(RealTier::served);
         let spec = RunSpec {
             placement: self.placement,
-            served: tier.as_ref().unwrap_or(self.served),
+            served: served.as_ref().unwrap_or(self.served),
             budget: self.budget(run),
             algorithm: run.algorithm,
             params: &params,
@@ -58,7 +60,12 @@ impl Plant for Measured<'_> {
             fine_window: config.fine_window,
         };
         let report = run::run(&spec, stop, watch)?;
-        Ok(outcome(report, config, self.served.takes_locks())?)
+        let threads = tier.and_then(|tier| tier.switch()).map(|switch| ThreadOutcome {
+            setup: switch.threading().setup(),
+            switches: switch.counts().switches,
+            ..ThreadOutcome::default()
+        });
+        Ok(RunOutcome { threads, ..outcome(report, config, self.served.takes_locks())? })
     }
 }
 
@@ -110,6 +117,7 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         late: (!load.adherence.kept).then_some(load.adherence.lateness),
         replicas: Vec::new(),
         threads: None,
+        graph: None,
     })
 }
 

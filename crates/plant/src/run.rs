@@ -9,10 +9,10 @@ use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
 use leeward_load::report::{ClientWindow, Ending, LoadReport};
-use leeward_load::{LoadConfig, Plan, Recording, Schedule};
+use leeward_load::{LoadConfig, Plan, Polling, Recording, Schedule};
 use leeward_outcome::LockOutcome;
 use leeward_rpc::server::{Counts, Server};
-use leeward_services::served::Served;
+use leeward_services::served::{Bottleneck, Served};
 use leeward_workload::Workload;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -116,7 +116,8 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
         window: Some(spec.window),
         fine_window: spec.fine_window,
         progress_every: every,
-        polling: spec.placement.polling(),
+        // Clients that never sleep would keep the leaves from their CPU for whole slices of the scheduler.
+        polling: if spec.served.bottleneck == Bottleneck::Threads { Polling::Sleep } else { spec.placement.polling() },
         cpu: Some(spec.placement.load),
         ..LoadConfig::new(server.address(), spec.slo)
     };

@@ -5,7 +5,7 @@
 use crate::error::RealError;
 use crate::placement::Placement;
 use leeward_control::server::Gauges;
-use leeward_control::threading::{ThreadEnvironment, Threading, registry};
+use leeward_control::threading::{ThreadEnvironment, registry};
 use leeward_control::units::Nanos;
 use leeward_port::statistics::Statistics;
 use leeward_port::{Running, Server as Port};
@@ -41,7 +41,7 @@ impl RealTier {
     /// [`RealError::Tier`]: what a real tier can't be.
     pub fn new(model: &Model, placement: &Placement, slo: Nanos) -> Result<Self, RealError> {
         let refused = |words: &str| Err(RealError::Tier(words.into()));
-        if model.front == Sharing::Sharded && model.threading.network > 1 {
+        if model.front == Sharing::Sharded && model.threading.setup().is_some_and(|setup| setup.network > 1) {
             return refused(
                 "`front = \"sharded\"` with several network threads; accepted: `shared`, the only one that a real tier has",
             );
@@ -58,8 +58,8 @@ impl RealTier {
     }
 
     /// Both ends for a run: requests carry the CPU time that is drawn for what comes before the calls.
-    pub fn served(self) -> Served {
-        Served { backend: Arc::new(self), ask: None, words: None, bottleneck: Bottleneck::Cores }
+    pub fn served(self: Arc<Self>) -> Served {
+        Served { backend: self, ask: None, words: None, bottleneck: Bottleneck::Threads }
     }
 
     /// The switch of the tier that was started last.
@@ -71,8 +71,7 @@ impl RealTier {
         let failed = |words: String| ServerError::Cores(io::Error::other(words));
         let cpus = self.placement.server.len() as u16;
         let Some(policy) = &self.model.policy else { return Ok(Options::new(leaves, self.model.threading)) };
-        let first = Threading::Setup(self.model.threading);
-        let environment = ThreadEnvironment::new(policy.curves.clone(), first, cpus).with_slo(self.slo);
+        let environment = ThreadEnvironment::new(policy.curves.clone(), self.model.threading, cpus).with_slo(self.slo);
         let spec = registry::find(&policy.name).map_err(|error| failed(error.to_string()))?;
         Ok(Options::governed(leaves, spec.build(&policy.params, &environment)?, cpus))
     }
@@ -267,8 +266,9 @@ mod tests {
     #[test]
     fn a_tier_and_its_leaves_are_run_as_any_server() {
         let placement = Placement::choose(1).unwrap();
-        for threading in ["SIB2", "ADB1-1-1"] {
-            let served = RealTier::new(&model(threading), &placement, Nanos::from_millis(1)).unwrap().served();
+        for threading in ["SIB2", "ADB1-1-1", "CORE1"] {
+            let served =
+                RealTier::new(&model(threading), &placement, Nanos::from_millis(1)).map(Arc::new).unwrap().served();
             let (warmup, duration) = (Nanos::from_millis(100), Nanos::from_millis(600));
             let workload = leeward_workload::Workload {
                 clients: 2,

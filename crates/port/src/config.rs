@@ -10,6 +10,7 @@ use crate::mail::Mail;
 use crate::protocol::Protocol;
 use crate::receive::IoUring;
 use crate::server::Server;
+use crate::statistics::About;
 use crate::stream::Stream;
 use leeward_control::allocation::CoreLimits;
 use leeward_control::allocation::registry::AllocationPolicy;
@@ -49,6 +50,9 @@ pub enum ServerError {
     /// The recording has had its server.
     #[error("a recording is of one server, and this one has had its server")]
     Recorded,
+    /// The service can't be started; in words.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Bounds of a connection.
@@ -99,6 +103,8 @@ pub struct Config {
     pub allocator: Option<Allocator>,
     /// Guests that the cores poll besides their connections.
     pub guests: Guests,
+    /// Description of what is served; the controller's name is added to it.
+    pub about: About,
 }
 
 /// A policy of core allocation, and between how many cores it may choose.
@@ -137,6 +143,7 @@ impl Default for Config {
             recording: None,
             allocator: None,
             guests: Guests::default(),
+            about: About::default(),
         }
     }
 }
@@ -228,6 +235,7 @@ impl Config {
             counters: wakers.iter().map(|_| Counters::default()).collect(),
             mail: Mail::new(wakers),
             slo: self.slo,
+            about: About { admission: Some(self.algorithm.name.into()), ..self.about },
         });
         let waking = Arc::clone(&common);
         let shared = Shared::<Job<P>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));

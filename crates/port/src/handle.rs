@@ -2,8 +2,8 @@
 
 use crate::mail::Mail;
 use crate::protocol::{ConnectionId, Protocol};
-use crate::statistics::{self, Statistics};
-use leeward_control::server::{CoresGranted, Gauges};
+use crate::statistics::{self, About, Statistics};
+use leeward_control::server::{CoresGranted, Downstream, Gauges};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Pulse};
 use leeward_runtime::allocation::Bystander;
@@ -44,6 +44,7 @@ pub(crate) struct Common<D> {
     pub(crate) mail: Mail<Message<D>>,
     /// The objective.
     pub(crate) slo: Nanos,
+    pub(crate) about: About,
 }
 
 impl<D> Common<D> {
@@ -93,6 +94,11 @@ impl<P: Protocol> Handle<P> {
         self.common.pulse.gauges()
     }
 
+    /// Tells the controller what the servers behind this one let through, before its next tick.
+    pub fn downstream(&self, event: &Downstream) {
+        self.common.pulse.downstream(event);
+    }
+
     /// The queueing delay at this moment.
     pub fn delay(&self) -> Nanos {
         self.shared.delay(self.shared.clock.now())
@@ -128,6 +134,7 @@ impl<P: Protocol> Handle<P> {
             credits_issued: gauges.credits_issued,
             concurrency_limit: gauges.concurrency_limit,
             priority_threshold: gauges.priority_threshold,
+            about: self.common.about.clone(),
             locks: statistics::locks(),
         }
     }

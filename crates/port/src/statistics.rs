@@ -48,8 +48,24 @@ pub struct Statistics {
     pub concurrency_limit: Option<f64>,
     /// The least importance that is admitted, with a controller that has a threshold.
     pub priority_threshold: Option<f64>,
+    /// Description of what it serves.
+    pub about: About,
     /// Locks, those first that were waited for longest; all of the server's process.
     pub locks: Vec<Lock>,
+}
+
+/// Description of what a server serves: a tier refuses leaves that are not the ones that it needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// The service's name.
+    pub service: Option<String>,
+    /// The part of the data that it has, from 1, and how many there are.
+    pub part: Option<(u32, u32)>,
+    /// The data that it has a part of.
+    pub data: Option<String>,
+    /// The admission controller.
+    pub admission: Option<String>,
 }
 
 /// The locks of one name and kind.
@@ -127,6 +143,9 @@ mod tests {
         let told = Statistics { received: 9, drops, credit_pool: Some(-1), locks: vec![lock], ..Statistics::default() };
         assert_eq!(Statistics::parse(told.to_json().as_bytes()).unwrap(), told);
         assert_eq!(told.dropped(), 7);
+        let part = br#"{"about": {"service": "a-leaf", "part": [2, 4], "colour": "red"}}"#;
+        let about = About { service: Some("a-leaf".into()), part: Some((2, 4)), ..About::default() };
+        assert_eq!(Statistics::parse(part).unwrap().about, about);
         let other = Statistics::parse(br#"{"received": 5, "moons": [1]}"#).unwrap();
         assert_eq!(other, Statistics { received: 5, ..Statistics::default() });
         assert!(Statistics::parse(b"hello").is_err());

@@ -50,8 +50,8 @@ impl<P: Protocol> Local<P> {
         let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
         // Whether it still has to take something or only to end its half.
         let ending = if peer.out.unsent() > 0 { limits.stuck } else { LINGER };
+        Self::refill(peer);
         let may_be_read_again = P::on_sweep(&mut peer.connection) | std::mem::take(&mut peer.is_chatty);
-        peer.idle_reads = 0;
         let is_idle = P::owed(&peer.connection) == 0 && peer.out.unsent() == 0;
         if longer(peer.out.stuck_since(), limits.stuck) || longer(peer.ending_since, ending) {
             return Fate::Goes;
@@ -91,7 +91,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         self.local.room.is_short = false;
         self.local.idle_reads = 0;
         self.local.unlawful = 0;
-        if self.local.room.is_over() {
+        if self.local.room.is_over() | self.crowd.is_over(self.peers.open()) {
             trim::give_back();
         }
         // Out of descriptors, the listener says nothing more by itself.

@@ -26,6 +26,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) spares: Spares,
     /// Reads since the last sweep that brought little, of all connections.
     pub(super) idle_reads: u32,
+    /// A connection that only talks has been read at this look.
+    pub(super) has_listened: bool,
     /// Requests since the last sweep to which nobody was entitled, of all connections.
     pub(super) unlawful: u32,
     /// Memory for long requests.
@@ -58,6 +60,7 @@ impl<P: Protocol> Local<P> {
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
             idle_reads: 0,
+            has_listened: false,
             unlawful: 0,
             room: Room::new(limits.receiving),
             ending: 0,
@@ -114,6 +117,7 @@ impl<P: Protocol> Local<P> {
         // After a sleep what is there has just come.
         self.unseen = if awake { now.since(self.looked) } else { Nanos::ZERO };
         self.looked = now;
+        self.has_listened = false;
         self.found = Nanos::ZERO;
         // From here on the messages themselves tell how long they have waited.
         self.shared().packets.publish(self.index, now, Nanos::ZERO, false);

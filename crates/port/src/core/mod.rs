@@ -19,6 +19,7 @@ use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Ending, Protocol, Ran};
 use crate::ration::Ration;
 use crate::stream::Stream;
+use crate::trim::Crowd;
 use leeward_control::server::{SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::add;
@@ -94,6 +95,7 @@ pub(crate) struct Core<P: Protocol, S> {
     unread: Vec<ConnectionId>,
     ticks_seen: u64,
     next_sweep: Time,
+    crowd: Crowd,
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
@@ -124,6 +126,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             unread: Vec::with_capacity(BATCH),
             ticks_seen: 0,
             next_sweep: Time::ZERO,
+            crowd: Crowd::default(),
         })
     }
 

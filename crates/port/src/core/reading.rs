@@ -11,16 +11,22 @@ use leeward_host::add;
 use mio::{Events, Token};
 use std::io;
 
-/// Reads of less than so many bytes, with nothing in them to decide about, are rationed: each costs as much as a request.
+/// Reads of less than so many bytes, with nothing in them to decide about, are rationed: each costs as much as a request. So are
+/// turns that brought words alone, however many bytes they were.
 const FEW: usize = 1024;
 /// So many of them a core does between two sweeps, whoever they come from: a tenth of its time.
 const IDLE_READS: u32 = 1_000;
+/// So many words that are no calls cost as much as one of them: each is parsed, and many are answered.
+const WORDS_OF_READ: u32 = 16;
 /// Requests to which nobody was entitled, likewise.
 const UNLAWFUL: u32 = 1_000;
 /// And so many of them a turn of a connection has.
 const UNLAWFUL_OF_TURN: u32 = 8;
 /// So many idle reads each connection has beyond that, before the connection has to wait for the sweep.
 const IDLE_READS_OF_ONE: u32 = 4;
+/// Part of a look after which connections that only talk wait for the next one, but for the first of them. Requests of others
+/// come in meanwhile, and a look at 16 talkers would be their queueing delay.
+const TALK: Nanos = Nanos(20_000);
 
 /// Whole requests of a connection that were not handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,11 @@ enum Left {
     ForLater,
     /// The connection is not to be read.
     HeldBack,
+}
+
+/// Whether a connection's last turn brought nothing to decide about. One that has something to ask next loses the rest of a look.
+fn only_talks<P: Protocol, S: Stream>(peer: &Peer<P, S>) -> bool {
+    peer.idle_reads > 0
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
@@ -43,7 +54,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let found = readable.filter(|token| ![WAKER, LISTENER, PARKED, GUEST].contains(token)).map(|Token(slot)| slot);
         let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
-            let Some(peer) = peers.at(slot as u32).filter(|peer| peer.may_be_read_ahead(&local.limits)) else {
+            let may_be_read = |peer: &&mut Peer<P, S>| peer.may_be_read_ahead(&local.limits) && !only_talks(peer);
+            let Some(peer) = peers.at(slot as u32).filter(may_be_read) else {
                 continue;
             };
             if count < SOCKETS && !slots[..count].contains(&slot) {
@@ -77,6 +89,19 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 }
 
 impl<P: Protocol> Local<P> {
+    /// Whether a connection that only talks is put off to the next look.
+    fn is_put_off<S: Stream>(&mut self, peer: &Peer<P, S>) -> bool {
+        if !only_talks(peer) {
+            return false;
+        }
+        std::mem::replace(&mut self.has_listened, true) && self.clock_now().since(self.looked) > TALK
+    }
+
+    /// A sweep begins a new account. Who has spent the last one on words goes on behind the others, until it asks for something.
+    pub(super) fn refill<S: Stream>(peer: &mut Peer<P, S>) {
+        peer.idle_reads = if peer.is_chatty { IDLE_READS_OF_ONE + 1 } else { peer.idle_reads.min(1) };
+    }
+
     /// Reads a connection once and handles what came.
     pub(super) fn read<S: Stream>(&mut self, peer: &mut Peer<P, S>, protocol: &mut P, now: Time) -> Fate {
         if let Some(outcome) = peer.ahead.take() {
@@ -84,6 +109,12 @@ impl<P: Protocol> Local<P> {
         }
         if peer.ending_since.is_some() {
             return self.discard(peer);
+        }
+        if self.is_put_off(peer) {
+            // What waits behind its own words is nobody else's delay.
+            peer.held_back = true;
+            self.read_later(peer);
+            return Fate::Stays;
         }
         if P::buffered(&peer.connection) > 0 {
             // Besides the beginning of a request these may be requests that were left behind.
@@ -128,14 +159,12 @@ impl<P: Protocol> Local<P> {
         peer.held_back &= more;
         self.find(waited, now);
         if came != Came::Nothing && bytes < FEW {
-            peer.idle_reads += 1;
-            self.idle_reads += 1;
+            self.count_idle(peer, 1);
         }
         let fate = self.handle(peer, protocol, waited, now);
         if fate == Fate::Goes {
             return fate;
         }
-        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > IDLE_READS_OF_ONE;
         if peer.room > 0 {
             // What was granted and is not needed any more.
             let _ = peer.finds_room(&mut self.room);
@@ -157,6 +186,12 @@ impl<P: Protocol> Local<P> {
         Fate::Stays
     }
 
+    /// A turn has cost as much as so many small reads, and brought nothing to decide about.
+    fn count_idle<S: Stream>(&mut self, peer: &mut Peer<P, S>, reads: u32) {
+        peer.idle_reads = peer.idle_reads.saturating_add(reads);
+        self.idle_reads = self.idle_reads.saturating_add(reads);
+    }
+
     /// Handles the requests that are whole, as long as the connection may be read: what one read brings can be more than
     /// a connection may have unanswered. The rest stays where it is.
     pub(super) fn handle<S: Stream>(
@@ -166,7 +201,7 @@ impl<P: Protocol> Local<P> {
         waited: Nanos,
         now: Time,
     ) -> Fate {
-        let (mut left, mut handled, mut decided, mut unlawful) = (Left::HeldBack, 0, false, 0);
+        let (mut left, mut handled, mut decided, mut unlawful, mut words) = (Left::HeldBack, 0, false, 0, 0);
         let mut ending = None;
         if peer.ending_since.is_none() {
             let unsent_max = self.limits.unsent + peer.out.sent();
@@ -180,7 +215,7 @@ impl<P: Protocol> Local<P> {
                 }
                 handled += 1;
                 match protocol.next(&mut peer.connection, &mut visit) {
-                    Next::Handled => {}
+                    Next::Handled => words += 1,
                     // Others first, and a share of the time at most: a crowd of those that send much beyond their windows
                     // would else have it all.
                     Next::Unlawful => {
@@ -203,9 +238,14 @@ impl<P: Protocol> Local<P> {
             };
         }
         peer.turned = now;
+        peer.talks = words > 0 && !decided;
         if decided {
             peer.idle_reads = 0;
+        } else {
+            self.count_idle(peer, words / WORDS_OF_READ);
         }
+        // Until the sweep.
+        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > IDLE_READS_OF_ONE;
         // Requests that are left count as unread.
         peer.readable |= left != Left::Nothing;
         peer.held_back |= left == Left::HeldBack;
@@ -221,7 +261,6 @@ impl<P: Protocol> Local<P> {
         }
         if unlawful > 0 {
             self.unlawful += unlawful;
-            // Until the sweep.
             peer.is_chatty |= self.unlawful > UNLAWFUL;
             // What waits behind it is nobody else's delay.
             peer.held_back = true;

@@ -1,0 +1,27 @@
+//! A machine's name in a line, so that what was measured on one is not taken for another's.
+
+use std::fs;
+
+/// This machine: its processor, its CPUs, its kernel, and how many CPUs the server has.
+pub fn this_machine(server: usize) -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name));
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let [model, kernel] = [model.unwrap_or_default(), &kernel].map(|text| match text.trim() {
+        "" => "unknown".to_string(),
+        text => text.to_string(),
+    });
+    format!("{model}, {cpus} CPUs, {server} for the server, Linux {kernel}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_machine_has_the_same_name() {
+        assert_eq!(this_machine(1), this_machine(1));
+        assert_ne!(this_machine(1), this_machine(2));
+    }
+}
