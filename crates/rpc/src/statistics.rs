@@ -2,7 +2,7 @@
 
 use crate::wire::Method;
 
-pub use leeward_port::statistics::{LOCKS, LONGEST_NAME, Lock, Statistics};
+pub use leeward_port::statistics::{About, LOCKS, LONGEST_NAME, Lock, Statistics};
 
 /// The method that servers answer themselves, whatever the handler: the only number that is not the application's.
 pub const METHOD: Method = Method::STATISTICS;

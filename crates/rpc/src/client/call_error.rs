@@ -158,7 +158,7 @@ pub(super) fn effect_of(reason: DropReason) -> Effect {
         | DropReason::Concurrency
         | DropReason::NoCredit
         | DropReason::ShuttingDown => Effect::Excluded,
-        DropReason::Lock | DropReason::Other => Effect::Possible,
+        DropReason::Lock | DropReason::Cancelled | DropReason::Other => Effect::Possible,
     }
 }
 

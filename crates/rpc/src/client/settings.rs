@@ -7,7 +7,8 @@ use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::Nanos;
 
-use crate::wire::PayloadLimit;
+use super::driver::life::Terms;
+use crate::wire::{PayloadLimit, Version};
 
 /// Settings of the client's thread.
 #[derive(Clone, Debug)]
@@ -38,6 +39,12 @@ pub(super) struct Replica {
 }
 
 impl Settings {
+    /// Limits of a connection in this version.
+    pub(super) fn terms(&self, version: Version) -> Terms {
+        let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
+        Terms { payload_max, connect_timeout, keep_alive, version }
+    }
+
     /// The client side of the algorithm, for one connection.
     pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
         // The number of cores concerns the server's side.

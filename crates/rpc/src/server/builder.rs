@@ -4,10 +4,11 @@ use super::async_handler::AsyncHandler;
 use super::execute::{Execute, Plain, Tasks};
 use super::handler::Handler;
 use super::protocol::Rpc;
-use crate::tier::{self, MidTier, Tier, TierError};
+use crate::tier::{self, Governed, MidTier, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_control::units::Nanos;
 use leeward_host::Counts;
+use leeward_port::statistics::About;
 use leeward_port::{Config, Handle, ServerError};
 use std::io;
 use std::ops::Deref;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub struct Builder {
     port: Config,
     payload: PayloadLimit,
+    pub(crate) governed: Option<Governed>,
 }
 
 /// A running server. Dropping it does not stop it: see [`Server::stop`].
@@ -33,7 +35,7 @@ impl From<leeward_port::Server> for Server {
 impl Server {
     /// A core that spins, no admission control, the papers' objective; every part can be set.
     pub fn builder() -> Builder {
-        Builder { port: Config::default(), payload: PayloadLimit::DEFAULT }
+        Builder { port: Config::default(), payload: PayloadLimit::DEFAULT, governed: None }
     }
 
     /// Takes no more connections and calls, sends the answers that it owes, and ends. Returns what became of all requests.
@@ -63,6 +65,20 @@ impl Builder {
     /// The settings that servers of any protocol have: for a second port beside this server.
     pub fn config(&self) -> &Config {
         &self.port
+    }
+
+    /// Has a policy change the threading of the tier that is started, unless its options name one.
+    #[must_use]
+    pub fn governed(mut self, governed: Governed) -> Self {
+        self.governed = Some(governed);
+        self
+    }
+
+    /// Describes what is served, for whoever asks for statistics: tiers look whether their leaves are the right ones.
+    #[must_use]
+    pub fn about(mut self, about: About) -> Self {
+        self.port.about = about;
+        self
     }
 
     /// The longest argument that is accepted.
@@ -112,8 +128,8 @@ impl Builder {
         address: &str,
         execute: impl Fn(&Handle<Rpc<E>>) -> E,
     ) -> Result<Server, ServerError> {
-        let payload = self.payload;
-        let server = self.port.start(address, |handle| Rpc::new(execute(handle), handle.clone(), payload))?;
+        let (payload, cancels) = (self.payload, Arc::default());
+        let server = self.port.start(address, |handle| Rpc::new(execute(handle), handle.clone(), payload, &cancels))?;
         Ok(Server(server))
     }
 }

@@ -10,6 +10,7 @@
 
 mod async_handler;
 mod builder;
+pub(crate) mod cancels;
 pub(crate) mod execute;
 mod handler;
 pub(crate) mod protocol;

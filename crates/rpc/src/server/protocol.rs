@@ -1,8 +1,9 @@
 //! Leeward's protocol for the engine: the pure connection of `leeward-session`, with calls that handlers execute.
 
+use super::cancels::{Cancels, Mark};
 use super::execute::Execute;
 use super::handler::{Failed, Request};
-use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId};
+use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId, Version};
 use leeward_control::budget::Budget;
 use leeward_control::server::{CoreId, RejectReason, SessionSlot};
 use leeward_control::units::{Nanos, Time};
@@ -12,6 +13,7 @@ use leeward_runtime::budget;
 use leeward_runtime::tasks::{ReadyTask, TaskHandle};
 use leeward_session::server::{Event, Question, Reply, ServerConfig, ServerConnection, Ticket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Calls that a connection may have unanswered; it is not read while it has.
 const UNANSWERED: usize = 256;
@@ -23,6 +25,7 @@ pub(crate) struct Rpc<E: Execute> {
     execute: E,
     handle: Handle<Self>,
     payload: PayloadLimit,
+    cancels: Arc<Cancels>,
     /// The last statistics that were told, and when they were put together.
     told: Option<(Time, String)>,
 }
@@ -32,11 +35,15 @@ pub(crate) struct Conversation {
     session: ServerConnection,
     /// As many as it has calls unanswered, which is few.
     tasks: Vec<(Ticket, TaskHandle)>,
+    /// Unanswered calls that the client has cancelled and that may yet be in the queue.
+    cancelled: Vec<Mark>,
 }
 
 /// An admitted call on its way to a handler.
 pub(crate) struct Call {
     pub(crate) whose: Whose,
+    /// Name of the call among all of the server's.
+    pub(crate) mark: Mark,
     pub(crate) method: Method,
     pub(crate) budget: wire::Budget,
     /// Queueing delay that it may spend in here, what it has come through already included.
@@ -89,8 +96,25 @@ pub(crate) enum End {
 }
 
 impl<E: Execute> Rpc<E> {
-    pub(crate) fn new(execute: E, handle: Handle<Self>, payload: PayloadLimit) -> Self {
-        Rpc { execute, handle, payload, told: None }
+    pub(crate) fn new(execute: E, handle: Handle<Self>, payload: PayloadLimit, cancels: &Arc<Cancels>) -> Self {
+        Rpc { execute, handle, payload, cancels: Arc::clone(cancels), told: None }
+    }
+
+    /// The client waits for a call no more. A task ends here; a call in the queue is dropped in its turn; one that has begun goes on.
+    fn cancel(&mut self, conversation: &mut Conversation, request: RequestId, visit: &mut Visit<'_, Self>) {
+        let Conversation { session, tasks, cancelled } = conversation;
+        if let Some(place) = tasks.iter().position(|(ticket, _)| ticket.request() == request) {
+            let (ticket, _task) = tasks.swap_remove(place);
+            return settle(session, ticket, Reply::Drop(DropReason::Cancelled, ""), visit);
+        }
+        let mark = Mark { core: visit.core as u32, to: visit.id, request };
+        if !cancelled.contains(&mark) && self.cancels.note(mark) {
+            cancelled.push(mark);
+        }
+    }
+
+    fn forget_all(&self, conversation: &mut Conversation) {
+        conversation.cancelled.drain(..).for_each(|mark| _ = self.cancels.take(&mark));
     }
 
     /// Answers a question for the server's statistics. It needs no core's queue: a user who looks at a slow server must not
@@ -132,8 +156,9 @@ impl<E: Execute> Protocol for Rpc<E> {
             regime: if has_credits { Regime::Credits } else { Regime::Open },
             payload_max: self.payload,
             unanswered_max: UNANSWERED,
+            newest: Version::NEWEST,
         });
-        Conversation { session, tasks: Vec::new() }
+        Conversation { session, tasks: Vec::new(), cancelled: Vec::new() }
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
@@ -148,6 +173,7 @@ impl<E: Execute> Protocol for Rpc<E> {
             Event::Other => {}
             Event::Question(question) => self.tell(conversation, question, visit),
             Event::Demand => add(&visit.counters.demands, 1),
+            Event::Cancel(request) => self.cancel(conversation, request, visit),
             Event::Dropped(reason) => {
                 visit.count_received();
                 visit.counters.drop_for(reason);
@@ -165,9 +191,10 @@ impl<E: Execute> Protocol for Rpc<E> {
                 let mut payload = visit.spares.take();
                 payload.extend_from_slice(call.payload);
                 let may_spend = budget.remaining().map_or(visit.limits.budget, Budget::of);
+                let mark = Mark { core: visit.core as u32, to: visit.id, request: ticket.request() };
                 let whose = Whose::Ticket(ticket);
                 let reply = if E::ELSEWHERE { visit.spares.take() } else { Vec::new() };
-                let mut call = Call { whose, method, budget, may_spend, payload, reply, task: None };
+                let mut call = Call { whose, mark, method, budget, may_spend, payload, reply, task: None };
                 conversation.tasks.extend(self.execute.begin(&mut call, visit.core, visit.id));
                 return Next::Call { call, is_admitted: true };
             }
@@ -176,7 +203,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
-        let Conversation { session, tasks } = conversation;
+        let Conversation { session, tasks, cancelled } = conversation;
         let ticket = match done.whose {
             Whose::Ticket(ticket) => Some(ticket),
             Whose::Task(request) => {
@@ -185,6 +212,10 @@ impl<E: Execute> Protocol for Rpc<E> {
             }
         };
         if let Some(ticket) = ticket {
+            // One that had begun when it was cancelled.
+            if let Some(place) = cancelled.iter().position(|mark| mark.request == ticket.request()) {
+                self.cancels.take(&cancelled.swap_remove(place));
+            }
             let reply = match &done.end {
                 End::Late(reason) => Reply::Drop(*reason, ""),
                 End::Executed { outcome: Ok(()), reply } => Reply::Result(reply),
@@ -218,10 +249,12 @@ impl<E: Execute> Protocol for Rpc<E> {
                 (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), words.as_str())
             }
         };
+        self.forget_all(conversation);
         conversation.session.end(code, words, visit)
     }
 
     fn close(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> usize {
+        self.forget_all(conversation);
         conversation.session.abandon(visit)
     }
 
@@ -267,10 +300,13 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
-        let Call { whose, method, budget, mut may_spend, payload, reply: _, task } = call;
+        let Call { whose, mark, method, budget, mut may_spend, payload, reply: _, task } = call;
         if let Some(task) = task {
             budget::turn_came_after(waited);
             return Ran::Task(task);
+        }
+        if self.cancels.take(&mark) {
+            return Ran::Done(Done { whose, end: End::Late(DropReason::Cancelled), spare: payload });
         }
         may_spend.charge(waited);
         let mut reply = spares.take();

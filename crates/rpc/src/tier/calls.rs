@@ -14,11 +14,25 @@ pub(super) struct CallList {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     leaf: LeafId,
     method: Method,
+    /// Whether it may be executed twice, or given up: it changes nothing.
+    pub(super) is_repeatable: bool,
+    /// Another leaf that has the same.
+    pub(super) other: Option<LeafId>,
     from: usize,
     to: usize,
+}
+
+/// A call of the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed<'a> {
+    pub(super) leaf: LeafId,
+    pub(super) method: Method,
+    pub(super) is_repeatable: bool,
+    pub(super) other: Option<LeafId>,
+    pub(super) payload: &'a [u8],
 }
 
 impl CallList {
@@ -30,25 +44,33 @@ impl CallList {
         }
     }
 
-    pub(super) fn push(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a call, and returns it for what else is to be said of it; `None` if there are too many.
+    pub(super) fn push(
+        &mut self,
+        leaf: LeafId,
+        method: Method,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<&mut Entry> {
         let from = self.bytes.len();
         // One more than there may be is counted, and ends refused.
-        if self.calls.len() <= CALLS_MAX {
-            write(&mut self.bytes);
-            // A service that shortens the buffer shortens its own argument alone.
-            let to = self.bytes.len().max(from);
-            self.bytes.resize(to, 0);
-            self.calls.push(Entry { leaf, method, from, to });
+        if self.calls.len() > CALLS_MAX {
+            return None;
         }
+        write(&mut self.bytes);
+        // A service that shortens the buffer shortens its own argument alone.
+        let to = self.bytes.len().max(from);
+        self.bytes.resize(to, 0);
+        self.calls.push(Entry { leaf, method, is_repeatable: false, other: None, from, to });
+        self.calls.last_mut()
     }
 
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
 
-    /// The call at a place: leaf, method, argument.
-    pub(super) fn get(&self, place: usize) -> Option<(LeafId, Method, &[u8])> {
-        let Entry { leaf, method, from, to } = *self.calls.get(place)?;
-        Some((leaf, method, &self.bytes[from..to]))
+    /// The call at a place.
+    pub(super) fn get(&self, place: usize) -> Option<Listed<'_>> {
+        let Entry { leaf, method, is_repeatable, other, from, to } = *self.calls.get(place)?;
+        Some(Listed { leaf, method, is_repeatable, other, payload: &self.bytes[from..to] })
     }
 }

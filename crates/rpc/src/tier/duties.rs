@@ -2,16 +2,19 @@
 //! shards. Never here: which thread does what (the crew), the rules of a gather (`gather`).
 
 use super::calls::CallList;
-use super::gather::Gather;
+use super::gather::{Gather, Next};
 use super::governor::{Governor, View};
 use super::leaves::{Links, Settings};
 use super::meter::Meter;
 use super::pool::Pool;
+use super::server::FanOut;
 use super::service::{Calls, Enough, MidTier, Replies, Step};
 use super::shard::Shard;
 use crate::server::Failed;
+use crate::server::cancels::Cancels;
 use crate::server::execute::Elsewhere;
-use crate::server::protocol::Rpc;
+use crate::server::protocol::{Call, Done, End, Rpc};
+use crate::wire::DropReason;
 use leeward_control::threading::{Fanout, Roles, Setup};
 use leeward_control::units::{Nanos, Time};
 use leeward_port::wait::{Alarm, wait};
@@ -33,15 +36,19 @@ const STALE: Nanos = Nanos::from_secs(1);
 /// A tier, as its crew works at it.
 pub(super) struct Tier<M: MidTier> {
     pub(super) front: Front<Rpc<Elsewhere>>,
+    pub(super) cancels: Arc<Cancels>,
     pub(super) control: Arc<Control>,
     pub(super) service: M,
     pub(super) settings: Arc<Settings>,
+    /// The tier's own objective.
+    pub(super) objective: Nanos,
     pub(super) clock: Clock,
     pub(super) alarms: Arc<[Alarm]>,
     /// Connections of async setups.
     pub(super) shards: Vec<Shared<M::State>>,
     pub(super) pool: Pool<M::State>,
     pub(super) counts: Counts,
+    pub(super) fan_out: Arc<FanOut>,
     pub(super) seed: u64,
     pub(super) observer: Option<Mutex<Observer>>,
     pub(super) governor: Option<Governor>,
@@ -75,8 +82,8 @@ pub(super) struct Counts {
 pub(super) struct Hand<S> {
     thread: usize,
     /// Its own connections, for sync setups.
-    own: Option<Shard<S>>,
-    used: Time,
+    pub(super) own: Option<Shard<S>>,
+    pub(super) used: Time,
     calls: CallList,
     ready: Vec<Box<Gather<S>>>,
     next_shard: usize,
@@ -91,6 +98,13 @@ impl<S> Shared<S> {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard<S>> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a look be due, if there is something that the descriptor may not tell of.
+    pub(super) fn look_soon(&self, has_work: bool) {
+        if has_work {
+            self.has_work.store(true, Ordering::Relaxed);
+        }
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, Shard<S>>> {
@@ -108,7 +122,7 @@ impl<M: MidTier> Tier<M> {
         calls.clear();
         let Gather { owner, state, reply, .. } = gather;
         let Some(owner) = owner else { return Ok(Step::Done) };
-        let mut calls = Calls { list: calls, leaves: self.settings.leaves.len() as u16 };
+        let mut calls = Calls { list: calls, leaves: self.settings.parts_of_data() as u16 };
         let step =
             || budget::with(owner.call.may_spend, || self.service.begin(&owner.request(), state, &mut calls, reply)).0;
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(Failed::panicked()))
@@ -118,7 +132,7 @@ impl<M: MidTier> Tier<M> {
         calls.clear();
         let Gather { owner, state, reply, replies, .. } = gather;
         let Some(owner) = owner else { return Ok(Step::Done) };
-        let mut calls = Calls { list: calls, leaves: self.settings.leaves.len() as u16 };
+        let mut calls = Calls { list: calls, leaves: self.settings.parts_of_data() as u16 };
         let came = Replies(replies);
         let step = || budget::with(owner.call.may_spend, || self.service.resume(state, &came, &mut calls, reply)).0;
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(Failed::panicked()))
@@ -148,7 +162,7 @@ impl<M: MidTier> Tier<M> {
     }
 
     /// A thread has blocked, or goes on.
-    fn stir(&self) {
+    pub(super) fn stir(&self) {
         if self.governor.as_ref().is_some_and(Governor::is_stirred_by_blocking) {
             self.govern(|governor, now| governor.ask(now, || self.view()));
         }
@@ -169,7 +183,13 @@ impl<M: MidTier> Tier<M> {
 
     /// A thread has a request until its end, and blocks while leaves are asked (µTune §3, Sync).
     fn run_sync(&self, hand: &mut Hand<M::State>, mut gather: Box<Gather<M::State>>) {
+        if !self.await_credits(hand, &mut gather) {
+            return self.drop_waiting(gather);
+        }
         let mut step = self.begin(&mut hand.calls, &mut gather);
+        if let (Ok(Step::Done) | Err(_), Some(own)) = (&step, &mut hand.own) {
+            own.release(&mut gather);
+        }
         loop {
             let enough = match step {
                 Ok(Step::Gather(enough)) => enough,
@@ -205,21 +225,51 @@ impl<M: MidTier> Tier<M> {
     }
 
     /// Begins a request that response threads go on with (µTune §3, Async).
-    fn run_async(&self, hand: &mut Hand<M::State>, post: &Post, mut gather: Box<Gather<M::State>>) {
-        match self.begin(&mut hand.calls, &mut gather) {
-            Ok(Step::Gather(enough)) => self.start(hand, usize::from(post.setup.response), gather, enough),
+    fn run_async(&self, hand: &mut Hand<M::State>, post: &Post, gather: Box<Gather<M::State>>) {
+        let shards = usize::from(post.setup.response);
+        if let Some((gather, shard)) = self.reserve_or_park(hand, shards, gather) {
+            self.begin_on(hand, shards, shard, gather);
+        }
+        self.go_on(hand, shards);
+    }
+
+    /// Begins a request, whose credits are of this shard if there is one.
+    fn begin_on(
+        &self,
+        hand: &mut Hand<M::State>,
+        shards: usize,
+        shard: Option<usize>,
+        mut gather: Box<Gather<M::State>>,
+    ) {
+        let step = self.begin(&mut hand.calls, &mut gather);
+        if let (Ok(Step::Done) | Err(_), Some(shared)) = (&step, shard.and_then(|shard| self.shards.get(shard))) {
+            shared.lock().release(&mut gather);
+        }
+        match step {
+            Ok(Step::Gather(enough)) => self.start(hand, shards, shard, gather, enough),
             Ok(Step::Done) => self.finish(gather, Ok(())),
             Err(failed) => self.finish(gather, Err(failed)),
         }
-        self.go_on(hand, usize::from(post.setup.response));
     }
 
-    /// Makes a request's calls on the next of so many shards.
-    fn start(&self, hand: &mut Hand<M::State>, shards: usize, gather: Box<Gather<M::State>>, enough: Enough) {
+    /// The next of so many shards, in turn.
+    pub(super) fn next_shard(&self, hand: &mut Hand<M::State>, shards: usize) -> usize {
+        hand.next_shard = hand.next_shard.wrapping_add(1);
+        hand.next_shard % shards.clamp(1, self.shards.len())
+    }
+
+    /// Makes a request's calls on this shard, or on the next of so many.
+    fn start(
+        &self,
+        hand: &mut Hand<M::State>,
+        shards: usize,
+        shard: Option<usize>,
+        gather: Box<Gather<M::State>>,
+        enough: Enough,
+    ) {
         self.count(&hand.calls);
         self.control.begin_calls();
-        hand.next_shard = hand.next_shard.wrapping_add(1);
-        let shared = &self.shards[hand.next_shard % shards.clamp(1, self.shards.len())];
+        let shared = &self.shards[shard.unwrap_or_else(|| self.next_shard(hand, shards))];
         let mut shard = shared.lock();
         // Its timer is armed again at the next look.
         let _ = shard.start(gather, &hand.calls, enough);
@@ -234,24 +284,68 @@ impl<M: MidTier> Tier<M> {
     /// Goes on with requests whose replies have come.
     fn go_on(&self, hand: &mut Hand<M::State>, shards: usize) {
         while let Some(mut gather) = hand.ready.pop() {
-            match self.resume(&mut hand.calls, &mut gather) {
-                Ok(Step::Gather(enough)) => self.start(hand, shards, gather, enough),
-                Ok(Step::Done) => self.finish(gather, Ok(())),
-                Err(failed) => self.finish(gather, Err(failed)),
+            match std::mem::replace(&mut gather.next, Next::Resume) {
+                Next::Begin(shard) => self.begin_on(hand, shards, Some(shard), gather),
+                Next::Drop => self.drop_waiting(gather),
+                Next::Resume => match self.resume(&mut hand.calls, &mut gather) {
+                    Ok(Step::Gather(enough)) => self.start(hand, shards, None, gather, enough),
+                    Ok(Step::Done) => self.finish(gather, Ok(())),
+                    Err(failed) => self.finish(gather, Err(failed)),
+                },
             }
             self.control.end_calls();
         }
     }
 
     fn take(&self) -> Option<Taken<Rpc<Elsewhere>>> {
-        let Some(observer) = &self.observer else { return self.front.take() };
+        let Some(observer) = &self.observer else { return self.take_wanted() };
         // One at a time, so that the order that is heard is the order of taking.
         let mut observe = observer.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.front.take();
+        let taken = self.take_wanted();
         if let Some(taken) = &taken {
             observe(&taken.call.payload);
         }
         taken
+    }
+
+    /// Takes the oldest request that its client has not cancelled.
+    fn take_wanted(&self) -> Option<Taken<Rpc<Elsewhere>>> {
+        loop {
+            let taken = self.front.take()?;
+            if !self.cancels.take(&taken.call.mark) {
+                return Some(taken);
+            }
+            let Taken { to, call: Call { whose, payload, .. }, .. } = taken;
+            let done = Done { whose, end: End::Late(DropReason::Cancelled), spare: payload };
+            if self.front.answer(to, done) {
+                self.control.call(Roles::FRONT);
+            }
+        }
+    }
+
+    /// Tells the controller of the narrowest leaf if its tick is due: the same tick knows it.
+    fn tell_downstream(&self) {
+        if self.clock.now() >= self.front.next_timeout()
+            && let Some(news) = self.fan_out.purses.news()
+        {
+            let counts = self.front.handle().counts();
+            let ended = counts.completed + counts.dropped + counts.abandoned;
+            // Credits that lie with idle clients hold nothing back: the controller compares with what is in the server.
+            self.front.handle().downstream(&news.with_requests(counts.received.saturating_sub(ended)));
+        }
+    }
+
+    /// Drops a request whose budget was spent in the queue: its leaves would be asked in vain.
+    fn is_spent(&self, gather: &mut Box<Gather<M::State>>) -> bool {
+        if !gather.budget().is_spent() {
+            return false;
+        }
+        if let Some((to, done)) = gather.drop_for(DropReason::Delay)
+            && self.front.answer(to, done)
+        {
+            self.control.call(Roles::FRONT);
+        }
+        true
     }
 
     fn count(&self, calls: &CallList) {
@@ -273,7 +367,7 @@ impl<M: MidTier> Tier<M> {
         if post.setup.fanout != Fanout::Sync || hand.own.is_some() {
             return;
         }
-        match Shard::new(&self.settings, &self.clock, self.seed ^ hand.thread as u64) {
+        match Shard::new(&self.settings, &self.clock, self.seed ^ hand.thread as u64, &self.fan_out) {
             Ok(shard) => hand.own = Some(shard),
             Err(_) => _ = self.counts.broken.fetch_add(1, Ordering::Relaxed),
         }
@@ -296,6 +390,11 @@ impl<M: MidTier> Duties for Tier<M> {
         }
         let mut gather = self.pool.take();
         gather.take(to, arrived, waited, call);
+        if self.is_spent(&mut gather) {
+            self.pool.keep(gather);
+            return true;
+        }
+        self.fan_out.purses.request();
         match post.setup.fanout {
             Fanout::Async => self.run_async(hand, post, gather),
             Fanout::Sync => {
@@ -313,6 +412,7 @@ impl<M: MidTier> Duties for Tier<M> {
 
     fn receive(&self, hand: &mut Self::Hand, post: &Post) -> bool {
         hand.meter.turn(&self.clock, &self.cpu_ns);
+        self.tell_downstream();
         let found = self.front.look() == Some(true);
         self.govern(|governor, now| governor.ask_if_due(now, || self.view()));
         if found && !post.duty.roles.contain(Roles::RUN) && self.front.has_queued() {

@@ -1,6 +1,8 @@
 //! The leaves of a tier: their addresses, and how they are asked. Never here: sockets (`link`), which leaf a request needs (the service's).
 
-use crate::wire::PayloadLimit;
+use super::fit::{Fit, Fitting};
+use crate::client::driver::life::Terms;
+use crate::wire::{PayloadLimit, Version};
 use leeward_control::algorithms::none;
 use leeward_control::client::ClientParts;
 use leeward_control::params::{ParamError, Params};
@@ -8,9 +10,10 @@ use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::Nanos;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
-/// Leaves that a tier may have.
-pub const LEAVES_MAX: usize = 256;
+/// Leaves that a tier may have: answers say in a byte how many were asked.
+pub const LEAVES_MAX: usize = 255;
 
 /// Calls of one connection that may wait for permission to leave: a leaf that is slow makes them wait, and only a flood ends them.
 const WAITING_MAX: usize = 4_096;
@@ -38,6 +41,14 @@ pub enum LeavesError {
     Twice {
         /// The address of the second.
         address: String,
+    },
+    /// The leaves can't be copies of each other.
+    #[error("{count} leaves can't have {copies} copies of each part; accepted: a number that divides them")]
+    Copies {
+        /// How many leaves there are.
+        count: usize,
+        /// How many copies each part shall have.
+        copies: usize,
     },
     /// The controller refuses its parameters.
     #[error(transparent)]
@@ -72,6 +83,12 @@ pub(super) struct Settings {
     pub(super) backoff: (Nanos, Nanos),
     pub(super) keep_alive: (Nanos, Nanos),
     pub(super) links: Links,
+    /// Leaves that have the same part of the data.
+    pub(super) copies: usize,
+    /// Which leaves may be asked.
+    pub(super) fitting: Fitting,
+    /// Whether requests begin only with a credit at each leaf that they need.
+    pub(super) reserves: bool,
 }
 
 /// A leaf's addresses: one that answers is enough.
@@ -115,6 +132,9 @@ impl Leaves {
             backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
             keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
             links: Links::default(),
+            copies: 1,
+            fitting: Fitting::default(),
+            reserves: false,
         }))
     }
 
@@ -130,11 +150,62 @@ impl Leaves {
         self
     }
 
+    /// Whether a request begins only when each leaf that it needs lets a call of it go ([`MidTier::needs`](super::MidTier::needs)): it waits
+    /// for that within half of the tier's objective, and is dropped then, before any work was done for it. Under `CORE<n>` none waits.
+    /// Default: no. Leaves without a controller have nothing to set aside, and let every call go.
+    #[must_use]
+    pub fn reserving(mut self, reserves: bool) -> Self {
+        self.0.reserves = reserves;
+        self
+    }
+
     /// How long a request waits for its leaves at most. Default: 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
         self.0.timeout = timeout.max(Nanos(1));
         self
+    }
+
+    /// Has so many leaves for each part of the data: the first copies of all parts stand first in the list, then the second ones. A
+    /// service names parts; a repeatable call goes to one of a part's copies, and to another if that takes long. Default: 1.
+    ///
+    /// # Errors
+    /// The leaves are no multiple of that.
+    pub fn copies(mut self, copies: usize) -> Result<Self, LeavesError> {
+        let count = self.count();
+        if copies == 0 || !count.is_multiple_of(copies) {
+            return Err(LeavesError::Copies { count, copies });
+        }
+        self.0.copies = copies;
+        Ok(self)
+    }
+
+    /// Asks leaves only that this finds to be the right ones: each connection asks first what its leaf serves, and calls over it end as
+    /// if the leaf was away until that is known. Under `CORE<n>` leaves are asked when the tier starts. Default: all leaves are right.
+    #[must_use]
+    pub fn fitting(mut self, fit: Arc<dyn Fit>) -> Self {
+        self.0.fitting = Fitting::by(fit);
+        self
+    }
+
+    /// Words about leaves that are not right, and warnings about others, since this was asked last.
+    pub fn news(&self) -> Vec<String> {
+        self.0.fitting.news()
+    }
+
+    /// The addresses of the leaf at this place, as they were resolved.
+    pub fn addresses(&self, leaf: usize) -> &[SocketAddr] {
+        self.0.leaves.get(leaf).map_or(&[], |leaf| &leaf.addresses)
+    }
+
+    /// Name of the controller that the connections to the leaves speak to.
+    pub fn controller(&self) -> &'static str {
+        self.0.algorithm.name
+    }
+
+    /// Parts of the data that the leaves have.
+    pub fn parts(&self) -> usize {
+        self.0.parts_of_data()
     }
 
     /// Connections of async setups. Default: sharded.
@@ -155,6 +226,17 @@ impl Leaves {
 }
 
 impl Settings {
+    /// Parts of the data: what a service knows as leaves.
+    pub(super) fn parts_of_data(&self) -> usize {
+        self.leaves.len() / self.copies.max(1)
+    }
+
+    /// Limits of a connection in this version.
+    pub(super) fn terms(&self, version: Version) -> Terms {
+        let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
+        Terms { payload_max, connect_timeout, keep_alive, version }
+    }
+
     /// The client side of the leaves' algorithm, for one connection.
     pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
         // The number of cores concerns the server's side.
@@ -191,7 +273,7 @@ mod tests {
 
     #[test]
     fn leaves_that_can_not_be_asked_are_refused() {
-        check(&[], "0 leaves; accepted: 1 to 256");
+        check(&[], "0 leaves; accepted: 1 to 255");
         check(&["127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7001"], "`127.0.0.1:7001` is there twice");
         check(&[""], "accepted: HOST:PORT");
         check(&["nowhere.invalid:1"], "nowhere.invalid:1");

@@ -1,38 +1,30 @@
-//! A tier's connection to one leaf, over its lives: the socket around a [`Connection`]. As the client's link, but for what it is for: the
-//! bytes of a result go where the request is, without a copy of their own, and there is one leaf, not replicas to choose from.
+//! A tier's connection to one leaf, over its lives. As the client's link, but for what it is for: the bytes of a result go where the request
+//! is, without a copy of their own, and calls may be submitted before the leaf's welcome.
 
 use super::leaves::Settings;
-use crate::client::driver::backoff::Backoff;
-use crate::client::driver::link::{Trouble, is_connected};
+use crate::client::driver::attempts::Attempts;
+use crate::client::driver::life::Life;
 use crate::client::driver::random::Random;
-use crate::client::{Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request};
-use crate::wire;
+use crate::client::{Disconnected, Event, Request};
+use crate::statistics::{self, Statistics};
+use crate::wire::{self, RequestId};
 use leeward_control::budget::Budget;
-use leeward_control::units::Time;
+use leeward_control::units::{Priority, Time};
 use leeward_runtime::Clock;
 use mio::event::Event as Readiness;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
-use std::io::{self, ErrorKind, Read, Write};
+use mio::{Registry, Token};
+use std::io;
 use std::sync::Arc;
 
-/// Reads of one socket before others get their turn.
-const READS_MAX: u32 = 8;
-
-/// A life of the connection.
-struct Life<T> {
-    socket: TcpStream,
-    connection: Connection<T>,
-    is_connected: bool,
-    since: Time,
-    /// The socket may have bytes, or its end.
-    readable: bool,
-    /// Nothing will come after what is there, so a short read is not the last.
-    hung_up: bool,
-    /// When something came last.
-    heard: Time,
-    /// When the leaf was asked for a sign of life.
-    asked: Option<Time>,
+/// Outcome of asking for permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// A call may leave, in this life.
+    Made(u32),
+    /// None may leave now.
+    Closed,
+    /// The leaf is not there, and holds nobody back.
+    Away,
 }
 
 pub(super) struct Link<T> {
@@ -40,30 +32,25 @@ pub(super) struct Link<T> {
     leaf: usize,
     settings: Arc<Settings>,
     life: Option<Box<Life<T>>>,
-    attempts: usize,
-    retry_at: Time,
-    backoff: Backoff,
-    /// There may be bytes to write.
-    dirty: bool,
+    /// Whether the leaf of this life is known to be the right one.
+    is_known: bool,
+    /// How many lives there were: a reservation ends with its life.
+    lives: u32,
+    /// Name of the question what the leaf serves.
+    question: T,
+    attempts: Attempts,
 }
 
-impl<T> Link<T> {
-    pub(super) fn new(leaf: usize, settings: &Arc<Settings>) -> Self {
-        let backoff = Backoff::new(settings.backoff);
-        Link {
-            leaf,
-            settings: Arc::clone(settings),
-            life: None,
-            attempts: 0,
-            retry_at: Time::ZERO,
-            backoff,
-            dirty: false,
-        }
+impl<T: Copy + PartialEq> Link<T> {
+    /// A link whose own question has this name, which no call has.
+    pub(super) fn new(leaf: usize, settings: &Arc<Settings>, question: T) -> Self {
+        let attempts = Attempts::new(settings.backoff);
+        Link { leaf, settings: Arc::clone(settings), life: None, is_known: false, lives: 0, question, attempts }
     }
 
-    /// Whether the leaf is there.
+    /// Whether the leaf is there, and the right one.
     pub(super) fn is_up(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.connection.phase() == Phase::Ready)
+        self.is_known && self.life.as_ref().is_some_and(|life| life.is_ready())
     }
 
     /// Submits a call. It leaves with the next [`Link::exchange`], waits, or ends here.
@@ -74,15 +61,83 @@ impl<T> Link<T> {
         request: &Request<'_>,
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
-    ) {
-        let Some(life) = &mut self.life else {
-            return events(Event::Disconnected { token, at: Disconnected::Waiting });
+    ) -> Option<RequestId> {
+        let Some(life) = self.life.as_mut().filter(|_| self.is_known) else {
+            events(Event::Disconnected { token, at: Disconnected::Waiting });
+            return None;
         };
-        self.dirty = true;
         match budget.remaining() {
-            None => life.connection.submit(now, token, request, events),
-            Some(left) => life.connection.submit_within(now, token, request, wire::Budget::of(left), events),
-        };
+            None => life.say().submit(now, token, request, events),
+            Some(left) => life.say().submit_within(now, token, request, wire::Budget::of(left), events),
+        }
+    }
+
+    /// Sets the permission for a call aside.
+    pub(super) fn reserve(&mut self, now: Time) -> Reserve {
+        let lives = self.lives;
+        match self.up().map(|life| life.connection().reserve(now)) {
+            None => Reserve::Away,
+            Some(true) => Reserve::Made(lives),
+            Some(false) => Reserve::Closed,
+        }
+    }
+
+    /// Gives a reservation back, which was made in this life.
+    pub(super) fn release(&mut self, now: Time, life: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if let Some(there) = self.life.as_mut().filter(|_| self.lives == life) {
+            there.say().release(now, events);
+        }
+    }
+
+    /// Submits a call on a reservation that was made in this life; without it as any other.
+    pub(super) fn submit_reserved(
+        &mut self,
+        now: Time,
+        token: T,
+        (request, life): (&Request<'_>, u32),
+        budget: Budget,
+        events: &mut impl FnMut(Event<'_, T>),
+    ) -> Option<RequestId> {
+        match self.life.as_mut().filter(|_| self.lives == life) {
+            None => self.submit(now, token, request, budget, events),
+            Some(life) => {
+                let budget = budget.remaining().map(wire::Budget::of);
+                life.say().submit_reserved(now, token, request, budget, events)
+            }
+        }
+    }
+
+    /// Tells the leaf of so many requests that wait elsewhere for permission here.
+    pub(super) fn set_waiting(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if let Some(life) = self.up() {
+            life.say().set_waiting_elsewhere(now, requests, events);
+        }
+    }
+
+    /// Gives a call up. Whether it had no end yet; it has none then.
+    pub(super) fn cancel(&mut self, now: Time, request: RequestId, events: &mut impl FnMut(Event<'_, T>)) -> bool {
+        self.life.as_mut().is_some_and(|life| life.say().cancel(now, request, events).is_some())
+    }
+
+    /// The life of a leaf that is there, and the right one.
+    fn up(&mut self) -> Option<&mut Box<Life<T>>> {
+        self.life.as_mut().filter(|life| self.is_known && life.is_ready())
+    }
+
+    /// Calls that are unanswered; as many as there may be if the leaf is not there.
+    pub(super) fn in_flight(&mut self) -> u32 {
+        self.up().map_or(u32::MAX, |life| life.connection().in_flight())
+    }
+
+    /// The leaf's window; `None` if it does not bind, or the leaf is not there.
+    pub(super) fn window(&mut self) -> Option<u32> {
+        let life = self.up()?;
+        Some(life.connection().allowed()).filter(|allowed| *allowed < u32::MAX)
+    }
+
+    /// Calls that the leaf allows to be unanswered; 0 if it is not there.
+    pub(super) fn allowed(&mut self) -> u32 {
+        self.up().map_or(0, |life| life.connection().allowed())
     }
 
     /// Does what is due: the next attempt at a connection, its limit, a sign of life, calls that expire.
@@ -94,185 +149,120 @@ impl<T> Link<T> {
         events: &mut impl FnMut(Event<'_, T>),
     ) {
         let Some(life) = &mut self.life else {
-            if now >= self.retry_at {
+            if now >= self.attempts.due() {
                 self.connect(now, registry, random);
             }
             return;
         };
-        if life.connection.phase() == Phase::Registering && now.since(life.since) >= self.settings.connect_timeout {
-            return self.lose(now, random, events);
-        }
-        let (interval, patience) = self.settings.keep_alive;
-        match life.asked {
-            Some(asked) if life.heard >= asked => life.asked = None,
-            Some(asked) if now.since(asked) >= patience => return self.lose(now, random, events),
-            None if life.is_connected && now.since(life.heard) >= interval => {
-                life.connection.ping(now);
-                life.asked = Some(now);
-                self.dirty = true;
+        let question = self.question;
+        let others = &mut |event: Event<'_, T>| {
+            if *event.token() != question {
+                events(event);
             }
-            _ => {}
-        }
-        if life.connection.next_timeout(now).is_some_and(|at| at <= now) {
-            life.connection.on_timer(now, events);
-            self.dirty = true;
+        };
+        if life.on_timer(now, others).is_err() {
+            self.lose(now, random, events);
         }
     }
 
     /// When [`Link::on_timer`] has something to do next.
     pub(super) fn next_timeout(&mut self, now: Time) -> Time {
-        let Some(life) = &mut self.life else { return self.retry_at };
-        if life.connection.phase() == Phase::Registering {
-            return life.since + self.settings.connect_timeout;
-        }
-        let (interval, patience) = self.settings.keep_alive;
-        let sign = life.asked.map_or(life.heard + interval, |asked| asked + patience);
-        life.connection.next_timeout(now).unwrap_or(Time::NEVER).min(sign)
+        self.life.as_mut().map_or(self.attempts.due(), |life| life.next_timeout(now))
     }
 
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
-        let addresses = &self.settings.leaves[self.leaf].addresses;
-        let address = addresses[self.attempts % addresses.len()];
-        self.attempts += 1;
-        let opened = self.settings.parts().map_err(io::Error::other).and_then(|parts| {
-            let mut socket = TcpStream::connect(address)?;
-            // A small call must not wait for the acknowledgement of the one before it.
-            socket.set_nodelay(true)?;
-            registry.register(&mut socket, Token(self.leaf), Interest::READABLE | Interest::WRITABLE)?;
-            Ok((socket, parts))
-        });
-        let Ok((socket, parts)) = opened else { return self.rest(now, random) };
-        let config = ConnectionConfig { payload_max: self.settings.payload_max, ..ConnectionConfig::default() };
-        self.life = Some(Box::new(Life {
-            socket,
-            connection: Connection::new(parts, config),
-            is_connected: false,
-            since: now,
-            readable: false,
-            hung_up: false,
-            heard: now,
-            asked: None,
-        }));
+        let address = *self.attempts.next(&self.settings.leaves[self.leaf].addresses);
+        let parts = self.settings.parts().map_err(io::Error::other);
+        let at = (registry, Token(self.leaf));
+        match parts.and_then(|parts| Life::open(address, parts, self.settings.terms(self.attempts.version()), at, now))
+        {
+            Ok(mut life) => {
+                self.lives = self.lives.wrapping_add(1);
+                self.is_known = !self.settings.fitting.asks();
+                if !self.is_known {
+                    // It goes with the registration: that the leaf is right is known when its welcome is.
+                    let question = Request {
+                        method: statistics::METHOD,
+                        payload: &[],
+                        priority: Priority::HIGHEST,
+                        random: random.draw(),
+                    };
+                    life.say().submit(now, self.question, &question, &mut |_| {});
+                }
+                self.life = Some(Box::new(life));
+            }
+            Err(_) => self.rest(now, random),
+        }
     }
 
-    /// The poll says something about the socket; or about its predecessor, which does no harm.
+    /// The poll says something about the socket.
     pub(super) fn on_readiness(&mut self, readiness: &Readiness) {
-        let Some(life) = &mut self.life else { return };
-        life.hung_up |= readiness.is_read_closed() || readiness.is_error();
-        life.readable |= readiness.is_readable() || life.hung_up;
-        self.dirty |= readiness.is_writable();
+        if let Some(life) = &mut self.life {
+            life.on_readiness(readiness);
+        }
     }
 
     /// Whether [`Link::exchange`] has something to do, as far as is known.
     pub(super) fn is_busy(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| self.dirty || life.readable)
+        self.life.as_ref().is_some_and(|life| life.is_busy())
     }
 
     /// Moves bytes, as many as there are up to a bound.
     pub(super) fn exchange(&mut self, clock: &Clock, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
-        if self.is_busy() && self.try_exchange(clock, events).is_err() {
+        let Link { life: Some(life), is_known, question, settings, leaf, .. } = self else { return };
+        let (question, mut verdict) = (*question, Ok(()));
+        let moved = life.exchange(clock, &mut |event| {
+            if *event.token() != question {
+                return events(event);
+            }
+            // One that ends otherwise ends with its connection.
+            if let Event::Completed { payload, .. } = event {
+                let told = Statistics::parse(payload).ok().map(|statistics| statistics.about);
+                verdict = settings.fitting.judge(*leaf, told.as_ref());
+                *is_known = verdict.is_ok();
+            }
+        });
+        if moved.is_err() || verdict.is_err() {
             self.lose(clock.now(), random, events);
         }
     }
 
-    fn try_exchange(&mut self, clock: &Clock, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), Trouble> {
-        let Some(life) = &mut self.life else { return Ok(()) };
-        if !life.is_connected {
-            life.is_connected = is_connected(&life.socket)?;
-            if !life.is_connected {
-                (self.dirty, life.readable) = (false, false);
-                return Ok(());
-            }
-            self.dirty = true;
-        }
-        if life.readable {
-            self.dirty |= life.read(clock, events)?;
-        }
-        if self.dirty {
-            self.dirty = false;
-            life.write(clock, events)?;
-        }
-        Ok(())
-    }
-
     /// The connection is over, and so is all that it had.
     fn lose(&mut self, now: Time, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
-        if let Some(mut life) = self.life.take() {
-            life.connection.close(now, events);
-            // One that has held for long is no failure of the last attempt.
-            if life.is_connected && now.since(life.since) > self.settings.backoff.1 {
-                self.backoff.reset();
+        let life = self.life.take();
+        let question = self.question;
+        let events = &mut |event: Event<'_, T>| {
+            if *event.token() != question {
+                events(event);
             }
+        };
+        let refuses_version = life.as_ref().is_some_and(|life| life.refuses_version());
+        if let Some(life) = life {
+            // A leaf that accepts connections and never says its welcome has not held.
+            if life.has_held(now, self.attempts.longest()) {
+                self.attempts.held();
+            }
+            life.close(now, events);
         }
         self.rest(now, random);
+        if refuses_version {
+            self.attempts.version_was_refused(now);
+        }
     }
 
     fn rest(&mut self, now: Time, random: &mut Random) {
-        self.dirty = false;
-        // The other addresses of a name first.
-        let tried_all = self.attempts.is_multiple_of(self.settings.leaves[self.leaf].addresses.len());
-        self.retry_at = if tried_all { now + self.backoff.next(random) } else { now };
+        self.attempts.ended(now, self.settings.leaves[self.leaf].addresses.len(), random);
     }
 
     /// The tier ends: says good-bye if the leaf listens.
     pub(super) fn leave(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
-        let Some(mut life) = self.life.take() else { return };
-        if life.connection.phase() == Phase::Ready {
-            life.connection.deregister(now, events);
-            // One attempt: if the leaf doesn't read, the end of the stream tells it, too.
-            let _ = life.socket.write(life.connection.output(now));
-        }
-        life.connection.close(now, events);
-    }
-}
-
-impl<T> Life<T> {
-    /// Whether there may be something to say about what was read.
-    fn read(&mut self, clock: &Clock, events: &mut impl FnMut(Event<'_, T>)) -> Result<bool, Trouble> {
-        let mut any = false;
-        for _ in 0..READS_MAX {
-            let spare = self.connection.spare();
-            let room = spare.len();
-            match self.socket.read(spare) {
-                Ok(0) => {
-                    let ended = self.connection.ended(clock.now(), events);
-                    return Err(ended.err().unwrap_or(ConnectionError::Ended).into());
+        let question = self.question;
+        if let Some(life) = self.life.take() {
+            life.leave(now, &mut |event: Event<'_, T>| {
+                if *event.token() != question {
+                    events(event);
                 }
-                Ok(count) => {
-                    // The clock is read after the bytes: an answer is never dated before it was here.
-                    let now = clock.now();
-                    (self.heard, any) = (now, true);
-                    self.connection.received(now, count, events)?;
-                    if count < room && !self.hung_up {
-                        self.readable = false;
-                        return Ok(any);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    return Ok(any);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Trouble::Lost(error.to_string())),
-            }
-        }
-        Ok(any)
-    }
-
-    fn write(&mut self, clock: &Clock, events: &mut impl FnMut(Event<'_, T>)) -> Result<(), Trouble> {
-        loop {
-            let now = clock.now();
-            let output = self.connection.output(now);
-            if output.is_empty() {
-                return Ok(());
-            }
-            match self.socket.write(output) {
-                Ok(0) => return Err(Trouble::Lost("the socket takes nothing any more".into())),
-                Ok(count) => self.connection.consumed(now, count, events),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Trouble::Lost(error.to_string())),
-            }
+            });
         }
     }
 }

@@ -4,21 +4,27 @@
 //! - [`Options`], [`Tier`], [`Switch`]: starting, stopping, changing the model. [`crate::server::Builder::start_tier`] starts one.
 //! - `duties`: what the crew's threads do. `shard`, `link`: connections to the leaves. `gather`, `calls`, `replies`, `slab`, `pool`: a
 //!   request on its way.
-//! - `governor`: a policy's senses, and when it is asked. `meter`: CPU time.
+//! - `credits`: requests that wait for credits before they begin. `purses`: credits at the leaves. `governor`: a policy's senses, and when it is asked; [`Governed`]: how it is made. `meter`: CPU time.
+//! - [`Fit`]: which leaves may be asked. `inquiry`: what they serve, asked before a tier starts.
 //! - `on_cores`: the same service on today's server, the ninth model.
 //!
 //! Never here: which model fits the load (`leeward-control`), threads and how they switch (`leeward-runtime`), clients' sockets
 //! (`leeward-port`).
 
 mod calls;
+mod credits;
 mod duties;
+mod fit;
 mod gather;
+mod governed;
 mod governor;
+mod inquiry;
 mod leaves;
 mod link;
 mod meter;
 mod on_cores;
 mod pool;
+mod purses;
 mod replies;
 mod server;
 mod service;
@@ -34,14 +40,18 @@ pub(crate) fn start<M: MidTier>(
     options: Options,
     service: M,
 ) -> Result<Tier, TierError> {
+    let options = options.or_governed(builder.governed.as_ref());
+    inquiry::check(&options.leaves.0)?;
     match options.threading {
         Threading::Setup(setup) => server::start(builder, address, options, setup, service),
         Threading::Cores(cores) => on_cores::start(builder, address, options, cores, service),
     }
 }
 
+pub use fit::Fit;
+pub use governed::Governed;
 pub use leaves::{LEAVES_MAX, Leaves, LeavesError, Links};
 pub use leeward_control::threading::{Setup, Threading};
 pub use leeward_runtime::crew::Census;
 pub use server::{Options, Switch, Tier, TierCounts, TierError};
-pub use service::{CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Replies, Reply, Step};
+pub use service::{Asked, CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Needs, Replies, Reply, Step};

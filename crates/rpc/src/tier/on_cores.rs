@@ -1,7 +1,7 @@
 //! The ninth model, `CORE<n>`: a tier's service on today's server, whose cores each receive, execute and ask leaves, and steal from each other.
 //! Requests are tasks and calls are a client's, which the cores poll. It allocates per request, as tasks do.
 
-use super::calls::CallList;
+use super::calls::{CallList, Listed};
 use super::leaves::{Leaves, Settings};
 use super::replies::{Came, ReplyList};
 use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError};
@@ -12,6 +12,7 @@ use crate::wire::FailureCode;
 use leeward_control::threading::{Setup, Threading};
 use leeward_runtime::budget;
 use leeward_runtime::crew::Census;
+use leeward_runtime::timers::sleep;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -40,14 +41,15 @@ impl<M: MidTier> Asker<M> {
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        let patience = match enough {
-            Enough::Within(span) => span.min(self.settings.timeout),
-            Enough::All | Enough::Quorum(_) => self.settings.timeout,
+        let patience = enough.patience(self.settings.timeout);
+        let mut wanted = enough.wanted(calls.len());
+        let mut of_all = match enough {
+            Enough::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
+            _ => None,
         };
-        let wanted = if let Enough::Quorum(results) = enough { usize::from(results) } else { usize::MAX };
         let mut under_way: Vec<Option<ResponseFuture>> = Vec::with_capacity(calls.len());
         for place in 0..calls.len() {
-            let Some((LeafId(leaf), method, payload)) = calls.get(place) else { continue };
+            let Some(Listed { leaf: LeafId(leaf), method, payload, .. }) = calls.get(place) else { continue };
             let Some(client) = self.clients.get(usize::from(leaf)).filter(|_| place < CALLS_MAX) else {
                 replies.note(place, Came::Failed(LeafError::Refused));
                 under_way.push(None);
@@ -75,6 +77,10 @@ impl<M: MidTier> Asker<M> {
                     Err(CallError::TimedOut { .. }) => {}
                     Err(error) => _ = replies.note(place, Came::Failed(why(&error))),
                 }
+            }
+            if of_all.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready()) {
+                of_all = None;
+                wanted = enough.good_enough(calls.len());
             }
             if left && results < wanted { Poll::Pending } else { Poll::Ready(()) }
         })
@@ -113,17 +119,20 @@ impl<M: MidTier> AsyncHandler for Asker<M> {
 /// Clients of all leaves, which the server's cores poll in turn.
 fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client>), TierError> {
     let mut clients = Vec::new();
+    let (parts, copies) = (leaves.parts(), leaves.0.copies);
     let Settings { leaves, algorithm, params, rtt, slo, timeout, backoff, payload_max, .. } = &leaves.0;
-    for (core, leaf) in leaves.iter().enumerate() {
-        let (client, polled) = Client::builder()
-            .replica(leaf.addresses[0].to_string())
+    for core in 0..parts {
+        let of_part = (0..copies).map(|copy| leaves[core + copy * parts].addresses[0].to_string());
+        let (client, polled) = of_part
+            .fold(Client::builder(), |builder, address| builder.replica(address))
             .admission(algorithm, params.clone())
             .objective(*rtt, *slo)
             .payload_limit(*payload_max)
             .timeout(*timeout)
             .patience(*timeout)
             .backoff(backoff.0, backoff.1)
-            .retries(0, 0)
+            // Copies have the same, and what was rejected was not begun.
+            .retries(u32::from(copies > 1), 10)
             .build_polled()
             .map_err(|error| TierError::Client(error.to_string()))?;
         builder = builder.poll_also(core, polled);

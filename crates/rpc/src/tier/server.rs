@@ -1,9 +1,11 @@
 //! Starting a tier, looking at it, changing its threading model, stopping it.
 
 use super::duties::{Counts, Observer, Shared, Tier as Duties};
+use super::governed::Governed;
 use super::governor::Governor;
 use super::leaves::{Leaves, Links};
 use super::pool::Pool;
+use super::purses::Purses;
 use super::service::MidTier;
 use super::shard::Shard;
 use crate::server::execute::Elsewhere;
@@ -40,6 +42,9 @@ pub enum TierError {
     /// A client of a leaf can't be made; in words.
     #[error("a client of a leaf: {0}")]
     Client(String),
+    /// A leaf is not the one that the service needs; in words.
+    #[error("{0}")]
+    Misfit(String),
     /// The setup needs more threads than the tier shall have.
     #[error("{setup} needs {needed} threads; accepted: up to {most}")]
     Threads {
@@ -103,6 +108,18 @@ impl Options {
         self
     }
 
+    /// The same with a policy, unless there is one.
+    pub(super) fn or_governed(self, governed: Option<&Governed>) -> Self {
+        match governed {
+            Some(governed) if self.policy.is_none() => {
+                let (policy, cpus) = governed.policy();
+                let most = policy.choices().iter().map(Threading::threads).max().max(self.most);
+                Options { most, cpus, threading: policy.initial(), policy: Some(policy), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Threads that any setup of this tier may need, at most: as many and two more are there from the start, and parked while they have
     /// nothing to do. Default: those of the first setup.
     #[must_use]
@@ -126,6 +143,16 @@ impl Options {
     }
 }
 
+/// Counts of calls that did not go the plain way, over all threads of a tier.
+#[derive(Debug, Default)]
+pub(super) struct FanOut {
+    pub(super) late: AtomicU64,
+    pub(super) hedged: AtomicU64,
+    pub(super) retried: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) purses: Purses,
+}
+
 /// Requests of a tier and their calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierCounts {
@@ -135,8 +162,14 @@ pub struct TierCounts {
     pub calls: u64,
     /// Requests of async setups that wait for leaves.
     pub waiting: u64,
-    /// Replies to calls of async setups that came after their request had gone on.
+    /// Replies that came after their request had gone on.
     pub late: u64,
+    /// Calls that were made again because they took long.
+    pub hedged: u64,
+    /// Calls that were made again because they were rejected.
+    pub retried: u64,
+    /// Calls that were given up because enough had come.
+    pub cancelled: u64,
     /// Connections of async setups that are there.
     pub up: u64,
     /// Changes of setup.
@@ -263,8 +296,9 @@ pub(super) fn start<M: MidTier>(
     let count_of_cpus = port.options.cores as u64;
     let slo = port.slo;
     let ring = options.policy.is_some().then(|| Arc::new(ArrivalRing::new()));
-    let front =
-        port.start_front(address, |handle| Rpc::new(Elsewhere { arrivals: ring.clone() }, handle.clone(), payload))?;
+    let cancels = Arc::default();
+    let execute = || Elsewhere { arrivals: ring.clone() };
+    let front = port.start_front(address, |handle| Rpc::new(execute(), handle.clone(), payload, &cancels))?;
     let governor = options.policy.zip(ring).map(|(policy, ring)| Governor::new(policy, ring, options.cpus, slo));
     let clock = front.handle().shared().clock.clone();
     let threads = crew_size(most);
@@ -275,18 +309,25 @@ pub(super) fn start<M: MidTier>(
         Links::Shared => 1,
         Links::Sharded => u32::from(SHARDS_MAX).min(most).max(1),
     };
-    let shard = |index: u32| Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32)).map(Shared::new);
+    let fan_out = Arc::new(FanOut { purses: Purses::new(settings.leaves.len()), ..FanOut::default() });
+    let shard = |index: u32| {
+        let shard = Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32), &fan_out);
+        shard.map(|shard| Shared::new(shard.numbered(index as usize)))
+    };
     let shards = (0..count).map(shard).collect::<io::Result<Vec<_>>>()?;
     let duties = Arc::new(Duties {
         front,
+        cancels: Arc::clone(&cancels),
         control: Arc::clone(&control),
         service,
         settings,
+        objective: slo,
         clock: clock.clone(),
         alarms,
         shards,
         pool: Pool::new(),
         counts: Counts::default(),
+        fan_out: Arc::clone(&fan_out),
         seed: options.seed,
         observer: options.observer.map(Mutex::new),
         governor,
@@ -325,17 +366,21 @@ impl<M: MidTier> Switchable for Handle<M> {
 
     fn counts(&self) -> TierCounts {
         let Counts { gathers, calls, broken } = &self.duties.counts;
+        let FanOut { late, hedged, retried, cancelled, .. } = &*self.duties.fan_out;
         let mut counts = TierCounts {
             gathers: gathers.load(Ordering::Relaxed),
             calls: calls.load(Ordering::Relaxed),
             broken: broken.load(Ordering::Relaxed),
+            late: late.load(Ordering::Relaxed),
+            hedged: hedged.load(Ordering::Relaxed),
+            retried: retried.load(Ordering::Relaxed),
+            cancelled: cancelled.load(Ordering::Relaxed),
             switches: self.duties.control.switches(),
             ..TierCounts::default()
         };
         for shared in &self.duties.shards {
             let shard = shared.lock();
             counts.waiting += shard.waiting() as u64;
-            counts.late += shard.late();
             counts.up += shard.up() as u64;
         }
         counts

@@ -1,7 +1,7 @@
 //! The seam between a tier and its service: what to ask of the leaves, and what to make of what came. Sans I/O, so every threading model
 //! can run it. Never here: threads, sockets, how replies are gathered.
 
-use super::calls::CallList;
+use super::calls::{CallList, Entry};
 use super::replies::{Came, ReplyList};
 use crate::server::{Failed, Request};
 use crate::wire::{DropReason, FailureCode, Method};
@@ -39,6 +39,12 @@ pub trait MidTier: Send + Sync + 'static {
     /// State of a request between its steps. It is used again by later requests, so that its buffers are: [`MidTier::begin`] meets it as
     /// the last request left it.
     type State: Default + Send + 'static;
+
+    /// Names the leaves that a request will ask, as far as that can be told before its work: where leaves hand out credits, the request
+    /// begins only when each of them lets a call go. Calls of others wait for their credits after the work. Default: all leaves.
+    fn needs(&self, _: &Request<'_>, needs: &mut Needs<'_>) {
+        needs.all();
+    }
 
     /// Begins a request: says what to ask, and how much of it is needed. The calls leave when this returns. `reply` is empty.
     ///
@@ -84,11 +90,67 @@ pub enum Enough {
     Quorum(u16),
     /// All that has come after so long.
     Within(Nanos),
+    /// Everything, or after so long as many results as are good enough.
+    GoodEnough {
+        /// Results that are good enough, in percent of the calls.
+        percent: u8,
+        /// How long everything is waited for.
+        within: Nanos,
+    },
+}
+
+impl Enough {
+    /// Results after which a request goes on, of so many calls.
+    pub(super) fn wanted(self, calls: usize) -> usize {
+        match self {
+            Enough::Quorum(results) => usize::from(results).min(calls),
+            Enough::All | Enough::Within(_) | Enough::GoodEnough { .. } => usize::MAX,
+        }
+    }
+
+    /// Results that are good enough in the end, of so many calls.
+    pub(super) fn good_enough(self, calls: usize) -> usize {
+        match self {
+            Enough::GoodEnough { percent, .. } => (calls * usize::from(percent.min(100))).div_ceil(100),
+            other => other.wanted(calls),
+        }
+    }
+
+    /// How long a request waits at most, where leaves have so long.
+    pub(super) fn patience(self, timeout: Nanos) -> Nanos {
+        if let Enough::Within(span) = self { span.min(timeout) } else { timeout }
+    }
 }
 
 /// A leaf, by its place in the list of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafId(pub u16);
+
+/// Leaves that a request needs.
+#[derive(Debug)]
+pub struct Needs<'a> {
+    pub(super) named: &'a mut Vec<LeafId>,
+    pub(super) leaves: u16,
+}
+
+impl Needs<'_> {
+    /// Leaves that there are.
+    pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
+        (0..self.leaves).map(LeafId)
+    }
+
+    /// All leaves.
+    pub fn all(&mut self) {
+        (0..self.leaves).for_each(|leaf| self.leaf(LeafId(leaf)));
+    }
+
+    /// This leaf, for a call. One that there is not is not needed.
+    pub fn leaf(&mut self, leaf: LeafId) {
+        if leaf.0 < self.leaves && self.named.len() < CALLS_MAX {
+            self.named.push(leaf);
+        }
+    }
+}
 
 /// Calls of one step.
 #[derive(Debug)]
@@ -105,8 +167,31 @@ impl Calls<'_> {
 
     /// Calls `method` of a leaf. `write` appends the argument. A call of a leaf that there is not, or beyond [`CALLS_MAX`], ends as
     /// [`LeafError::Refused`].
-    pub fn call(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) {
-        self.list.push(leaf, method, write);
+    pub fn call(&mut self, leaf: LeafId, method: Method, write: impl FnOnce(&mut Vec<u8>)) -> Asked<'_> {
+        Asked(self.list.push(leaf, method, write))
+    }
+}
+
+/// A call that was made, for what else is to be said of it.
+#[derive(Debug)]
+pub struct Asked<'a>(Option<&'a mut Entry>);
+
+impl Asked<'_> {
+    /// The call changes nothing: it may be executed twice, and it may be cancelled when enough others have come.
+    pub fn repeatable(mut self) -> Self {
+        if let Some(call) = &mut self.0 {
+            call.is_repeatable = true;
+        }
+        self
+    }
+
+    /// `leaf` has the same: a call that takes long, or is rejected, is made there, too. So this makes the call repeatable, as
+    /// [`Asked::repeatable`] does.
+    pub fn or(mut self, leaf: LeafId) -> Self {
+        if let Some(call) = &mut self.0 {
+            (call.is_repeatable, call.other) = (true, Some(leaf));
+        }
+        self
     }
 }
 

@@ -7,6 +7,11 @@ pub(super) struct Key {
     generation: u32,
 }
 
+impl Key {
+    /// A key of nothing: there are fewer places.
+    pub(super) const NONE: Key = Key { index: u32::MAX, generation: u32::MAX };
+}
+
 /// Things by their keys. Its memory is used again.
 #[derive(Debug)]
 pub(super) struct Slab<T> {

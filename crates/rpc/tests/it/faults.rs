@@ -107,6 +107,28 @@ fn a_peer_that_has_gone_silently() {
     is_settled(&server);
 }
 
+/// Bytes of answers to pings that a crowd of so many sessions gets in a while, each of which has sent more than it may.
+fn pongs_of_a_crowd(count: usize) -> usize {
+    let server = builder("breakwater", 1).serve(peer::echo).unwrap();
+    let flood = bytes(&Frame::Ping(Ping { timestamp: Timestamp(3) })).repeat(8 * 1024);
+    let mut crowd: Vec<Peer> = (0..count).map(|_| Peer::registered(&server)).collect();
+    crowd.iter_mut().for_each(|peer| peer.stream.write_all(&flood).unwrap());
+    std::thread::sleep(Duration::from_millis(500));
+    let mut read = |peer: &mut Peer| {
+        peer.stream.set_nonblocking(true).unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        std::iter::from_fn(|| peer.stream.read(&mut bytes).ok()).sum::<usize>()
+    };
+    crowd.iter_mut().map(&mut read).sum()
+}
+
+#[test]
+fn a_crowd_has_one_ration_of_words() {
+    // Each session has one, too: without that of the core the larger crowd would get four times as much.
+    let (few, many) = (pongs_of_a_crowd(20), pongs_of_a_crowd(80));
+    assert!(few > 0 && many < 2 * few, "{few} bytes for 20 sessions, {many} for 80");
+}
+
 #[test]
 fn a_client_that_never_reads_is_not_read_without_end_and_then_closed() {
     let server = builder("none", 1)

@@ -11,7 +11,7 @@ use leeward_control::server::Feedback;
 use leeward_control::units::Credits;
 use leeward_rpc::wire::{
     Answer, Budget, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit,
-    Pong, Regime, RequestId, Response, Side, Timestamp, Welcome,
+    Pong, Regime, RequestId, Response, Side, Timestamp, Version, Welcome,
 };
 
 /// Message of a client.
@@ -85,7 +85,7 @@ impl Peer {
 
     pub(crate) fn say(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
-        Encoder::new(PayloadLimit::DEFAULT).append(frame, &mut bytes).unwrap();
+        Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST).append(frame, &mut bytes).unwrap();
         self.say_bytes(&bytes);
     }
 

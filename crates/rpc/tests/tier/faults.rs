@@ -38,9 +38,12 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
         let mut asking = Asking::new(&tier);
         // Connections first: until then no leaf is fast.
         assert_eq!(answered(&asking.ask(1, 1, b"all")), 2, "{setup}");
-        assert_eq!(answered(&asking.ask(2, 7, b"within a millisecond")), 1, "{setup}");
-        assert_eq!(answered(&asking.ask(3, 6, b"the first")), 1, "{setup}");
-        assert_eq!(answered(&asking.ask(4, 1, b"all")), 2, "{setup}: late replies are nobody else's");
+        // A busy machine may have no answer within a millisecond.
+        let within: Vec<u8> =
+            (2..12).map(|request| answered(&asking.ask(request, 7, b"within a millisecond"))).collect();
+        assert!(within.contains(&1) && !within.contains(&2), "{setup}: {within:?}");
+        assert_eq!(answered(&asking.ask(12, 6, b"the first")), 1, "{setup}");
+        assert_eq!(answered(&asking.ask(13, 1, b"all")), 2, "{setup}: late replies are nobody else's");
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }

@@ -1,10 +1,9 @@
 //! A policy that chooses the setups of a running tier.
 
 use crate::asking::Asking;
-use crate::fan::{Fan, echo, leaves, threading};
+use crate::fan::{Fan, echo, leaves, server, threading};
 use leeward_control::threading::curves::{Curve, Curves, Knot};
 use leeward_control::threading::{Pace, ThreadEnvironment, ThreadGauges, ThreadSignals, ThreadingPolicy, registry};
-use leeward_rpc::server::Server;
 use leeward_rpc::tier::{Options, Threading};
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ impl ThreadingPolicy for Restless {
 fn a_tier_does_what_its_policy_wants() {
     let servers = [echo()];
     let options = Options::governed(leaves(&servers), Box::new(Restless(0)), 2);
-    let tier = Server::builder().start_tier("127.0.0.1:0", options, Fan).unwrap();
+    let tier = server().start_tier("127.0.0.1:0", options, Fan).unwrap();
     let mut asking = Asking::new(&tier);
     for request in 1..=700 {
         asking.ask(request, 1, b"argument");
@@ -71,7 +70,7 @@ fn every_policy_serves() {
         let environment = ThreadEnvironment::new(Some(Arc::new(curves.clone())), threading("SIB1"), 2);
         let built = policy.build(&policy.params(&[]).unwrap(), &environment).unwrap();
         let options = Options::governed(leaves(&servers), built, 2);
-        let tier = Server::builder().start_tier("127.0.0.1:0", options, Fan).unwrap();
+        let tier = server().start_tier("127.0.0.1:0", options, Fan).unwrap();
         let mut asking = Asking::new(&tier);
         for request in 1..=300 {
             asking.ask(request, 1, b"argument");

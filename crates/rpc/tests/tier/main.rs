@@ -3,8 +3,11 @@
 //! - `fan`: the service and its leaves. `asking`: clients that send ahead and account for every answer.
 
 mod asking;
+mod credits;
 mod fan;
+mod fanout;
 mod faults;
 mod governed;
+mod hostile;
 mod models;
 mod switching;

@@ -7,26 +7,26 @@ use super::random::Random;
 /// Half of a span that doubles, and up to the other half by chance: clients that lost one server at one moment don't come
 /// back at one moment, and none comes back at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Backoff {
+pub(super) struct Backoff {
     least: Nanos,
     most: Nanos,
     span: Nanos,
 }
 
 impl Backoff {
-    pub(crate) fn new((least, most): (Nanos, Nanos)) -> Self {
+    pub(super) fn new((least, most): (Nanos, Nanos)) -> Self {
         Backoff { least, most, span: least }
     }
 
     /// The wait after one more failure.
-    pub(crate) fn next(&mut self, random: &mut Random) -> Nanos {
+    pub(super) fn next(&mut self, random: &mut Random) -> Nanos {
         let half = self.span.0 / 2;
         self.span = (self.span * 2).min(self.most);
         Nanos(half + random.below(half + 1))
     }
 
     /// Ends the series of failures: an attempt succeeded.
-    pub(crate) fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.span = self.least;
     }
 }

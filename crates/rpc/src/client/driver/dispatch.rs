@@ -9,7 +9,7 @@ use leeward_control::units::{Nanos, Time};
 
 use super::Driver;
 use super::choice::choose;
-use super::link::Trouble;
+use super::life::Trouble;
 use super::note::{End, Note};
 use super::table::Place;
 use crate::client::Disconnected;

@@ -2,19 +2,21 @@
 //! is more of one of these.
 //!
 //! - `dispatch`: what becomes of a call: to which connection it goes, and what its end there means.
-//! - `link`: a connection's socket over its lives. `note`: what it says about a call.
-//! - `table`: the calls under way. `choice`, `retry`, `backoff`: the rules, without I/O.
+//! - `link`: a connection over its lives. `life`: a socket. `attempts`, `backoff`: the next one. `note`: news about a call.
+//! - `table`: the calls under way. `choice`, `retry`: the rules, without I/O.
 //! - `timer`, `random`: time and chance.
 //!
 //! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
 
-pub(crate) mod backoff;
+pub(crate) mod attempts;
+mod backoff;
 mod choice;
 mod dispatch;
-pub(crate) mod link;
+pub(crate) mod life;
+mod link;
 mod note;
 pub(crate) mod random;
-mod retry;
+pub(crate) mod retry;
 mod table;
 pub(crate) mod timer;
 

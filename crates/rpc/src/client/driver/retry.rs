@@ -10,24 +10,24 @@ const WHOLE: u32 = 100;
 const SAVED_MAX: u32 = 10;
 
 #[derive(Clone, Debug)]
-pub(super) struct RetryBudget {
+pub(crate) struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
 impl RetryBudget {
     /// A budget of `percent` retries per hundred calls, with its savings full.
-    pub(super) fn new(percent: u32) -> Self {
+    pub(crate) fn new(percent: u32) -> Self {
         RetryBudget { percent, saved: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
     }
 
     /// A call was made.
-    pub(super) fn pay_in(&mut self) {
+    pub(crate) fn pay_in(&mut self) {
         self.saved = self.saved.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
     }
 
     /// Whether one more may be sent again; if so, it is paid for.
-    pub(super) fn take(&mut self) -> bool {
+    pub(crate) fn take(&mut self) -> bool {
         let enough = self.saved >= WHOLE;
         if enough {
             self.saved -= WHOLE;

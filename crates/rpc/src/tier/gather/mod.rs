@@ -1,9 +1,16 @@
 //! A request on its way through a tier: its call, the service's state, and what came. Records are used again.
+//!
+//! `leg`: its calls as they were made. `hedge`: which of them are made twice.
 
+pub(super) mod hedge;
+pub(super) mod leg;
+
+use self::leg::Legs;
 use super::replies::{Came, ReplyList};
-use super::service::Enough;
+use super::service::{Enough, LeafError, LeafId};
 use crate::server::protocol::{Call, Done, End};
 use crate::server::{Failed, Request};
+use crate::wire::DropReason;
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
 use leeward_port::ConnectionId;
@@ -15,11 +22,37 @@ pub(super) struct Gather<S> {
     pub(super) state: S,
     pub(super) replies: ReplyList,
     pub(super) reply: Vec<u8>,
+    pub(super) legs: Legs,
+    /// Leaves that it needs, and those where a credit is set aside for it.
+    pub(super) needs: Vec<LeafId>,
+    pub(super) reserved: Vec<Reserved>,
+    /// How it goes on when it is ready.
+    pub(super) next: Next,
     /// Calls that have not ended.
     left: usize,
     /// Results that would be enough.
     wanted: usize,
+    /// Results that are enough when everything has been waited for.
+    good_enough: usize,
     results: usize,
+}
+
+/// A credit that is set aside: at this leaf, in this life of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reserved {
+    pub(super) leaf: LeafId,
+    pub(super) life: u32,
+}
+
+/// How a request that is ready goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// With the replies that have come.
+    Resume,
+    /// From the beginning, with its credits, which are of this shard.
+    Begin(usize),
+    /// Not at all: no credits came in time.
+    Drop,
 }
 
 /// A call that waits for its answer.
@@ -36,8 +69,13 @@ impl<S: Default> Default for Gather<S> {
             state: S::default(),
             replies: ReplyList::default(),
             reply: Vec::new(),
+            legs: Legs::default(),
+            needs: Vec::new(),
+            reserved: Vec::new(),
+            next: Next::Resume,
             left: 0,
             wanted: 0,
+            good_enough: 0,
             results: 0,
         }
     }
@@ -50,6 +88,9 @@ impl<S> Gather<S> {
         self.reply = std::mem::take(&mut call.reply);
         self.reply.clear();
         self.owner = Some(Owner { to, arrived, call });
+        self.needs.clear();
+        self.reserved.clear();
+        self.next = Next::Resume;
     }
 
     /// Queueing delay that the request may still spend.
@@ -60,11 +101,14 @@ impl<S> Gather<S> {
     /// The calls leave: from now on they are awaited.
     pub(super) fn begin(&mut self, calls: usize, enough: Enough) {
         self.replies.begin(calls);
+        self.legs.clear();
         (self.left, self.results) = (calls, 0);
-        self.wanted = match enough {
-            Enough::Quorum(results) => usize::from(results),
-            Enough::All | Enough::Within(_) => usize::MAX,
-        };
+        (self.wanted, self.good_enough) = (enough.wanted(calls), enough.good_enough(calls));
+    }
+
+    /// Everything has been waited for: from now on it is enough if it is good enough.
+    pub(super) fn be_content(&mut self) {
+        self.wanted = self.good_enough;
     }
 
     /// A call has ended, with a result or without; `None`: it had ended before.
@@ -75,15 +119,21 @@ impl<S> Gather<S> {
         }
     }
 
-    /// A call ends here.
-    pub(super) fn refuse(&mut self, place: usize, came: Came) {
-        let news = self.replies.note(place, came).then_some(false);
+    /// A call ends here, without a result.
+    pub(super) fn refuse(&mut self, place: usize) {
+        let news = self.replies.note(place, Came::Failed(LeafError::Refused)).then_some(false);
         self.ended(news);
     }
 
     /// Whether the request can go on.
     pub(super) fn is_enough(&self) -> bool {
         self.left == 0 || self.results >= self.wanted
+    }
+
+    /// The request ends before it has begun: where the drop goes, and the drop.
+    pub(super) fn drop_for(&mut self, reason: DropReason) -> Option<(ConnectionId, Done)> {
+        let Owner { to, call, .. } = self.owner.take()?;
+        Some((to, Done { whose: call.whose, end: End::Late(reason), spare: call.payload }))
     }
 
     /// The request has ended: where its answer goes, and the answer.
