@@ -72,6 +72,13 @@ impl<E> Agenda<E> {
         }
     }
 
+    /// Schedules the next request of a stream of arrivals, if there is one: when, and by which client.
+    pub(crate) fn schedule_issue(&mut self, next: Option<(Time, u32)>, issue: impl FnOnce(u32) -> E) {
+        if let Some((at, client)) = next {
+            self.schedule_on(Lane::Arrivals, at, issue(client));
+        }
+    }
+
     /// When the next event is; [`Time::NEVER`] if there is none.
     pub(crate) fn next_at(&self) -> Time {
         let heap = self.heap.head().unwrap_or(NEVER);

@@ -2,22 +2,20 @@
 
 use crate::config::SimConfig;
 use crate::paced::Paced;
-use crate::requests::RequestId;
-use crate::wire::Outlet;
-use leeward_control::client::Client;
+use crate::timer::Timer;
+use leeward_control::client::{Client, Outlet};
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::server::{Feedback, Outcome};
 use leeward_control::units::{Nanos, Priority, Time};
 
-/// All clients of a run.
-pub(crate) struct Clients {
-    clients: Vec<Client<RequestId>>,
-    /// When each client's timer goes off; `NEVER` when it is not set.
-    timers: Vec<Time>,
+/// All clients of a run. `T` names a request.
+pub(crate) struct Clients<T> {
+    clients: Vec<Client<T>>,
+    timers: Vec<Timer>,
 }
 
-impl Clients {
+impl<T> Clients<T> {
     pub(crate) fn new(
         config: &SimConfig,
         algorithm: &Algorithm,
@@ -37,17 +35,17 @@ impl Clients {
             Ok(Client::new(parts))
         };
         let clients = (0..count).map(|_| client()).collect::<Result<_, _>>()?;
-        Ok(Clients { clients, timers: vec![Time::NEVER; count as usize] })
+        Ok(Clients { clients, timers: vec![Timer::UNSET; count as usize] })
     }
 
     pub(crate) fn submit(
         &mut self,
         client: u32,
         now: Time,
-        request: RequestId,
+        request: T,
         priority: Priority,
         random: u64,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut impl Outlet<T>,
     ) {
         self.clients[client as usize].submit(now, request, priority, random, outlet);
     }
@@ -59,16 +57,16 @@ impl Clients {
         outcome: Outcome,
         round_trip: Nanos,
         feedback: &Feedback,
-        outlet: &mut Outlet<'_>,
+        outlet: &mut impl Outlet<T>,
     ) {
         self.clients[client as usize].on_reply(now, outcome, round_trip, feedback, outlet);
     }
 
-    pub(crate) fn credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut Outlet<'_>) {
+    pub(crate) fn credit(&mut self, client: u32, now: Time, feedback: &Feedback, outlet: &mut impl Outlet<T>) {
         self.clients[client as usize].on_credit(now, feedback, outlet);
     }
 
-    pub(crate) fn timer(&mut self, client: u32, now: Time, outlet: &mut Outlet<'_>) {
+    pub(crate) fn timer(&mut self, client: u32, now: Time, outlet: &mut impl Outlet<T>) {
         self.clients[client as usize].on_timer(now, outlet);
     }
 
@@ -79,26 +77,14 @@ impl Clients {
         })
     }
 
-    /// Whether the timer that has just gone off is the one that is set. A timer is never taken back: it goes off in vain.
+    /// Whether the timer that has just gone off is the one that is set.
     pub(crate) fn timer_is_due(&mut self, client: u32, now: Time) -> bool {
-        let timer = &mut self.timers[client as usize];
-        let due = *timer == now;
-        if due {
-            *timer = Time::NEVER;
-        }
-        due
+        self.timers[client as usize].is_due(now)
     }
 
-    /// When this client's timer must be set anew; `None` if it need not be. A timer that is set too early stays: it
-    /// goes off, does nothing, and is set anew then.
+    /// When this client's timer must be set anew; `None` if it need not be.
     pub(crate) fn rearm(&mut self, client: u32, now: Time) -> Option<Time> {
-        let wanted = self.clients[client as usize].next_timeout(now)?.max(Time(now.0 + 1));
-        let timer = &mut self.timers[client as usize];
-        if wanted < *timer {
-            *timer = wanted;
-            Some(wanted)
-        } else {
-            None
-        }
+        let wanted = self.clients[client as usize].next_timeout(now);
+        self.timers[client as usize].set(now, wanted)
     }
 }

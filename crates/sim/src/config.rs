@@ -4,7 +4,9 @@
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
+use std::sync::Arc;
 
+pub use crate::graph::model::Graph;
 pub use crate::scheduling::{Balancing, Finding, Placing, Revoke, Scheduling, Start, Steal};
 pub use crate::threads::model::Tier;
 pub use leeward_workload::application::MOST_STEPS;
@@ -29,6 +31,8 @@ pub struct SimConfig {
     pub replicas: Option<Replicas>,
     /// A tier of threads and leaves in the server's place; `None`: a server of cores.
     pub tier: Option<Box<Tier>>,
+    /// A graph of services in the server's place; `None`: one service.
+    pub graph: Option<Arc<Graph>>,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -69,6 +73,7 @@ impl SimConfig {
             clients: ClientModel::default(),
             replicas: None,
             tier: None,
+            graph: None,
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,

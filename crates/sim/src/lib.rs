@@ -31,6 +31,7 @@ mod check;
 mod clients;
 pub mod config;
 mod event;
+pub mod graph;
 mod heap;
 mod instant;
 mod locks;
@@ -44,6 +45,7 @@ mod server_queues;
 mod stalls;
 mod stats;
 pub mod threads;
+mod timer;
 mod wire;
 
 pub use config::SimConfig;
@@ -87,9 +89,13 @@ pub enum SimError {
 /// # Errors
 /// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
+    if let Some(graph) = &config.graph {
+        check::check(config).map_err(SimError::Config)?;
+        return graph::simulate(config, graph, algorithm, params);
+    }
     if let Some(tier) = &config.tier {
         check::check(config).map_err(SimError::Config)?;
-        return threads::simulate(config, tier);
+        return threads::simulate(config, tier, algorithm, params);
     }
     if let Some(replicas) = config.replicas {
         check::check(config).map_err(SimError::Config)?;

@@ -184,9 +184,7 @@ impl<'a> Whole<'a> {
     }
 
     fn schedule_issue(&mut self) {
-        if let Some((at, client)) = self.arrivals.next() {
-            self.agenda.schedule(at, Event::Issue(client));
-        }
+        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {

@@ -12,7 +12,7 @@ use crate::event::{Event, Packet};
 use crate::instant::Instant;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
-use crate::server::{Activity, Outgoing, Server};
+use crate::server::{Activity, Outgoing, Server, WAKES_PER_TICK};
 use crate::server_queues::Task;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
@@ -28,10 +28,6 @@ use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use staged::Staged;
 
-/// Explicit credit messages that one control tick may cause. Far above what any controller asks for in a round trip,
-/// far below what would stall the run.
-const WAKES_PER_TICK: usize = 256;
-
 /// Everything of one run.
 pub(crate) struct Run<'a> {
     config: &'a SimConfig,
@@ -40,7 +36,7 @@ pub(crate) struct Run<'a> {
     /// `None` where requests come from elsewhere.
     arrivals: Option<ArrivalStream>,
     requests: Requests,
-    clients: Clients,
+    clients: Clients<RequestId>,
     wire: Wire,
     server: Server,
     /// Where an allocator grants and parks the cores. Without one every core is always there.
@@ -252,9 +248,7 @@ impl<'a> Run<'a> {
     // ---- clients ----
 
     fn schedule_issue(&mut self) {
-        if let Some((at, client)) = self.arrivals.as_mut().and_then(Iterator::next) {
-            self.agenda.schedule_on(Lane::Arrivals, at, Event::Issue(client));
-        }
+        self.agenda.schedule_issue(self.arrivals.as_mut().and_then(Iterator::next), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {
@@ -309,7 +303,11 @@ impl<'a> Run<'a> {
     }
 
     /// Lets `act` talk to the clients, then sets this client's timer.
-    fn with_client(&mut self, client: u32, act: impl FnOnce(&mut Clients, Time, &mut crate::wire::Outlet<'_>)) {
+    fn with_client(
+        &mut self,
+        client: u32,
+        act: impl FnOnce(&mut Clients<RequestId>, Time, &mut crate::wire::Outlet<'_>),
+    ) {
         let mut outlet = self.wire.outlet(client, self.now, &mut self.agenda, &mut self.requests, &mut self.stats);
         act(&mut self.clients, self.now, &mut outlet);
         if let Some(at) = self.clients.rearm(client, self.now) {

@@ -11,6 +11,10 @@ use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Time};
 use std::collections::VecDeque;
 
+/// Explicit credit messages that one control tick may cause, in every simulator. Far above what any controller asks for in a round
+/// trip, far below what would stall the run.
+pub(crate) const WAKES_PER_TICK: usize = 256;
+
 /// A message that a core has yet to send besides responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outgoing {

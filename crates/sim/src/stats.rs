@@ -328,6 +328,7 @@ impl Stats {
             late: None,
             replicas: Vec::new(),
             threads: None,
+            graph: None,
         }
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Doing {
     Resumed(JobId),
     /// The answer has left.
     Answered(JobId),
+    /// The drop of a request that the controller refuses has left.
+    Refused(JobId),
 }
 
 /// Where a thread is while it does not compute.

@@ -1,5 +1,7 @@
 //! Events of a tier's run. Never here: what follows from them.
 
+use leeward_control::server::{Feedback, Outcome};
+
 /// A thread, by its number.
 pub(super) type ThreadId = u32;
 /// A request under way, by its slot.
@@ -14,6 +16,16 @@ pub(super) enum Event {
     Reach(JobId),
     /// A response reaches its client.
     Answered(JobId),
+    /// A response or a drop reaches its client, with what the controller says.
+    Told(JobId, Outcome, Feedback),
+    /// A client hears of a credit.
+    Credit(u32, Feedback),
+    /// The server hears how many requests a client holds back.
+    Demand(u32, u32),
+    /// A client's timer goes off.
+    Timer(u32),
+    /// The controller's period is over.
+    Control,
     /// The reply to a call reaches the tier.
     Reply(Reply),
     /// Something is due on a CPU; the number tells an overtaken event from the valid one.

@@ -1,13 +1,14 @@
 //! A tier under a threading model (µTune, OSDI'18): threads on CPUs that wake, poll, contend for locks, and ask leaves. Every setup that
-//! [`leeward_control::threading`] can write down runs here. No policy lives here, and nothing that the other simulation uses.
+//! [`leeward_control::threading`] can write down runs here, behind any controller. No policy lives here.
 //!
 //! - [`model`]: the description, as plain data; [`presets`]: the costs of known machines; [`wakes`]: how long wake-ups take.
 //! - `cpus`: threads on CPUs, as an operating system shares them.
 //! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
 //! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
-//! - `policy`: a policy of threading in the midst of it.
+//! - `policy`: a policy of threading in the midst of it. `admission`: a controller around it.
 //! - `jobs`, `leaves`: requests, and the servers that they ask.
 
+mod admission;
 mod cpus;
 mod crew;
 mod event;
@@ -26,14 +27,21 @@ pub mod wakes;
 
 use crate::SimError;
 use crate::config::SimConfig;
+use leeward_control::params::Params;
+use leeward_control::registry::Algorithm;
 use leeward_outcome::RunOutcome;
 use model::Tier;
 
 /// Runs a tier.
 ///
 /// # Errors
-/// A tier that is impossible, or a run that never moves on from some instant.
-pub(crate) fn simulate(config: &SimConfig, tier: &Tier) -> Result<RunOutcome, SimError> {
+/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant.
+pub(crate) fn simulate(
+    config: &SimConfig,
+    tier: &Tier,
+    algorithm: &Algorithm,
+    params: &Params,
+) -> Result<RunOutcome, SimError> {
     tier.check().map_err(SimError::Config)?;
-    run::Run::new(config, tier)?.finish()
+    run::Run::new(config, tier, algorithm, params)?.finish()
 }

@@ -3,8 +3,8 @@
 
 use super::wakes::WakeTable;
 use leeward_control::params::Params;
-use leeward_control::threading::Setup;
 use leeward_control::threading::curves::Curves;
+use leeward_control::threading::{Fanout, Handling, Setup, Threading, Wait};
 use leeward_control::units::{Nanos, Rate};
 use leeward_workload::service::Service;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Tier {
     /// Whether the response threads share one set of connections.
     pub links: Sharing,
     /// The setup; where a policy chooses it, that of a policy without curves of its own to begin with.
-    pub threading: Setup,
+    pub threading: Threading,
     /// The policy that chooses setups; `None`: nobody does.
     pub policy: Option<PolicyModel>,
 }
@@ -178,7 +178,27 @@ impl Leaves {
     }
 }
 
+/// Setup that stands for one that is none, which no run begins with.
+const ONE_THREAD: Setup =
+    Setup { fanout: Fanout::Sync, handling: Handling::InLine, wait: Wait::Block, network: 1, worker: 0, response: 0 };
+
 impl Tier {
+    /// The setup, if the simulator has it.
+    fn setup_checked(&self) -> Result<Setup, String> {
+        let Some(setup) = self.threading.setup() else {
+            return Err(format!(
+                "{} is measured, not simulated; accepted: --plant real, or one of the eight models",
+                self.threading
+            ));
+        };
+        setup.checked().map_err(|fault| fault.to_string())
+    }
+
+    /// The setup of a tier that was checked.
+    pub(super) fn setup(&self) -> Setup {
+        self.setup_checked().unwrap_or(ONE_THREAD)
+    }
+
     /// Requests per second that CPUs and leaves can serve if threads cost nothing but their messages.
     pub fn capacity(&self, begin: Nanos) -> Rate {
         let messages = (self.costs.receive + self.costs.send).as_secs_f64() * (1.0 + self.leaves.mean_calls());
@@ -230,7 +250,7 @@ impl Tier {
             (costs.slice > Nanos::ZERO, "a slice is longer than nothing"),
             (costs.locked_permille <= 1_000, "the lock is held for at most the whole of a message"),
         ];
-        self.threading.checked().map_err(|fault| fault.to_string())?;
+        self.setup_checked()?;
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, rule)) => Err((*rule).into()),
             None => Ok(()),

@@ -42,7 +42,7 @@ impl Governor {
     pub(super) fn new(config: &SimConfig, tier: &Tier) -> Result<Option<Self>, SimError> {
         let Some(model) = &tier.policy else { return Ok(None) };
         let spec = registry::find(&model.name).map_err(|error| SimError::Config(error.to_string()))?;
-        let first = Threading::Setup(tier.threading);
+        let first = tier.threading;
         let environment = ThreadEnvironment::new(model.curves.clone(), first, tier.cpus as u16).with_slo(config.slo);
         let policy = spec.build(&model.params, &environment)?;
         Ok(Some(Governor {
@@ -148,17 +148,19 @@ impl Run<'_> {
         }
     }
 
-    fn signals(&self, governor: &mut Governor) -> ThreadSignals {
+    fn signals(&mut self, governor: &mut Governor) -> ThreadSignals {
         let now = self.now;
         let mut signals = ThreadSignals::idle(now, Threading::Setup(self.plan.setup));
         signals.arrivals =
             if governor.pace == Pace::Blocking { ArrivalWindow::EMPTY } else { governor.ring.window(governor.window) };
         signals.offered = signals.arrivals.rate(governor.window, now).unwrap_or(Rate(0.0));
+        if let Some(admission) = &mut self.admission {
+            signals.offered.0 += admission.held_back().0;
+            signals.dropped = admission.drops_since();
+        }
         let started = self.config.workload.demand.iter().rev().find(|segment| segment.from.0 <= now.0);
         signals.demand = started.map(|segment| segment.rate);
-        let unread = self.fronts.iter().filter_map(|front| front.unread.front());
-        let oldest = unread.chain(self.queue.front()).map(|job| now.since(self.jobs[*job].base.arrived)).max();
-        signals.oldest = oldest.unwrap_or_default();
+        signals.oldest = self.oldest();
         let waiting = self.fronts.iter().map(|front| front.unread.len()).sum::<usize>() + self.queue.len();
         signals.waiting = waiting as u32;
         signals.in_flight = (self.jobs.len() - waiting) as u32;

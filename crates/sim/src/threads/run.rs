@@ -1,6 +1,7 @@
 //! A run of a tier: clients, server and leaves put together, and the loop over their events. What a thread does next is in `turn` and
 //! `serve`, how setups change in `switch`.
 
+use super::admission::Admission;
 use super::cpus::{Cpus, Told};
 use super::crew::{Doing, Place, Plan, Thread};
 use super::event::{Event, JobId, Reply, Route, ThreadId};
@@ -11,11 +12,13 @@ use super::lock::Lock;
 use super::model::{ThreadCosts, Tier};
 use super::policy::Governor;
 use crate::SimError;
-use crate::agenda::{Agenda, Lane};
+use crate::agenda::Agenda;
 use crate::audit::Audit;
 use crate::config::SimConfig;
 use crate::instant::Instant;
 use crate::stats::Stats;
+use leeward_control::params::Params;
+use leeward_control::registry::Algorithm;
 use leeward_control::server::Gauges;
 use leeward_control::threading::Owed;
 use leeward_control::units::{Nanos, Time};
@@ -39,6 +42,8 @@ pub(super) struct Run<'a> {
     pub(super) helpers: Vec<ThreadId>,
     pub(super) plan: Plan,
     pub(super) governor: Option<Governor>,
+    /// The controller; `None`: everything is admitted.
+    pub(super) admission: Option<Box<Admission>>,
     /// Threads of the crew; those after them are helpers.
     pub(super) crew: usize,
     pub(super) fronts: Vec<Inlet<JobId>>,
@@ -62,7 +67,12 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(config: &'a SimConfig, tier: &'a Tier) -> Result<Self, SimError> {
+    pub(super) fn new(
+        config: &'a SimConfig,
+        tier: &'a Tier,
+        algorithm: &Algorithm,
+        params: &Params,
+    ) -> Result<Self, SimError> {
         let mut run = Run {
             config,
             tier,
@@ -74,8 +84,9 @@ impl<'a> Run<'a> {
             threads: Vec::new(),
             parked: Vec::new(),
             helpers: Vec::new(),
-            plan: Plan::new(tier.threading, Owed::default(), 0),
+            plan: Plan::new(tier.setup(), Owed::default(), 0),
             governor: Governor::new(config, tier)?,
+            admission: Admission::new(config, algorithm, params)?.map(Box::new),
             crew: 0,
             fronts: Vec::new(),
             links: Vec::new(),
@@ -90,7 +101,7 @@ impl<'a> Run<'a> {
             audit: Audit::default(),
             outcome: ThreadOutcome::default(),
             events: 0,
-            instant: Instant::new(config, "none"),
+            instant: Instant::new(config, algorithm.name),
             contended_before: 0,
         };
         run.open();
@@ -113,6 +124,9 @@ impl<'a> Run<'a> {
         }
         if let Some(period) = self.governor.as_ref().and_then(Governor::period) {
             self.agenda.schedule(Time::ZERO + period, Event::Tick);
+        }
+        if let Some(admission) = &self.admission {
+            self.agenda.schedule(Time::ZERO + admission.period(), Event::Control);
         }
         self.schedule_issue();
         while let Some((now, event)) = self.agenda.pop(end) {
@@ -139,6 +153,11 @@ impl<'a> Run<'a> {
                 let base = self.jobs.end(job);
                 self.stats.completed(self.now, &base);
             }
+            Event::Told(job, outcome, feedback) => self.told(job, outcome, &feedback),
+            Event::Credit(client, feedback) => self.credited(client, &feedback),
+            Event::Demand(client, demand) => self.demanded(client, demand),
+            Event::Timer(client) => self.client_timer(client),
+            Event::Control => self.control_tick(),
             Event::Reply(reply) => self.reply(reply),
             Event::Cpu(cpu, generation) => match self.cpus.event(cpu, generation, self.now, &mut self.agenda) {
                 Told::Nothing => {}
@@ -159,16 +178,13 @@ impl<'a> Run<'a> {
     }
 
     fn schedule_issue(&mut self) {
-        if let Some((at, client)) = self.arrivals.next() {
-            self.agenda.schedule_on(Lane::Arrivals, at, Event::Issue(client));
-        }
+        self.agenda.schedule_issue(self.arrivals.next(), Event::Issue);
     }
 
     fn issue(&mut self, client: u32) {
         self.stats.issued();
         let job = self.jobs.issue(client, self.now);
-        let there = self.config.network.rtt / 2;
-        self.agenda.schedule_on(Lane::ToServer, self.now + there, Event::Reach(job));
+        self.submit(client, job);
         self.schedule_issue();
     }
 
@@ -216,24 +232,27 @@ impl<'a> Run<'a> {
     }
 
     fn window_ends(&mut self) {
-        let oldest = self.fronts.iter().filter_map(|front| front.unread.front()).chain(self.queue.front());
-        let delay = oldest.map(|job| self.now.since(self.jobs[*job].base.arrived)).max().unwrap_or_default();
-        self.stats.window_ends(self.now, Gauges::default(), delay, None);
+        let delay = self.oldest();
+        self.stats.window_ends(self.now, self.gauges(), delay, None);
         self.stats.window_setup(self.plan.setup);
         if let Some(window) = self.config.window {
             self.agenda.schedule(self.now + window, Event::Window);
         }
     }
 
+    fn gauges(&self) -> Gauges {
+        self.admission.as_ref().map_or_else(Gauges::default, |admission| admission.gauges())
+    }
+
     fn contended(&self) -> u64 {
         let fronts = self.fronts.iter().map(|inlet| inlet.lock.contended);
         let links = self.links.iter().map(|inlet| inlet.lock.contended);
-        fronts.chain(links).sum::<u64>() + self.queue_lock.contended + self.outcome.contended
+        fronts.chain(links).sum::<u64>() + self.queue_lock.contended + self.outcome.contended.unwrap_or(0)
     }
 
     /// Locks that are about to vanish with their connections: their counts stay.
     pub(super) fn keep_counts(&mut self) {
-        self.outcome.contended = self.contended() - self.queue_lock.contended;
+        self.outcome.contended = Some(self.contended() - self.queue_lock.contended);
     }
 
     fn end(mut self) -> RunOutcome {
@@ -243,7 +262,7 @@ impl<'a> Run<'a> {
         });
         self.audit.check(self.stats.littles_law_holds(), self.now, || "Little's law does not hold".into());
         let unfinished = self.jobs.len() as u64;
-        let mut report = self.stats.report(self.tier.cpus, unfinished, Gauges::default(), self.events);
+        let mut report = self.stats.report(self.tier.cpus, unfinished, self.gauges(), self.events);
         self.audit.check(report.totals.balance(), self.now, || format!("requests don't add up: {:?}", report.totals));
         let books = self.cpus.books;
         let span = report.measured.0.max(1) as f64;
@@ -252,10 +271,10 @@ impl<'a> Run<'a> {
         let contended = self.contended() - self.contended_before;
         let (wakeups, context_switches) = (books.wakes, books.switches);
         report.threads = Some(ThreadOutcome {
-            wakeups,
-            context_switches,
-            contended,
-            empty_polls: Nanos(empty_polls),
+            wakeups: Some(wakeups),
+            context_switches: Some(context_switches),
+            contended: Some(contended),
+            empty_polls: Some(Nanos(empty_polls)),
             setup: Some(self.plan.setup),
             ..self.outcome
         });

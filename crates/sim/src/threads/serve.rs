@@ -6,7 +6,7 @@ use super::event::{Event, JobId, Reply, Route, ThreadId};
 use super::model::Gather;
 use super::run::Run;
 use super::turn::Next;
-use crate::agenda::Lane;
+use leeward_control::server::Outcome;
 use leeward_control::threading::{Fanout, Handling};
 use leeward_control::units::Nanos;
 
@@ -56,6 +56,7 @@ impl Run<'_> {
                 let woken = self.call_queue();
                 Next::Compute(if woken { self.costs.wake_call } else { Nanos::ZERO }, Doing::Turn)
             }
+            Doing::Begins(job) if !self.may_begin(job) => self.refuse(job, Nanos::ZERO),
             Doing::Begins(job) => {
                 self.stats.started(self.now, &self.jobs[job].base);
                 Next::Compute(self.jobs[job].base.service, Doing::Begun(job))
@@ -82,14 +83,11 @@ impl Run<'_> {
                 Next::Compute(self.lock_front(front, locked) + rest, Doing::Answered(job))
             }
             Doing::Answered(job) => {
-                self.stats.sent_messages(1);
-                let base = self.jobs[job].base;
-                self.stats.left(self.now, &base);
-                if let Some(governor) = &mut self.governor {
-                    governor.ended(self.now.since(base.arrived), self.config.slo);
-                }
-                let back = self.config.network.rtt - self.config.network.rtt / 2;
-                self.agenda.schedule_on(Lane::ToClient, self.now + back, Event::Answered(job));
+                self.respond(job, Outcome::Completed);
+                Next::Compute(Nanos::ZERO, Doing::Turn)
+            }
+            Doing::Refused(job) => {
+                self.respond(job, Outcome::Dropped);
                 Next::Compute(Nanos::ZERO, Doing::Turn)
             }
             Doing::Helps(..)
@@ -102,7 +100,10 @@ impl Run<'_> {
 
     fn received(&mut self, job: JobId) -> Next {
         self.stats.received(true);
-        let cost = self.arrival_is_recorded();
+        let cost = self.debt() + self.arrival_is_recorded();
+        if !self.admits(job) {
+            return self.refuse(job, cost);
+        }
         match self.plan.setup.handling {
             Handling::InLine => Next::Compute(cost, Doing::Begins(job)),
             Handling::Dispatched => {
@@ -110,6 +111,13 @@ impl Run<'_> {
                 Next::Compute(cost + push, Doing::Pushed(job))
             }
         }
+    }
+
+    /// Sends the drop of a request that the controller refuses, from the thread that has it.
+    fn refuse(&mut self, job: JobId, cost: Nanos) -> Next {
+        let front = self.jobs[job].base.session as usize % self.fronts.len();
+        let (locked, rest) = self.costs.split(self.costs.send);
+        Next::Compute(cost + self.lock_front(front, locked) + rest, Doing::Refused(job))
     }
 
     fn begun(&mut self, job: JobId) -> Next {

@@ -17,7 +17,7 @@ impl Run<'_> {
     /// The crew's threads take the first setup's slots.
     pub(super) fn open(&mut self) {
         let (first, most) = self.governor.as_ref().map_or((None, 0), Governor::first);
-        let first = first.unwrap_or(self.tier.threading);
+        let first = first.unwrap_or(self.tier.setup());
         self.plan = Plan::new(first, Owed::default(), 0);
         for _ in 0..most.max(first.threads()) + SPARE {
             self.add_thread();

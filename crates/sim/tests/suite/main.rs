@@ -5,6 +5,8 @@ mod clients;
 mod common;
 mod cores;
 mod determinism;
+mod graphs;
+mod lockin;
 mod lockout;
 mod locks;
 mod recovery;

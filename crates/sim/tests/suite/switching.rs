@@ -64,7 +64,7 @@ fn a_restless_policy_loses_nothing() {
 
 #[test]
 fn every_policy_loses_nothing() {
-    for policy in ["utune", "leeward", "oracle", "tbd", "ipi"] {
+    for policy in ["utune", "leeward", "oracle", "tbd", "ipi", "rotate"] {
         for seed in 1..=30 {
             let config = config(seed, policy, &[]);
             let report = run(&config);

@@ -120,6 +120,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         clients: draw_clients(dice, mean),
         replicas: None,
         tier: None,
+        graph: None,
     }
 }
 
