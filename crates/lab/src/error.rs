@@ -36,9 +36,6 @@ pub enum RunError {
     /// The scenario asks for a service that the simulator doesn't have.
     #[error("`{0}` is measured, not simulated: run it with --plant real")]
     NotSimulated(String),
-    /// The real plant does not have this threading.
-    #[error("`{0}` is not measured as a tier; accepted: setups such as SDB1-16")]
-    NotMeasured(String),
     /// Only a tier has threading to train.
     #[error("not a tier: there is no threading to train; accepted: a scenario with a section [tier]")]
     NotATier,

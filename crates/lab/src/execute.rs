@@ -27,6 +27,10 @@ pub(crate) fn check_services(scenario: &Scenario) -> Result<(), RunError> {
     if scenario.controllers.iter().any(|variant| variant.derived_budget) {
         return refuse("acquire = unless-congested, without a budget,");
     }
+    let threadings = scenario.controllers.iter().filter_map(|variant| variant.threading.as_ref());
+    if let Some(spec) = threadings.into_iter().find(|spec| spec.setup.is_some_and(|setup| setup.setup().is_none())) {
+        return refuse(&spec.text);
+    }
     Ok(())
 }
 

@@ -140,6 +140,7 @@ pub fn plan<'a>(
                             capacity: scenario.capacity_of(service),
                             config: SimConfig {
                                 tier: scenario.tier_for(service, variant),
+                                graph: scenario.graph_for(variant),
                                 application: application.application.clone(),
                                 locks: variant.locks,
                                 server: scenario.server_for(variant),
@@ -191,6 +192,7 @@ fn config(
         clients: scenario.workload.client,
         replicas: scenario.replicas,
         tier: None,
+        graph: None,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: match demand {

@@ -4,8 +4,8 @@ use crate::numbers::{micros, per_second, ratio, round};
 use crate::plan::PlannedRun;
 use crate::shifts::shifts;
 use leeward_control::threading::Fanout;
-use leeward_outcome::results::{Lock, Point, Replica, Shift, Window};
-use leeward_outcome::{LockOutcome, RunOutcome, WindowOutcome};
+use leeward_outcome::results::{Lock, Point, Replica, ServiceRow, Shift, Window};
+use leeward_outcome::{LockOutcome, RunOutcome, ServiceOutcome, WindowOutcome};
 
 /// The rows of one run.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct Rows {
     pub(crate) shifts: Vec<Shift>,
     pub(crate) locks: Vec<Lock>,
     pub(crate) replicas: Vec<Replica>,
+    pub(crate) services: Vec<ServiceRow>,
     /// Reason not to take the run for a measurement.
     pub(crate) doubt: Option<String>,
 }
@@ -28,6 +29,7 @@ impl Rows {
             shifts: shifts(run, outcome),
             locks: locks(run, outcome),
             replicas: replicas(run, outcome),
+            services: services(run, outcome),
             doubt: None,
         }
     }
@@ -36,7 +38,7 @@ impl Rows {
 /// The row of a run.
 pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
     let (counts, server) = (&report.counts, &report.server);
-    let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup);
+    let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
     Point {
         run: run.run_key(),
         workload: run.workload_key(),
@@ -68,19 +70,24 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         balancing: run.config.server.scheduling.as_ref().map(|model| model.balancing.to_string()),
         cores_mean: report.cores.map(|cores| round(cores.mean_cores, 4)),
         best_effort_share: report.cores.map(|cores| round(cores.best_effort_share, 6)),
-        arrivals: report.threads.map(|_| run.arrivals().into()),
+        arrivals: run.config.tier.as_ref().map(|_| run.arrivals().into()),
         threading: run.variant.threading.as_ref().map(|threading| threading.text.clone()),
         fanout: fixed.map(|setup| if setup.fanout == Fanout::Sync { "sync".into() } else { "async".into() }),
         model: fixed.map(|setup| setup.to_string().chars().take(3).collect()),
         pool: fixed.map(|setup| u32::from(setup.network.max(setup.worker).max(setup.response))),
         switches: report.threads.map(|threads| threads.switches),
-        wakeups_per_request: report.threads.map(|threads| ratio(threads.wakeups, counts.completed)),
-        context_switches_per_request: report.threads.map(|threads| ratio(threads.context_switches, counts.completed)),
-        contended_per_request: report.threads.map(|threads| ratio(threads.contended, counts.completed)),
-        empty_poll_cpu: report.threads.zip(run.config.tier.as_ref()).map(|(threads, tier)| {
-            round(threads.empty_polls.as_secs_f64() / (report.measured.as_secs_f64() * f64::from(tier.cpus)), 6)
+        wakeups_per_request: report.threads.and_then(|threads| Some(ratio(threads.wakeups?, counts.completed))),
+        context_switches_per_request: report
+            .threads
+            .and_then(|threads| Some(ratio(threads.context_switches?, counts.completed))),
+        contended_per_request: report.threads.and_then(|threads| Some(ratio(threads.contended?, counts.completed))),
+        empty_poll_cpu: report.threads.zip(run.config.tier.as_ref()).and_then(|(threads, tier)| {
+            Some(round(threads.empty_polls?.as_secs_f64() / (report.measured.as_secs_f64() * f64::from(tier.cpus)), 6))
         }),
+        wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted, 6)),
+        wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream, 6)),
         predicted_goodput_rps: None,
+        predicted_p50_us: None,
         predicted_p99_us: None,
     }
 }
@@ -125,6 +132,22 @@ fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Replica> {
         cpu_utilization: round(server.cpu_utilization, 6),
     };
     outcome.replicas.iter().enumerate().map(one).collect()
+}
+
+/// The rows of a graph's services.
+fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
+    let one = |service: &ServiceOutcome| ServiceRow {
+        name: service.name.clone(),
+        run: run.run_key(),
+        workload: run.workload_key(),
+        objective_us: micros(service.objective),
+        received_rps: per_second(service.received, outcome.measured),
+        p50_us: micros(service.latency.p50),
+        p99_us: micros(service.latency.p99),
+        drop_rate: ratio(service.dropped, service.received),
+        cpu_utilization: round(service.cpu_utilization, 6),
+    };
+    outcome.graph.iter().flat_map(|graph| &graph.services).map(one).collect()
 }
 
 /// A row of a run's time series.

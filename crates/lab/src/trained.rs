@@ -54,7 +54,7 @@ pub(crate) fn trained(
 fn ground(config: &SimConfig, training: &Training, seed: u64) -> SimConfig {
     let mut ground = config.clone();
     if let (Some(tier), Some(first)) = (&mut ground.tier, training.setups.first()) {
-        (tier.threading, tier.policy) = (*first, None);
+        (tier.threading, tier.policy) = (Threading::Setup(*first), None);
     }
     ground.workload.demand.clear();
     (ground.warmup, ground.duration) = (Nanos::ZERO, Nanos::ZERO);

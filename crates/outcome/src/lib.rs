@@ -21,5 +21,6 @@ pub use counts::{Counts, ServerCounts};
 pub use distribution::{Distribution, Percentiles};
 pub use results::Results;
 pub use run::{
-    ClientWindow, CoreUsage, FineWindow, LockOutcome, RunOutcome, ServerState, ThreadOutcome, WindowOutcome,
+    ClientWindow, CoreUsage, FineWindow, GraphOutcome, LockOutcome, RunOutcome, ServerState, ServiceOutcome,
+    ThreadOutcome, WindowOutcome,
 };

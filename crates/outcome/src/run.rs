@@ -65,6 +65,36 @@ pub struct RunOutcome {
     pub replicas: Vec<RunOutcome>,
     /// The threads of a tier.
     pub threads: Option<ThreadOutcome>,
+    /// Services of a graph.
+    pub graph: Option<GraphOutcome>,
+}
+
+/// Work of a graph of services in the measured part of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GraphOutcome {
+    /// Share of the CPU time that was spent on requests of clients that ended without a result in time.
+    pub wasted: f64,
+    /// The same of the CPU time at services that ask others.
+    pub wasted_upstream: f64,
+    /// Each service.
+    pub services: Vec<ServiceOutcome>,
+}
+
+/// A service of a graph in the measured part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceOutcome {
+    /// Its name.
+    pub name: String,
+    /// Latency of its answered calls, as their callers see it.
+    pub latency: Percentiles,
+    /// Calls that reached its servers.
+    pub received: u64,
+    /// Of these, dropped, by itself or behind.
+    pub dropped: u64,
+    /// CPU time spent over CPU time available, 0..=1.
+    pub cpu_utilization: f64,
+    /// Its part of the objective.
+    pub objective: Nanos,
 }
 
 /// Work of the threads of a tier in the measured part of a run (µTune, OSDI'18).
@@ -74,14 +104,14 @@ pub struct ThreadOutcome {
     pub setup: Option<Setup>,
     /// Changes of setup, over the whole run.
     pub switches: u64,
-    /// Threads woken.
-    pub wakeups: u64,
+    /// Threads woken; this and the following where the plant counts it: the simulator does.
+    pub wakeups: Option<u64>,
     /// Changes between threads on busy CPUs.
-    pub context_switches: u64,
+    pub context_switches: Option<u64>,
     /// Times at which a thread had to wait for a lock of fronts, links or queue.
-    pub contended: u64,
+    pub contended: Option<u64>,
     /// CPU time of polls that found nothing yet.
-    pub empty_polls: Nanos,
+    pub empty_polls: Option<Nanos>,
 }
 
 /// A lock, in the measured part; on a real machine all locks of one name and kind.

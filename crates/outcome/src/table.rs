@@ -3,7 +3,7 @@
 pub use crate::columns::{Cell, Column, Kind, Quantity};
 
 use crate::columns::Fields;
-use crate::results::{Lock, Point, Replica, Results, RunKey, Shift, Window};
+use crate::results::{Lock, Point, Replica, Results, RunKey, ServiceRow, Shift, Window};
 use serde::Serialize;
 
 /// Declares the tables that claims and plots may name: the variant, its name, its rows in the results and their type.
@@ -98,6 +98,8 @@ tables! {
     Locks locks Lock;
     /// [`Results::replicas`].
     Replicas replicas Replica;
+    /// [`Results::services`].
+    Services services ServiceRow;
 }
 
 impl Table {
@@ -162,6 +164,7 @@ mod tests {
         check::<Shift>(Table::Shifts);
         check::<Lock>(Table::Locks);
         check::<Replica>(Table::Replicas);
+        check::<ServiceRow>(Table::Services);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (tables::shifts(results, &palette))
                     (tables::locks(results, &palette))
                     (tables::replicas(results, &palette))
+                    (tables::services(results, &palette))
                     (tables::points(results, &palette))
                 }
                 footer { p { "Leeward results, schema " (results.schema) ". "

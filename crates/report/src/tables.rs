@@ -1,7 +1,7 @@
-//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, and every run.
+//! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, each service of a graph, and every run.
 //! For exact values there is `result.json`.
 
-use leeward_outcome::results::{Lock, Point, Replica, Results, Shift};
+use leeward_outcome::results::{Lock, Point, Replica, Results, ServiceRow, Shift};
 use leeward_outcome::table::{Cell, TableRow};
 use maud::{Markup, html};
 
@@ -93,6 +93,19 @@ const LOCKS: [Column<Lock>; 16] = [
     column("wait_p99_us", "p99 wait", "µs"),
     column("utilization", "Held", "%"),
     column("waiting", "Waiting at the end", "requests"),
+];
+
+const SERVICES: [Column<ServiceRow>; 10] = [
+    column("name", "Service", ""),
+    column("demand_rps", "Demand", "k/s"),
+    column("clients", "Clients", ""),
+    column("seed", "Seed", ""),
+    column("objective_us", "Objective", "µs"),
+    column("received_rps", "Calls", "k/s"),
+    column("p50_us", "p50", "µs"),
+    column("p99_us", "p99", "µs"),
+    column("drop_rate", "Drops", "%"),
+    column("cpu_utilization", "CPU", "%"),
 ];
 
 const REPLICAS: [Column<Replica>; 12] = [
@@ -208,6 +221,25 @@ pub(crate) fn replicas(results: &Results, palette: &Palette) -> Markup {
                 details {
                     summary { "Each server of each run" }
                     (table(&results.replicas, &REPLICAS, palette))
+                }
+            }
+        }
+    }
+}
+
+/// Table of a graph's services, folded away; nothing where there is no graph.
+pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.services.is_empty() {
+            section {
+                h2 { "Services" }
+                p.explain {
+                    "Latencies are those that a service's callers see, its own calls included. A drop is counted where it comes from and at "
+                    "every service before it."
+                }
+                details {
+                    summary { "Each service of each run" }
+                    (table(&results.services, &SERVICES, palette))
                 }
             }
         }

@@ -156,9 +156,10 @@ impl Parser {
                 "shifts" => Table::Shifts,
                 "locks" => Table::Locks,
                 "replicas" => Table::Replicas,
+                "services" => Table::Services,
                 _ => {
                     self.at = start;
-                    let accepted = "points, windows, shifts, locks, replicas";
+                    let accepted = "points, windows, shifts, locks, replicas, services";
                     return Err(self.error(format!("unknown table `{name}`; accepted: {accepted}")));
                 }
             };

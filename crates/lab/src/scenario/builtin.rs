@@ -35,6 +35,9 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "ca-ramp",
         "ca-collapse",
         "ca-policies",
+        "edge-overall",
+        "edge-shift",
+        "edge-burst",
         "lk-memcached-usr",
         "lk-memcached-var",
         "lk-one-mutex",
@@ -63,14 +66,27 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "mt-null",
         "mt-machine",
         "mt-detect",
+        "mt-lockin",
+        "mt-switch",
+        "mt-nine",
+        "mt-twin",
         "mt-sensitivity",
+        "tier-chain",
+        "tier-fanout",
+        "tier-diamond",
+        "tier-leaf-overload",
+        "tier-scale",
         "real-mismatch",
         "real-overall",
         "real-spike",
     ]
 }
 
+/// Other names of scenarios: what a design or a paper calls them.
+const ALSO: [(&str, &str); 1] = [("mt-tiers", "tier-leaf-overload")];
+
 pub(super) fn find(id: &str) -> Result<&'static Builtin, ScenarioError> {
+    let id = ALSO.iter().find(|(also, _)| *also == id).map_or(id, |(_, id)| id);
     builtin_scenarios().iter().find(|known| known.id == id).ok_or_else(|| ScenarioError::UnknownId {
         id: id.chars().take(60).collect(),
         accepted: builtin_scenarios().iter().map(|known| known.id).collect::<Vec<_>>().join(", "),

@@ -3,7 +3,7 @@
 use super::application::lock_model;
 use super::document::Value;
 use super::reader::{Item, Reader};
-use super::{ScenarioError, Tuned, Variant, VariantScheduling, scheduling, threading};
+use super::{ScenarioError, Tuned, Variant, VariantScheduling, graph, scheduling, threading};
 use leeward_catalogue::Catalogue;
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
@@ -29,6 +29,11 @@ pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Ve
         "acquire",
         "threading",
         "threading_params",
+        "begin",
+        "deadlines",
+        "retries",
+        "control",
+        "downstream",
     ];
     for table in item.tables(MOST_VARIANTS, &keys)? {
         let name = table.require("name", "the name of a controller")?;
@@ -66,6 +71,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         pinned: Vec::new(),
         scheduling: VariantScheduling::default(),
         threading: None,
+        passing: graph::passing(table)?,
     };
     let vary = table.find("vary").map_or(Ok(Vec::new()), |item| vary(&item, algorithm))?;
     if let Some(item) = table.find("params") {

@@ -3,7 +3,7 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `tier`, `controllers`, `threading`, `output`: the sections of the
+//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the
 //!   format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`curves`]: the file of a service's threading curves.
@@ -15,6 +15,7 @@ mod controllers;
 pub mod curves;
 mod document;
 mod error;
+mod graph;
 pub mod machine;
 pub mod machine_threads;
 mod output;
@@ -41,6 +42,7 @@ use leeward_services::case::Requests;
 use leeward_sim::config::{
     Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
 };
+use leeward_sim::graph::model::{Graph, Passing};
 use leeward_sim::service::Service;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub struct Scenario {
     pub replicas: Option<Replicas>,
     /// Tiers of threads in the server's place, each under its name as a service; none: the server has cores.
     pub tiers: Vec<TierSpec>,
+    /// A graph of services in the server's place.
+    pub graph: Option<Arc<Graph>>,
     /// Training of policies of threading.
     pub training: Option<Training>,
     /// The simulated network; its round trip is the first of `rtts`.
@@ -226,6 +230,8 @@ pub struct Variant {
     pub scheduling: VariantScheduling,
     /// Threading of a tier.
     pub threading: Option<ThreadingSpec>,
+    /// How the tiers of a graph pass requests on.
+    pub passing: Option<Passing>,
 }
 
 /// Policies of a variant for the server's cores; the rest is the server's.

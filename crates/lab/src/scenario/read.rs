@@ -3,7 +3,9 @@
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
-use super::{Scenario, ScenarioError, Variant, controllers, output, replicas, scheduling, threading, tier, workload};
+use super::{
+    Scenario, ScenarioError, Variant, controllers, graph, output, replicas, scheduling, threading, tier, workload,
+};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Rate};
@@ -29,6 +31,8 @@ const KEYS: &[&str] = &[
     "server",
     "replicas",
     "tier",
+    "service",
+    "call",
     "train",
     "network",
     "workload",
@@ -76,14 +80,17 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     let workload_item = root.require("workload", "a section [workload]")?;
     let server = workload::server(root.find("server"))?;
     let tiers = tier::tiers(root.find("tier"), server.cores, &workload::thread_costs(root.find("server"))?)?;
-    let workload = workload::workload(&workload_item, folder, run.duration, &tiers)?;
+    let (network, rtts) = workload::network(root.find("network"))?;
+    let defaults = graph::Defaults { cores: server.cores, costs: server.costs, rtt: network.rtt };
+    let graph = graph::graph(root.find("service"), root.find("call"), &defaults)?;
+    let others = workload::Others { tiers: &tiers, graph: graph.as_deref() };
+    let workload = workload::workload(&workload_item, folder, run.duration, &others)?;
     if workload.demand.is_shifting() {
         run.window = run.window.or(Some(SHIFT_WINDOW));
     }
     let controllers =
         controllers::controllers(&root.require("controller", "at least one section [[controller]]")?, registry)?;
     let variants: Vec<Variant> = controllers.iter().map(|(variant, _)| variant.clone()).collect();
-    let (network, rtts) = workload::network(root.find("network"))?;
     let scenario = Scenario {
         id: id(&root.require("id", "a short name such as \"bw-overall\"")?)?,
         title: root.require("title", "one line for people")?.line()?.into(),
@@ -91,6 +98,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         description: root.prose_or_empty("description")?,
         server,
         tiers,
+        graph,
         training: threading::training(root.find("train"))?,
         replicas: root.find("replicas").map(|item| replicas::replicas(&item)).transpose()?,
         network,
@@ -106,6 +114,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     check_locks(&scenario, &controllers)?;
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
     threading::check(&scenario, &controllers)?;
+    graph::check(&scenario, &controllers)?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)

@@ -4,8 +4,8 @@
 use super::reader::{Item, Reader, each_once};
 use super::{Scenario, ScenarioError, ServiceSpec, Variant};
 use leeward_control::params::{Params, Raw};
-use leeward_control::threading::Setup;
 use leeward_control::threading::registry::Choice;
+use leeward_control::threading::{Setup, Threading};
 use leeward_control::units::Rate;
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::{PolicyModel, Tier};
@@ -32,7 +32,7 @@ pub struct ThreadingSpec {
     /// As written.
     pub text: String,
     /// The setup, if it never changes.
-    pub setup: Option<Setup>,
+    pub setup: Option<Threading>,
     /// Name of the policy, if it does.
     pub policy: Option<String>,
     /// Parameters of the policy.
@@ -53,6 +53,9 @@ pub struct Training {
 impl Scenario {
     /// The same for one of the scenario's services, which may be a tier.
     pub fn capacity_of(&self, service: &ServiceSpec) -> Rate {
+        if let Some(graph) = &self.graph {
+            return graph.capacity();
+        }
         match self.tiers.iter().find(|tier| tier.name == service.text) {
             Some(spec) => spec.tier.capacity(spec.begin.mean()),
             None => self.capacity(service.service.mean()),
@@ -89,7 +92,8 @@ pub(super) fn variants(table: &Reader<'_>, base: Vec<Variant>) -> Result<Vec<Var
         let label = match (named, specs.len()) {
             (true, 1) => variant.label.clone(),
             (true, _) => format!("{} {}", variant.label, spec.text),
-            (false, _) => spec.text.clone(),
+            (false, _) if variant.controller == "none" => spec.text.clone(),
+            (false, _) => format!("{} {}", variant.label, spec.text),
         };
         Variant { label, threading: Some(spec.clone()), ..variant.clone() }
     };
@@ -105,22 +109,15 @@ fn spec(item: &Item<'_>, params: Option<&Item<'_>>) -> Result<ThreadingSpec, Sce
     };
     let read = choice.policy.params(&pairs);
     let params = read.map_err(|error| params.unwrap_or(item).error(format!("`{text}`: {error}")))?;
-    let setup = match choice.setup {
-        None => None,
-        Some(threading) => match threading.setup() {
-            Some(setup) => Some(setup),
-            None => return Err(item.error(format!("{threading} is not simulated; accepted: one of the eight models"))),
-        },
-    };
     let policy = (choice.policy.name != STATIC).then(|| choice.policy.name.to_string());
-    Ok(ThreadingSpec { text: text.into(), setup, policy, params })
+    Ok(ThreadingSpec { text: text.into(), setup: choice.setup, policy, params })
 }
 
 impl ThreadingSpec {
     /// Whether its policy chooses by curves.
     pub fn needs_curves(&self) -> bool {
         let policy = self.policy.as_deref().unwrap_or(STATIC);
-        ![STATIC, "ipi"].contains(&policy)
+        ![STATIC, "ipi", "rotate"].contains(&policy)
     }
 }
 
@@ -155,12 +152,6 @@ pub(super) fn check(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) ->
                 return Err(item.error(format!("`{}` chooses by curves; expected a section [train]", variant.label)));
             }
             _ => {}
-        }
-        if variant.threading.is_some() && variant.controller != "none" {
-            return Err(item.error(format!(
-                "`{}` controls admission, which a simulated tier does not have; accepted: \"none\"",
-                variant.label
-            )));
         }
     }
     Ok(())

@@ -3,11 +3,12 @@
 use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
-use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, scheduling, tier};
+use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, graph, scheduling, tier};
 use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_services::case::Requests;
 use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::graph::model::Graph;
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::ThreadCosts;
 use std::path::Path;
@@ -85,20 +86,29 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
     Ok((NetworkModel { rtt: rtts[0], jitter }, rtts))
 }
 
+/// Sections that say what a request is, in the place of `workload.service`.
+pub(super) struct Others<'a> {
+    pub(super) tiers: &'a [TierSpec],
+    pub(super) graph: Option<&'a Graph>,
+}
+
 pub(super) fn workload(
     item: &Item<'_>,
     folder: &Path,
     duration: Nanos,
-    tiers: &[TierSpec],
+    others: &Others<'_>,
 ) -> Result<Workload, ScenarioError> {
     let table = item.table(&[
         "service", "clients", "arrivals", "shares", "demand", "shift", "slo", "pacing", "timeout", "locks", "path",
         "p", "r",
     ])?;
-    let services = match (table.find("service"), tiers.is_empty()) {
-        (Some(item), false) => return Err(item.error("stands beside [tier], whose names are the services")),
-        (_, false) => tier::services(tiers),
-        (_, true) => {
+    let tiers = others.tiers;
+    let services = match (table.find("service"), tiers.is_empty(), others.graph) {
+        (Some(item), false, _) => return Err(item.error("stands beside [tier], whose names are the services")),
+        (Some(item), _, Some(_)) => return Err(item.error("stands beside [[service]], whose `time` says it")),
+        (None, false, _) => tier::services(tiers),
+        (None, true, Some(graph)) => graph::services(graph),
+        (_, true, None) => {
             let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
             each_once(&services, |item| service(item, folder))?
         }
@@ -110,8 +120,8 @@ pub(super) fn workload(
     if let (Some(item), true, 2..) = (table.find("arrivals"), tiers.is_empty(), arrivals.len()) {
         return Err(item.error("a list without a [tier]; accepted: one of the two"));
     }
-    if let (None, false) = (table.find("slo"), tiers.is_empty()) {
-        return Err(table.error("slo", "missing; expected the objective of a [tier], such as \"2ms\""));
+    if let (None, true) = (table.find("slo"), !tiers.is_empty() || others.graph.is_some()) {
+        return Err(table.error("slo", "missing; expected the objective of the whole, such as \"2ms\""));
     }
     Ok(Workload {
         services,

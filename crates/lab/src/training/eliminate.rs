@@ -80,13 +80,18 @@ pub fn train(
 ) -> Result<Trained, RunError> {
     let racers = plan.setups.iter().map(|setup| Racer { setup: *setup, knots: Vec::new(), failed: None }).collect();
     let mut race = Race { bench, plan, progress, is_over, stop, racers, measured: 0, loads: (0, 0) };
-    let loads = match plan.loads {
+    let mut loads = match plan.loads {
         Some((lowest, highest)) => grid(lowest.0, highest.0),
         None => {
             let best = race.capacity()?;
             grid(best / 100.0, best * 1.1)
         }
     };
+    // At a low load as many requests take longest. Where they take real time, the budget is for the others first: below its lowest load a curve is
+    // level, so that a training that was cut short says something all the same.
+    if bench.takes_real_time() {
+        loads.reverse();
+    }
     race.loads = (0, loads.len());
     for load in &loads {
         if race.is_over() {
@@ -181,8 +186,8 @@ impl Race<'_> {
 
     /// All setups that kept up so far, at one load.
     fn at(&mut self, load: f64) -> Result<(), RunError> {
-        let mut running: Vec<usize> =
-            (0..self.racers.len()).filter(|racer| self.racers[*racer].failed.is_none()).collect();
+        let may_keep_up = |racer: &usize| self.racers[*racer].failed.is_none_or(|failed| load < failed);
+        let mut running: Vec<usize> = (0..self.racers.len()).filter(may_keep_up).collect();
         let mut found: Vec<Option<Sample>> = vec![None; self.racers.len()];
         let (mut requests, mut round) = (self.plan.least, 0);
         loop {
@@ -220,7 +225,7 @@ impl Race<'_> {
     fn find_ends(&mut self) -> Result<(), RunError> {
         for round in 0..HALVINGS {
             let middle = |racer: &Racer| {
-                let load = racer.knots.last()?.load;
+                let load = racer.knots.iter().map(|knot| knot.load).max_by(f64::total_cmp)?;
                 racer.failed.map(|failed| rounded((load * failed).sqrt()))
             };
             let asked: Vec<(usize, f64)> =
@@ -233,7 +238,7 @@ impl Race<'_> {
                 let racer = &mut self.racers[racer];
                 if !sample.is_sustained() {
                     racer.failed = Some(load);
-                } else if racer.knots.last().is_some_and(|knot| load > knot.load) {
+                } else if racer.knots.iter().all(|knot| load > knot.load) {
                     racer.knots.push(sample.knot(Rate(load), self.plan.tail));
                 }
             }
@@ -246,7 +251,20 @@ impl Race<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled);
         }
-        let (enough, few): (Vec<Racer>, Vec<Racer>) = self.racers.into_iter().partition(|racer| racer.knots.len() >= 2);
+        let mut racers = self.racers;
+        for Racer { knots, failed, .. } in &mut racers {
+            knots.sort_by(|one, other| one.load.total_cmp(&other.load));
+            // A load that one measurement kept up with and another, of less, did not: the machine's mood.
+            knots.retain(|knot| failed.is_none_or(|failed| knot.load < failed));
+        }
+        let (enough, few): (Vec<Racer>, Vec<Racer>) = racers.into_iter().partition(|racer| racer.knots.len() >= 2);
+        if enough.is_empty() {
+            let (measured, all) = self.loads;
+            let why = if cut_short { "the budget was over" } else { "that was all" };
+            return Err(RunError::Training(format!(
+                "no setup has kept up with two loads; {measured} of {all} were measured, then {why}"
+            )));
+        }
         let left_out = few.into_iter().map(|racer| racer.setup).collect();
         let curve = |racer: Racer| {
             let sustains = racer.knots.last().map_or(0.0, |knot| knot.load);

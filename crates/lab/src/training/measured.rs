@@ -14,10 +14,13 @@ use leeward_plant::{Placement, RealError, RealTier};
 use leeward_sim::SimConfig;
 use leeward_sim::config::Segment;
 use leeward_sim::threads::model::{Gather, Sharing};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Time before anything is measured: connections are made, pages touched.
 const WARMUP: Nanos = Nanos::from_millis(200);
+/// How often a load is offered whose clients were late for it.
+const ATTEMPTS: u64 = 3;
 /// Shortest time that is measured: some looks at the server are needed.
 const SHORTEST: Nanos = Nanos::from_millis(400);
 
@@ -40,6 +43,10 @@ impl MeasuredTier {
 }
 
 impl Bench for MeasuredTier {
+    fn takes_real_time(&self) -> bool {
+        true
+    }
+
     fn measure(
         &self,
         setup: Threading,
@@ -49,13 +56,13 @@ impl Bench for MeasuredTier {
         stop: &AtomicBool,
     ) -> Result<Sample, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
-        tier.threading = setup.setup().ok_or_else(|| RunError::NotMeasured(setup.to_string()))?;
+        tier.threading = setup;
         (tier.policy, tier.front, tier.gather) = (None, Sharing::Shared, Gather::Own);
         let failed = |source| match source {
             RealError::Cancelled => RunError::Cancelled,
             source => RunError::Real { run: format!("{setup} at {:.0}/s", load.0), source },
         };
-        let served = RealTier::new(&tier, &self.placement, self.config.slo).map_err(failed)?.served();
+        let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
         let mut workload = self.config.workload.clone();
         workload.demand = vec![Segment { from: Nanos::ZERO, rate: load }];
         let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(SHORTEST);
@@ -74,7 +81,15 @@ impl Bench for MeasuredTier {
             window: WINDOW,
             fine_window: None,
         };
-        let report = run(&spec, stop, |_| ()).map_err(failed)?;
+        // A machine's moods make clients late for a moment; a load that they can't offer makes them late each time.
+        let mut report = run(&spec, stop, |_| ()).map_err(failed)?;
+        for again in 1..ATTEMPTS {
+            if report.load.adherence.kept {
+                break;
+            }
+            let seed = spec.seed.wrapping_add(again << 32);
+            report = run(&RunSpec { seed, ..spec }, stop, |_| ()).map_err(failed)?;
+        }
         match report.violations.first() {
             Some(violation) => {
                 let run = format!("{setup} at {:.0}/s", load.0);

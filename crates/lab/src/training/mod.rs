@@ -38,6 +38,11 @@ pub trait Bench: Sync {
     fn is_parallel(&self) -> bool {
         false
     }
+
+    /// Whether a measurement takes as long as its requests do: then those at low loads are made last.
+    fn takes_real_time(&self) -> bool {
+        false
+    }
 }
 
 /// Setups that are trained where nobody names any: every model, with the pools that the paper found good (§7).

@@ -75,7 +75,9 @@ impl SimulatedTier {
 
     fn config(&self, setup: Threading, load: Rate, requests: u64, round: u32) -> Result<SimConfig, RunError> {
         let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
-        let setup = setup.setup().ok_or_else(|| RunError::NotSimulated(setup.to_string()))?;
+        if setup.setup().is_none() {
+            return Err(RunError::NotSimulated(setup.to_string()));
+        }
         (tier.threading, tier.policy) = (setup, None);
         let measured = Nanos::from_secs_f64(requests as f64 / load.0);
         let warmup = measured.scale(WARMUP.0).max(WARMUP.1);

@@ -60,11 +60,11 @@ fn mistakes_in_costs_are_named() {
 #[test]
 fn mistakes_in_threading_are_named() {
     check("\"SDB1-4\", \"ADP", "\"SDB0-4\", \"ADP", &["threading", "SDB0-4"]);
-    check("\"SDB1-4\", \"ADP", "\"CORE2\", \"ADP", &["CORE2", "not simulated"]);
     check("\"utune\"", "\"mtune\"", &["unknown threading policy `mtune`"]);
     check("\"utune\"", "\"SIP1\"", &["label `SIP1` is in use"]);
     check("\"ipi\"]", "\"ipi\"]\nthreading_params = { window = 1 }", &["window"]);
-    check("name = \"none\"", "name = \"breakwater\"", &["controls admission"]);
+    // A controller is part of the label: the claims of this file name labels without one.
+    check("name = \"none\"", "name = \"breakwater\"", &["no controller is labelled `SDB1-4`", "breakwater SDB1-4"]);
     check(
         "[train]\nsetups = [\"SIP1\", \"SDB1-4\", \"AIP1-0-1\"]",
         "[train]\nsetups = [\"SIP1\", \"SIP0\"]",

@@ -62,3 +62,8 @@ fn replicas() {
 fn tiers_of_threads() {
     check("tier");
 }
+
+#[test]
+fn graphs_of_services() {
+    check("graph");
+}

@@ -1,5 +1,6 @@
 //! Scenarios, runs and claims from outside, in one program.
 
+mod bad_graphs;
 mod bad_scenarios;
 mod bad_tiers;
 mod builtin;

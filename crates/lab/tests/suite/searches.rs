@@ -29,6 +29,10 @@ fn what_must_be_measured_is_not_simulated() {
     let scenario = Scenario::builtin("lk-search", &[], true).unwrap();
     let error = run(&scenario, &registry, &Options::default(), &quiet, &cancel).unwrap_err();
     assert!(matches!(&error, RunError::NotSimulated(what) if what == "search:words=1-4"), "{error}");
+    // Nor do cores of a tier, which the simulator does not know.
+    let cores = Scenario::builtin("mt-nine", &[], true).unwrap();
+    let refused = run(&cores, &Registry::builtin(), &Options::default(), &|_| {}, &AtomicBool::new(false)).unwrap_err();
+    assert!(matches!(&refused, RunError::NotSimulated(what) if what == "CORE1"), "{refused}");
     assert!(error.is_input() && error.to_string().contains("--plant real"));
     let error = tune::tune(&scenario, &registry, "seda", &Options::default(), &quiet, &cancel).unwrap_err();
     assert!(matches!(error, RunError::NotSimulated(_)), "{error}");

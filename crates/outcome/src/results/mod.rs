@@ -4,7 +4,7 @@
 
 mod rows;
 
-pub use rows::{Lock, Machine, Point, Replica, RunKey, Shift, Window, WorkloadKey};
+pub use rows::{Lock, Machine, Point, Replica, RunKey, ServiceRow, Shift, Window, WorkloadKey};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,9 @@ pub struct Results {
     /// Reports of each server of each point, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Replica>,
+    /// Reports of each service of each point, for graphs of services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceRow>,
     /// The papers' claims and what we measured.
     pub claims: Vec<Claim>,
     /// Reasons not to take runs of the real plant for measurements, in words.

@@ -124,8 +124,14 @@ table! {
         contended_per_request: Option<f64>, Plain "Waits for locks per response";
         /// CPU time of polls that found nothing, over CPU time available.
         empty_poll_cpu: Option<f64>, Share "CPU time of empty polls";
+        /// CPU time of requests without a result in time over CPU time spent, in a graph of services.
+        wasted_cpu: Option<f64>, Share "CPU time wasted";
+        /// The same at services that ask others.
+        wasted_upstream_cpu: Option<f64>, Share "CPU time wasted upstream";
         /// Goodput that the simulator, told of the machine that was measured, predicts for this run of the real plant.
         predicted_goodput_rps: Option<f64>, Requests "Predicted goodput";
+        /// The median that it predicts, µs.
+        predicted_p50_us: Option<f64>, Micros "Predicted median latency";
         /// The 99th percentile that it predicts, µs.
         predicted_p99_us: Option<f64>, Micros "Predicted 99th percentile latency";
     }
@@ -266,6 +272,28 @@ table! {
         drop_rate: f64, Share "Drop rate";
         /// Requests that expired or were displaced at its sessions over those they were given.
         expiry_rate: f64, Share "Expired at clients";
+        /// CPU time spent over CPU time available.
+        cpu_utilization: f64, Share "CPU utilization";
+    }
+}
+
+table! {
+    /// A service of a graph in a run.
+    ServiceRow (run: RunKey, workload: WorkloadKey) {
+        /// Its name.
+        name: String, Name "Service of the graph";
+        [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
+         workload.r, run.seed]
+        /// Its part of the latency objective, µs.
+        objective_us: f64, Micros "Objective";
+        /// Calls per second that reach its servers.
+        received_rps: f64, Requests "Calls";
+        /// Median latency of its answered calls as their callers see it, its own calls included, µs.
+        p50_us: f64, Micros "Median latency";
+        /// 99th percentile of the same, µs.
+        p99_us: f64, Micros "99th percentile latency";
+        /// Calls that it drops, or that fail behind it, over calls that reach it.
+        drop_rate: f64, Share "Drop rate";
         /// CPU time spent over CPU time available.
         cpu_utilization: f64, Share "CPU utilization";
     }

@@ -10,7 +10,7 @@ use leeward_control::server::Feedback;
 use leeward_control::units::Credits;
 use leeward_rpc::wire::{
     Answer, Call, Decoder, DropReason, Dropped, Encoder, Failure, FailureCode, Frame, Message, Nanos32, PayloadLimit,
-    Regime, Response, Side, Welcome,
+    Regime, Response, Side, Version, Welcome,
 };
 
 /// Behaviour of the server.
@@ -104,7 +104,7 @@ impl Server {
 
 fn serve(state: &State, mut socket: TcpStream) {
     let mut decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
-    let encoder = Encoder::new(PayloadLimit::DEFAULT);
+    let encoder = Encoder::new(PayloadLimit::DEFAULT).speaking(Version::NEWEST);
     let mut out = Vec::new();
     loop {
         match socket.read(decoder.spare()) {
