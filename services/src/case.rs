@@ -26,6 +26,11 @@ pub trait Case: Debug + Send + Sync {
         &[]
     }
 
+    /// Text of `--data` for data that are ready in a moment, for showing the service; `None` if it takes none.
+    fn small_data(&self) -> Option<&'static str> {
+        None
+    }
+
     /// How many ports it opens; each has cores of its own.
     fn ports(&self, _: &Values) -> usize {
         1

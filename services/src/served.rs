@@ -17,6 +17,11 @@ pub trait Backend: Send + Sync {
     /// See [`ServerError`].
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError>;
 
+    /// Words about servers that it asks and are not the right ones, and warnings about others, since this was asked last.
+    fn news(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The protocol of the second port that [`Backend::open_port`] would open, if the arguments ask for one.
     fn second_port(&self) -> Option<&'static str> {
         None
@@ -68,6 +73,8 @@ pub enum Bottleneck {
     Cores,
     /// Locks. The server may have all CPUs: what the clients take is little.
     Locks,
+    /// Threads of a tier. The server gets CPUs of its own; its leaves, which wait, share the clients'.
+    Threads,
 }
 
 /// Both ends of a service in this process: a backend, to be served again and again, and what its clients ask.

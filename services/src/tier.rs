@@ -4,16 +4,17 @@
 use crate::arguments::{Argument, Elsewhere, Kind, Values};
 use crate::case::{Case, CaseError, Progress, Requests, Target};
 use crate::served::{Backend, Served};
+use crate::tiers::questions::has_leaves;
+use crate::tiers::{BEGIN, LEAF_ADMISSION, Way};
 use leeward_control::threading::Threading;
 use leeward_control::units::{UnitError, parse_duration};
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
 use leeward_rpc::tier::{
-    Calls, Enough, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Tier, TierError,
+    Calls, Enough, LeafId, Leaves, Links, MidTier, Needs, Options, Replies, Reply, Step, Tier, TierError,
 };
 use leeward_rpc::wire::Method;
 use std::fmt::{self, Display, Formatter};
-use std::io;
 use std::sync::Arc;
 
 pub(crate) const LEAVES: Argument = Argument {
@@ -25,11 +26,17 @@ pub(crate) const LEAVES: Argument = Argument {
     elsewhere: Elsewhere::Refused,
 };
 
+/// End of the name of a file of curves.
+pub const CURVES: &str = ".toml";
+
 pub(crate) const THREADING: Argument = Argument {
     name: "threading",
-    value_name: "SETUP",
-    help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2",
-    kind: Kind::Checked(|text| text.parse::<Threading>().map(|_| ()).map_err(|error| error.to_string())),
+    value_name: "SETUP|FILE.toml",
+    help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2; or curves of `leeward train`, from which a policy chooses",
+    kind: Kind::Checked(|text| match text.ends_with(CURVES) {
+        true => Ok(()),
+        false => text.parse::<Threading>().map(|_| ()).map_err(|error| error.to_string()),
+    }),
     default: Some("SDB1-16"),
     elsewhere: Elsewhere::Refused,
 };
@@ -63,8 +70,8 @@ pub(crate) const TIMEOUT: Argument = Argument {
 
 fn asked(text: &str) -> Result<usize, String> {
     let count =
-        if text == "all" { Some(usize::MAX) } else { text.parse().ok().filter(|count| (1..=256).contains(count)) };
-    count.ok_or_else(|| "accepted: `all`, or a whole number from 1 to 256".into())
+        if text == "all" { Some(usize::MAX) } else { text.parse().ok().filter(|count| (1..=255).contains(count)) };
+    count.ok_or_else(|| "accepted: `all`, or a whole number from 1 to 255".into())
 }
 
 fn links(text: &str) -> Result<Links, String> {
@@ -86,6 +93,14 @@ impl Fan {
     pub fn new(ask: usize) -> Self {
         Fan { ask }
     }
+
+    /// Leaves of so many that a request with this argument asks.
+    fn asks(&self, argument: &[u8], leaves: usize) -> impl Iterator<Item = LeafId> + use<> {
+        // The argument's bits choose where a part of the leaves begins: the same requests ask the same leaves.
+        let bits = argument.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let first = (bits % leaves.max(1) as u64) as usize;
+        (0..self.ask.min(leaves)).map(move |step| LeafId(((first + step) % leaves) as u16))
+    }
 }
 
 /// The request's argument, between the steps.
@@ -94,6 +109,10 @@ pub struct Asked(Vec<u8>);
 
 impl MidTier for Fan {
     type State = Asked;
+
+    fn needs(&self, request: &Request<'_>, needs: &mut Needs<'_>) {
+        self.asks(request.payload, needs.leaves().count()).for_each(|leaf| needs.leaf(leaf));
+    }
 
     fn begin(
         &self,
@@ -104,12 +123,7 @@ impl MidTier for Fan {
     ) -> Result<Step, Failed> {
         argument.clear();
         argument.extend_from_slice(request.payload);
-        let leaves = calls.leaves().count();
-        // The argument's bits choose where a part of the leaves begins: the same requests ask the same leaves.
-        let bits = request.payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let first = (bits % leaves.max(1) as u64) as usize;
-        for step in 0..self.ask.min(leaves) {
-            let leaf = LeafId(((first + step) % leaves) as u16);
+        for leaf in self.asks(request.payload, calls.leaves().count()) {
             calls.call(leaf, Method(0), |bytes| bytes.extend_from_slice(request.payload));
         }
         Ok(Step::Gather(Enough::All))
@@ -143,21 +157,16 @@ impl Case for TierCase {
     }
 
     fn arguments(&self) -> &'static [Argument] {
-        &[LEAVES, THREADING, ASK, LINKS, TIMEOUT]
+        &[LEAVES, THREADING, ASK, LINKS, TIMEOUT, LEAF_ADMISSION, BEGIN]
     }
 
     fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let missing = "--service tier needs --leaves; accepted: addresses such as 127.0.0.1:5301,127.0.0.1:5302";
+        let Way { leaves, threading, .. } = Way::of(values, self.name())?;
         let text =
             |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default().to_string();
-        let addresses =
-            values.text(LEAVES.name).filter(|text| !text.is_empty()).ok_or_else(|| CaseError::input(missing))?;
-        let timeout = parse_duration(&text(&TIMEOUT)).map_err(CaseError::input)?;
         let links = links(&text(&LINKS)).map_err(CaseError::input)?;
-        let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(CaseError::input)?;
-        let threading = text(&THREADING).parse().map_err(|error| CaseError::input(format!("--threading: {error}")))?;
         let ask = asked(&text(&ASK)).map_err(CaseError::input)?;
-        Ok(Box::new(TierBackend { leaves: leaves.timeout(timeout).links(links), threading, ask }))
+        Ok(Box::new(TierBackend { leaves: leaves.links(links), threading, ask }))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -198,7 +207,7 @@ impl Backend for TierBackend {
         let started = self.start_tier(builder, address, options);
         started.map(Tier::into_server).map_err(|error| match error {
             TierError::Server(error) => error,
-            other => ServerError::Cores(io::Error::other(other.to_string())),
+            other => ServerError::Other(other.to_string()),
         })
     }
 }
@@ -231,7 +240,7 @@ impl Requests for Asks {
     }
 
     fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
+        Err(has_leaves())
     }
 }
 
@@ -253,13 +262,13 @@ mod tests {
         assert!(refused("127.0.0.1:7001,127.0.0.1:7001").contains("twice"));
         assert!(refused("127.0.0.1:7001,,").contains("accepted: HOST:PORT"));
         let crowd: Vec<String> = (0..300).map(|port| format!("127.0.0.1:{}", 7_000 + port)).collect();
-        assert!(refused(&crowd.join(",")).contains("300 leaves; accepted: 1 to 256"));
+        assert!(refused(&crowd.join(",")).contains("300 leaves; accepted: 1 to 255"));
     }
 
     #[test]
     fn arguments_say_what_they_accept() {
         for (argument, wrong, accepted) in
-            [(ASK, "0", "from 1 to 256"), (LINKS, "both", "`shared`"), (THREADING, "SIX1", "S"), (TIMEOUT, "1", "")]
+            [(ASK, "0", "from 1 to 255"), (LINKS, "both", "`shared`"), (THREADING, "SIX1", "S"), (TIMEOUT, "1", "")]
         {
             let Kind::Checked(check) = argument.kind else { panic!("{}", argument.name) };
             assert!(check(wrong).unwrap_err().contains(accepted), "{}", argument.name);

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod data;
+
 use leeward_control::units::UnitError;
 use leeward_hdsearch::case::{HdSearchCase, HdSearchLeafCase};
 use leeward_kv::case::KvCase;

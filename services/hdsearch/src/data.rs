@@ -1,8 +1,9 @@
-//! Points, made up by a seed: clusters in a space of many dimensions. Each is drawn by itself, so that a leaf draws its share
-//! only.
+//! Points: those of a file, or made up by a seed as clusters in a space of many dimensions. Each of these is drawn by itself, so that a leaf
+//! draws its share only.
 
 use leeward_workload::rng::{Purpose, Rng};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Points of each cluster.
 const CLUSTER: u32 = 250;
@@ -18,6 +19,64 @@ pub struct Synthetic {
     pub count: u32,
     /// Seed that they are drawn from.
     pub seed: u64,
+}
+
+/// Points of a tier: made up, or of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Made up.
+    Synthetic(Synthetic),
+    /// Of this file.
+    File {
+        /// Its path.
+        path: String,
+        /// Its points.
+        points: Arc<Points>,
+    },
+}
+
+/// Seed of hyperplanes over points that have none, and of questions about them.
+const SEED: u64 = 1;
+
+impl Source {
+    /// How many points there are.
+    pub fn count(&self) -> u32 {
+        match self {
+            Source::Synthetic(synthetic) => synthetic.count,
+            // A file has no more than ten million.
+            Source::File { points, .. } => points.len() as u32,
+        }
+    }
+
+    /// Seed for hyperplanes over them.
+    pub fn seed(&self) -> u64 {
+        if let Source::Synthetic(synthetic) = self { synthetic.seed } else { SEED }
+    }
+
+    /// Points with these numbers.
+    pub fn points(&self, numbers: Range<u32>) -> Points {
+        match self {
+            Source::Synthetic(synthetic) => synthetic.points(numbers),
+            Source::File { points, .. } => {
+                let mut part = Points::new(points.dimensions());
+                numbers.filter_map(|number| points.get(number as usize)).for_each(|point| part.push(point));
+                part
+            }
+        }
+    }
+
+    /// A question: a noisy copy of a point, or now and then a point of no cluster. `turn` tells questions apart.
+    pub fn question(&self, turn: u64) -> Vec<f32> {
+        let points = match self {
+            Source::Synthetic(synthetic) => return synthetic.question(turn),
+            Source::File { points, .. } => points,
+        };
+        let mut rng = Rng::new(SEED ^ turn.wrapping_mul(0xA24B_AED4_963E_E407), Purpose::Data);
+        let near = points.get(rng.below(points.len() as u64) as usize).unwrap_or(&[]);
+        // A tenth of what a number of the point is on average, as with points that are made up.
+        let size = near.iter().map(|value| f64::from(value * value)).sum::<f64>() / near.len().max(1) as f64;
+        near.iter().map(|value| value + (0.1 * size.sqrt() * rng.normal()) as f32).collect()
+    }
 }
 
 /// Points one after the other.
@@ -106,15 +165,10 @@ impl Synthetic {
     }
 }
 
-/// Numbers of the points that leaf `shard` of `shards` holds: ranges, so that a number tells its leaf.
-pub fn shard(count: u32, shard: u32, shards: u32) -> Range<u32> {
-    let edge = |shard: u32| (u64::from(count) * u64::from(shard) / u64::from(shards.max(1))) as u32;
-    edge(shard)..edge(shard + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_services::tiers::shard::Shard;
 
     #[test]
     fn a_share_is_drawn_as_the_whole_is() {
@@ -122,8 +176,8 @@ mod tests {
         let whole = data.points(0..data.count);
         for shards in [1, 2, 3, 7] {
             let mut number = 0;
-            for at in 0..shards {
-                let range = shard(data.count, at, shards);
+            for part in Shard::all(shards) {
+                let range = part.range(data.count);
                 assert_eq!(range.start, number);
                 number = range.end;
                 let part = data.points(range.clone());

@@ -176,6 +176,27 @@ mod tests {
         assert!(looked < 200 * CANDIDATES_MAX, "{looked}: nearly as much work as looking at all");
     }
 
+    /// At a size where a fiftieth of all distances is not the bound on candidates by itself.
+    #[test]
+    fn nine_in_ten_are_found_by_a_fiftieth_of_the_distances() {
+        let data = Synthetic { dimensions: 64, count: 150_000, seed: 5 };
+        let points = data.points(0..data.count);
+        let (tables, mut search) = (Tables::new(&points, 1), Search::default());
+        let (mut found, mut wanted, mut looked) = (0, 0, 0);
+        for turn in 0..60 {
+            let question = data.question(turn);
+            let candidates = tables.candidates(&question, &mut search);
+            looked += candidates.len();
+            let near = nearest(&question, &points, candidates.iter().copied());
+            let truth = nearest(&question, &points, 0..data.count);
+            found += truth.iter().filter(|neighbour| near.contains(neighbour)).count();
+            wanted += truth.len();
+        }
+        assert!(found * 10 >= wanted * 9, "{found} of {wanted}");
+        assert!(looked * 50 <= 60 * data.count as usize, "{looked} distances");
+        println!("recall {found} of {wanted}, {looked} distances of {}", 60 * data.count);
+    }
+
     #[test]
     fn candidates_are_there_once_and_a_search_leaves_nothing_behind() {
         let points = DATA.points(0..2_000);

@@ -13,6 +13,7 @@
 pub mod case;
 pub mod data;
 pub mod distance;
+mod file;
 pub mod hashing;
 mod leaf;
 mod tier;

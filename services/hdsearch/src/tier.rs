@@ -1,11 +1,11 @@
 //! The mid-tier: finds candidates, asks the leaves that hold them, and merges what they found.
 
-use crate::data::shard;
 use crate::distance::{Nearest, Neighbour};
 use crate::hashing::{Search, Tables};
 use crate::wire::{NEAREST, Question, append_candidates, append_found, read_found};
 use leeward_rpc::server::{Failed, Request};
 use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use leeward_services::tiers::shard::Shard;
 use std::sync::Arc;
 
 /// The mid-tier.
@@ -30,7 +30,7 @@ pub struct Searching {
 impl HdSearch {
     /// For `leaves` that each hold a share of the points that `tables` are over.
     pub fn new(tables: Tables, leaves: u32) -> Self {
-        let ends = (0..leaves).map(|leaf| shard(tables.count(), leaf, leaves).end).collect();
+        let ends = Shard::all(leaves).map(|part| part.range(tables.count()).end).collect();
         HdSearch { tables: Arc::new(tables), ends }
     }
 
@@ -66,10 +66,11 @@ impl MidTier for HdSearch {
         }
         for (leaf, ids) in (0..).map(LeafId).zip(&state.of_leaf) {
             if !ids.is_empty() {
-                calls.call(leaf, NEAREST, |argument| {
+                let write = |argument: &mut Vec<u8>| {
                     question.append(argument);
                     append_candidates(ids, argument);
-                });
+                };
+                calls.call(leaf, NEAREST, write).repeatable();
             }
         }
         Ok(Step::Gather(Enough::All))

@@ -1,18 +1,20 @@
 //! Recommend in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
 
 use crate::data::Ratings;
+use crate::file;
 use crate::neighbours::Model;
-use crate::wire::{PREDICT, Question, Told};
+use crate::wire::{self, PREDICT, Question, Told};
 use crate::{Recommend, RecommendLeaf, Work};
 use leeward_control::units::UnitError;
-use leeward_load::ask::Ask;
-use leeward_rpc::wire::Method;
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
-use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};
-use leeward_services::served::{Backend, Served};
-use leeward_services::tiers::{DATA, LeafOf, MidTierOf, OF_MID_TIERS, SHARD, Shard, Way, sizes};
+use leeward_services::case::{Case, CaseError, Notice, Progress, Requests};
+use leeward_services::served::Backend;
+use leeward_services::tiers::questions::{Data, OfLeaf, Part, Questions, Ready, about};
+use leeward_services::tiers::shard::{Shard, sizes};
+use leeward_services::tiers::{DATA, LeafOf, MidTierOf, OF_MID_TIERS, Parts, REPLICAS, SHARD, Way};
 use leeward_workload::rng::{Purpose, Rng};
 use std::fmt::{self, Display, Formatter};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The mid-tier in the catalogue.
@@ -23,9 +25,13 @@ pub struct RecommendCase;
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendLeafCase;
 
+/// Data that are ready in a moment.
+const SMALL: &str = "synthetic:1000:500:5000:1";
+/// Questions to a leaf by itself: each takes a pass over the users here, too.
+const OF_LEAF: u64 = 512;
 /// Questions that are made ready.
 const READY: u64 = 4_096;
-const EXPECTED: &str = "synthetic:USERS:ITEMS:RATINGS:SEED with up to 1000000 users and items and 10000000 ratings, such as synthetic:3000:1100:10000:1";
+const EXPECTED: &str = "synthetic:USERS:ITEMS:RATINGS:SEED with up to 1000000 users and items and 10000000 ratings, such as synthetic:3000:1100:10000:1, or a file with USER,ITEM,RATING on each line";
 
 const WORK: Argument = Argument {
     name: "work",
@@ -44,39 +50,99 @@ fn work(text: &str) -> Result<Work, String> {
     }
 }
 
-/// Ratings that are made up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Data {
-    users: u32,
-    items: u32,
-    ratings: u32,
-    seed: u64,
+/// Ratings of a tier.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    /// Made up.
+    Synthetic { users: u32, items: u32, ratings: u32, seed: u64 },
+    /// Of this file.
+    File { path: String, ratings: Arc<Ratings> },
 }
 
-/// As many ratings as µSuite's.
-const DEFAULT: Data = Data { users: 3_000, items: 1_100, ratings: 10_000, seed: 1 };
+/// Seed of what is learned from ratings that have none, and of questions about them.
+const SEED: u64 = 1;
 
-impl Data {
+impl Source {
+    fn ratings(&self) -> Arc<Ratings> {
+        match self {
+            Source::Synthetic { users, items, ratings, seed } => {
+                Arc::new(Ratings::synthetic(*users, *items, *ratings as usize, *seed))
+            }
+            Source::File { ratings, .. } => Arc::clone(ratings),
+        }
+    }
+
+    fn seed(&self) -> u64 {
+        if let Source::Synthetic { seed, .. } = self { *seed } else { SEED }
+    }
+}
+
+impl Default for Source {
+    /// As many ratings as µSuite's.
+    fn default() -> Self {
+        Source::Synthetic { users: 3_000, items: 1_100, ratings: 10_000, seed: 1 }
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Synthetic { users, items, ratings, seed } => {
+                write!(f, "synthetic:{users}:{items}:{ratings}:{seed}")
+            }
+            Source::File { path, .. } => f.write_str(path),
+        }
+    }
+}
+
+impl Data for Source {
     fn parse(text: &str) -> Result<Self, String> {
+        if !text.starts_with("synthetic") {
+            let ratings = file::read(Path::new(text)).map_err(|wrong| format!("{wrong}; accepted: {EXPECTED}"))?;
+            return Ok(Source::File { path: text.into(), ratings: Arc::new(ratings) });
+        }
         let bounds = [(1, 1_000_000), (1, 1_000_000), (1, 10_000_000), (0, u64::MAX)];
         let [users, items, ratings, seed] = sizes(text, bounds, EXPECTED)?;
         // Within their bounds.
-        Ok(Data { users: users as u32, items: items as u32, ratings: ratings as u32, seed })
-    }
-
-    fn of(values: &Values) -> Result<Self, CaseError> {
-        let data = values.text(DATA.name).map_or(Ok(DEFAULT), Data::parse);
-        data.map_err(|refused| CaseError::input(format!("--data {refused}")))
-    }
-
-    fn draw(&self) -> Ratings {
-        Ratings::synthetic(self.users, self.items, self.ratings as usize, self.seed)
+        Ok(Source::Synthetic { users: users as u32, items: items as u32, ratings: ratings as u32, seed })
     }
 }
 
-impl Display for Data {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "synthetic:{}:{}:{}:{}", self.users, self.items, self.ratings, self.seed)
+impl Questions for Source {
+    fn questions(&self) -> Result<Ready, CaseError> {
+        let ratings = self.ratings();
+        if ratings.known.is_empty() {
+            return Err(CaseError::input(format!("{self}: no rating to ask for; accepted: {EXPECTED}")));
+        }
+        let mut rng = Rng::new(self.seed(), Purpose::Clients);
+        let is_answer = |answer: &[u8]| Told::read(answer).is_some();
+        Ok(Ready::new(PREDICT, READY, is_answer, |turn, argument| draw(&ratings, turn, &mut rng).append(argument)))
+    }
+}
+
+/// A question about ratings. Half of them are of pairs whose rating is known.
+fn draw(ratings: &Ratings, turn: u64, rng: &mut Rng) -> Question {
+    let known = ratings.known[rng.below(ratings.known.len() as u64) as usize];
+    let (user, item) = (rng.below(ratings.users.into()) as u32, rng.below(ratings.items.into()) as u32);
+    if turn.is_multiple_of(2) { Question { user: known.user, item: known.item } } else { Question { user, item } }
+}
+
+impl OfLeaf for Source {
+    fn of_leaf(&self, part: Shard) -> Result<Ready, CaseError> {
+        let ratings = self.ratings().shard(part.at as usize, part.of as usize);
+        if ratings.known.is_empty() {
+            return Err(CaseError::input(format!("{self}: no rating to ask for; accepted: {EXPECTED}")));
+        }
+        // Learned here once more: a leaf with other data, or another part, answers otherwise.
+        let (model, mut rng) = (Model::learn(&ratings, self.seed()), Rng::new(self.seed(), Purpose::Clients));
+        let question = |turn| {
+            let (mut argument, mut answer) = (Vec::new(), Vec::new());
+            let question = draw(&ratings, turn, &mut rng);
+            question.append(&mut argument);
+            wire::append(model.predict(question.user, question.item), &mut answer);
+            (argument, answer)
+        };
+        Ready::known(PREDICT, (0..OF_LEAF).map(question))
     }
 }
 
@@ -90,14 +156,16 @@ impl Case for RecommendCase {
     }
 
     fn arguments(&self) -> &'static [Argument] {
-        const { &OF_MID_TIERS }
+        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], OF_MID_TIERS[3], OF_MID_TIERS[4], REPLICAS] }
     }
 
-    fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let way = Way::of(values, self.name())?;
-        let _ = progress;
-        let service = Recommend;
-        Ok(Box::new(MidTierOf { way, service }))
+    fn small_data(&self) -> Option<&'static str> {
+        Some(SMALL)
+    }
+
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let way = Way::of(values, self.name())?.parts(Parts::Some);
+        Ok(Box::new(MidTierOf::new(way, Recommend)))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -105,14 +173,8 @@ impl Case for RecommendCase {
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        let data = match text.split_once(':') {
-            None if text == self.name() => Some(DEFAULT),
-            Some((name, data)) if name == self.name() => Data::parse(data).ok(),
-            _ => None,
-        };
         let expected = "`recommend`, or its data behind it as in `recommend:synthetic:3000:1100:10000:1`";
-        let data = data.ok_or_else(|| UnitError { written: text.chars().take(40).collect(), expected })?;
-        Ok(Arc::new(Questions(data)))
+        about::<Source>(self.name(), text, expected)
     }
 }
 
@@ -129,70 +191,27 @@ impl Case for RecommendLeafCase {
         const { &[DATA, SHARD, WORK] }
     }
 
+    fn small_data(&self) -> Option<&'static str> {
+        Some(SMALL)
+    }
+
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let (data, part) = (Data::of(values)?, Shard::of(values)?);
+        let (data, part) = (Source::of(values)?, Shard::of(values)?);
         let work = work(values.text(WORK.name).or(WORK.default).unwrap_or_default()).map_err(CaseError::input)?;
-        progress(Notice::Step(&format!("learning from a part of {} ratings", data.ratings)));
-        let ratings = data.draw().shard(part.at as usize, part.of as usize);
-        Ok(Box::new(LeafOf(RecommendLeaf::new(Model::learn(&ratings, data.seed), work))))
+        let ratings = data.ratings();
+        progress(Notice::Step(&format!("learning from a part of {} ratings", ratings.known.len())));
+        let ratings = ratings.shard(part.at as usize, part.of as usize);
+        let leaf = RecommendLeaf::new(Model::learn(&ratings, data.seed()), work);
+        Ok(Box::new(LeafOf::new(self.name(), leaf).part(part, &data)))
     }
 
     fn requests_help(&self) -> &'static str {
-        "nothing: ask the mid-tier, recommend"
+        "how users rate items, by a leaf's part: recommend-leaf, or recommend-leaf:2/4:synthetic:3000:1100:10000:1"
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        Err(UnitError { written: text.chars().take(40).collect(), expected: "the mid-tier's requests: `recommend`" })
-    }
-}
-
-/// Questions about these data.
-#[derive(Clone, Copy, Debug)]
-struct Questions(Data);
-
-impl Display for Questions {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0 == DEFAULT { f.write_str("recommend") } else { write!(f, "recommend:{}", self.0) }
-    }
-}
-
-impl Requests for Questions {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
-        let ratings = self.0.draw();
-        let mut rng = Rng::new(self.0.seed, Purpose::Clients);
-        let mut question = |turn: u64| {
-            // Half of them are of pairs whose rating is known.
-            let known = ratings.known[rng.below(ratings.known.len() as u64) as usize];
-            let (user, item) = (rng.below(ratings.users.into()) as u32, rng.below(ratings.items.into()) as u32);
-            let question = if turn.is_multiple_of(2) {
-                Question { user: known.user, item: known.item }
-            } else {
-                Question { user, item }
-            };
-            let mut argument = Vec::new();
-            question.append(&mut argument);
-            argument
-        };
-        Ok(Some(Arc::new(Ready((0..READY).map(&mut question).collect()))))
-    }
-
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
-    }
-}
-
-/// Questions that are ready to be asked.
-#[derive(Debug)]
-struct Ready(Vec<Vec<u8>>);
-
-impl Ask for Ready {
-    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
-        payload.extend_from_slice(&self.0[(random % READY) as usize]);
-        PREDICT
-    }
-
-    fn is_answer(&self, _: u64, _: Method, answer: &[u8]) -> bool {
-        // Partial answers count as failed: a load test of leaves that are away measures nothing.
-        Told::read(answer).is_some_and(|told| told.asked == told.answered)
+        let expected =
+            "`recommend-leaf`, or with a part and data as in `recommend-leaf:2/4:synthetic:3000:1100:10000:1`";
+        about::<Part<Source>>(self.name(), text, expected)
     }
 }

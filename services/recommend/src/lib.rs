@@ -13,6 +13,7 @@
 pub mod case;
 pub mod data;
 pub mod factors;
+mod file;
 mod leaf;
 pub mod neighbours;
 mod tier;

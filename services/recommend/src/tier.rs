@@ -23,7 +23,7 @@ impl MidTier for Recommend {
         }
         let question = Question::read(request.payload)?;
         for leaf in calls.leaves() {
-            calls.call(leaf, PREDICT, |argument| question.append(argument));
+            calls.call(leaf, PREDICT, |argument| question.append(argument)).repeatable();
         }
         Ok(Step::Gather(Enough::All))
     }

@@ -11,6 +11,7 @@ use leeward_rpc::wire::Method;
 use leeward_services::arguments::{Argument, Elsewhere, Kind, Values};
 use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};
 use leeward_services::served::{Backend, Served};
+use leeward_services::tiers::questions::{has_leaves, refused};
 use leeward_services::tiers::{LeafOf, MidTierOf, OF_MID_TIERS, Way};
 use std::fmt::{self, Display, Formatter};
 use std::hash::{BuildHasher, RandomState};
@@ -51,7 +52,7 @@ impl Case for RouterCase {
     }
 
     fn arguments(&self) -> &'static [Argument] {
-        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], ACKS] }
+        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], OF_MID_TIERS[3], OF_MID_TIERS[4], ACKS] }
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
@@ -59,7 +60,7 @@ impl Case for RouterCase {
         let acks = acks(values.text(ACKS.name).or(ACKS.default).unwrap_or_default()).map_err(CaseError::input)?;
         progress(Notice::Step(&format!("routing to {} leaves", way.count)));
         let service = Router::new(way.count as usize, acks);
-        Ok(Box::new(MidTierOf { way, service }))
+        Ok(Box::new(MidTierOf::new(way, service)))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -68,13 +69,7 @@ impl Case for RouterCase {
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
         let expected = "`router`, `router:ycsb-a`, `router:etc`, `router:usr` or `router:var`";
-        let fail = || UnitError { written: text.chars().take(40).collect(), expected };
-        let mix = match text.strip_prefix(self.name()).ok_or_else(fail)? {
-            "" => "kv:ycsb-a".into(),
-            rest => format!("kv{rest}"),
-        };
-        let service = PairService::parse(&mix).ok().filter(|service| service.keys == 1).ok_or_else(fail)?;
-        Ok(Arc::new(Questions(service)))
+        Questions::of(self.name(), Asked::MidTier, text).ok_or_else(|| refused(text, expected))
     }
 }
 
@@ -101,51 +96,80 @@ impl Case for RouterLeafCase {
             ..StoreConfig::default()
         };
         let store = Store::new(&config).map_err(|error| CaseError::input(format!("--memory: {error}")))?;
-        Ok(Box::new(LeafOf(RouterLeaf::new(Kv::new(Arc::new(store))))))
+        Ok(Box::new(LeafOf::new(self.name(), RouterLeaf::new(Kv::new(Arc::new(store))))))
     }
 
     fn requests_help(&self) -> &'static str {
-        "nothing: ask the mid-tier, router"
+        "pairs of a single leaf: router-leaf (YCSB A), router-leaf:etc or router-leaf:usr"
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        Err(UnitError { written: text.chars().take(40).collect(), expected: "the mid-tier's requests: `router`" })
+        let expected = "`router-leaf`, `router-leaf:ycsb-a`, `router-leaf:etc`, `router-leaf:usr` or `router-leaf:var`";
+        Questions::of(self.name(), Asked::Leaf, text).ok_or_else(|| refused(text, expected))
     }
+}
+
+/// Tier that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The mid-tier, whose results say how many leaves have answered.
+    MidTier,
+    /// A leaf.
+    Leaf,
 }
 
 /// Pairs of a mix.
 #[derive(Clone, Copy, Debug)]
-struct Questions(PairService);
+struct Questions {
+    name: &'static str,
+    asked: Asked,
+    service: PairService,
+}
+
+impl Questions {
+    /// Reads `name`, or `name:mix`.
+    fn of(name: &'static str, asked: Asked, text: &str) -> Option<Arc<dyn Requests>> {
+        let mix = match text.strip_prefix(name)? {
+            "" => "kv:ycsb-a".into(),
+            rest => format!("kv{rest}"),
+        };
+        let service = PairService::parse(&mix).ok().filter(|service| service.keys == 1)?;
+        Some(Arc::new(Questions { name, asked, service }))
+    }
+}
 
 impl Display for Questions {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "router{}", self.0.to_string().trim_start_matches("kv"))
+        write!(f, "{}{}", self.name, self.service.to_string().trim_start_matches("kv"))
     }
 }
 
 impl Requests for Questions {
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
-        let pairs = Pairs::new(self.0);
-        store_all(server, &pairs, "router", |number, length, argument| {
+        let pairs = Pairs::new(self.service);
+        store_all(server, &pairs, self.name, |number, length, argument| {
             Pair { key: pairs.key(number), value: &[] }.append(argument);
             argument.resize(argument.len() + length, 0);
         })?;
-        Ok(Some(Arc::new(Asks(pairs))))
+        Ok(Some(Arc::new(Asks { pairs, asked: self.asked })))
     }
 
     fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
+        Err(has_leaves())
     }
 }
 
 /// Asks for a pair, or stores one, as the request's bits say.
 #[derive(Debug)]
-struct Asks(Pairs);
+struct Asks {
+    pairs: Pairs,
+    asked: Asked,
+}
 
 impl Ask for Asks {
     fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
-        let request = self.0.draw(random);
-        let key = self.0.key(request.number);
+        let request = self.pairs.draw(random);
+        let key = self.pairs.key(request.number);
         match request.write {
             None => {
                 payload.extend_from_slice(key);
@@ -160,6 +184,10 @@ impl Ask for Asks {
     }
 
     fn is_answer(&self, _: u64, method: Method, answer: &[u8]) -> bool {
+        if self.asked == Asked::Leaf {
+            // Whether a pair is there is the store's affair, which may have had to evict it.
+            return if method == SET { answer == [1] } else { matches!(answer, [0] | [1, ..]) };
+        }
         let Some(told) = Told::read(answer) else { return false };
         match method {
             SET => matches!(told.rest, [stored] if *stored == told.answered && *stored > 0),

@@ -3,7 +3,7 @@
 use crate::spooky;
 use crate::wire::{GET, Pair, SET, check};
 use leeward_rpc::server::{Failed, Request};
-use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Replies, Reply, Step};
+use leeward_rpc::tier::{Calls, Enough, LeafId, MidTier, Needs, Replies, Reply, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -84,7 +84,11 @@ impl Router {
         self.under_way(leaf).fetch_add(1, Ordering::Relaxed);
         state.at = Some(leaf);
         state.asked += 1;
-        calls.call(leaf, GET, |argument| argument.extend_from_slice(&state.key));
+        let call = calls.call(leaf, GET, |argument| argument.extend_from_slice(&state.key));
+        // A replica that takes long is not waited for.
+        if let Some(next) = state.replicas.get(state.asked) {
+            call.or(*next);
+        }
         Step::Gather(Enough::All)
     }
 
@@ -109,6 +113,19 @@ impl Router {
 
 impl MidTier for Router {
     type State = Routing;
+
+    fn needs(&self, request: &Request<'_>, needs: &mut Needs<'_>) {
+        match request.method {
+            // The better of two is asked; the first will mostly do.
+            GET => self.replicas(request.payload).take(1).for_each(|leaf| needs.leaf(leaf)),
+            SET => {
+                if let Ok(pair) = Pair::read(request.payload) {
+                    self.replicas(pair.key).for_each(|leaf| needs.leaf(leaf));
+                }
+            }
+            _ => {}
+        }
+    }
 
     fn begin(
         &self,

@@ -1,18 +1,20 @@
 //! Set Algebra in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
 
-use crate::data::{Data, VOCABULARY, name, shard, zipf};
+use crate::data::{Documents, VOCABULARY, name, zipf};
 use crate::postings::Postings;
 use crate::stop::StopWords;
-use crate::wire::{ALL, Found, append_words};
+use crate::wire::{ALL, Found, append_found, append_words};
 use crate::{Sets, SetsLeaf};
 use leeward_control::units::UnitError;
-use leeward_load::ask::Ask;
-use leeward_rpc::wire::Method;
 use leeward_services::arguments::{Argument, Values};
-use leeward_services::case::{Case, CaseError, Notice, Progress, Requests, Target};
-use leeward_services::served::{Backend, Served};
-use leeward_services::tiers::{DATA, LeafOf, MidTierOf, OF_MID_TIERS, SHARD, Shard, Way, sizes};
+use leeward_services::case::{Case, CaseError, Notice, Progress, Requests};
+use leeward_services::served::Backend;
+use leeward_services::tiers::file;
+use leeward_services::tiers::questions::{Data, OfLeaf, Part, Questions, Ready, about};
+use leeward_services::tiers::shard::{Shard, sizes};
+use leeward_services::tiers::{DATA, LeafOf, MidTierOf, OF_MID_TIERS, Parts, REPLICAS, SHARD, Way};
 use leeward_workload::rng::{Purpose, Rng};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,28 +30,34 @@ pub struct SetsLeafCase;
 /// Questions that are made ready.
 const READY: u64 = 4_096;
 const EXPECTED: &str = "synthetic:DOCUMENTS:WORDS:SEED with up to 10000000 documents of up to 1000 words, such as synthetic:200000:30:1, small, or the file of `leeward corpus`";
-const DEFAULT: Data = Data::Synthetic { count: 200_000, words: 30, seed: 1 };
 
-impl Data {
-    /// Reads `synthetic:200000:30:1`, `small`, or a file's path.
-    ///
-    /// # Errors
-    /// Anything else; says what is accepted.
-    pub fn parse(text: &str) -> Result<Self, String> {
+impl Default for Documents {
+    fn default() -> Self {
+        Documents::Synthetic { count: 200_000, words: 30, seed: 1 }
+    }
+}
+
+impl Display for Documents {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Documents::Synthetic { count, words, seed } => write!(f, "synthetic:{count}:{words}:{seed}"),
+            Documents::Texts { from, .. } => f.write_str(from),
+        }
+    }
+}
+
+impl Data for Documents {
+    fn parse(text: &str) -> Result<Self, String> {
         if text == "small" {
-            return Ok(Data::small());
+            return Ok(Documents::small());
         }
         if !text.starts_with("synthetic") {
-            return Data::read(Path::new(text)).map_err(|error| format!("{error}; accepted: {EXPECTED}"));
+            file::check(Path::new(text), file::BYTES_MAX).map_err(|wrong| format!("{wrong}; accepted: {EXPECTED}"))?;
+            return Documents::read(Path::new(text)).map_err(|error| format!("{error}; accepted: {EXPECTED}"));
         }
         let [count, words, seed] = sizes(text, [(1, 10_000_000), (1, 1_000), (0, u64::MAX)], EXPECTED)?;
         // Within their bounds.
-        Ok(Data::Synthetic { count: count as u32, words: words as u32, seed })
-    }
-
-    fn of(values: &Values) -> Result<Self, CaseError> {
-        let data = values.text(DATA.name).map_or(Ok(DEFAULT), Data::parse);
-        data.map_err(|refused| CaseError::input(format!("--data {refused}")))
+        Ok(Documents::Synthetic { count: count as u32, words: words as u32, seed })
     }
 }
 
@@ -63,15 +71,20 @@ impl Case for SetsCase {
     }
 
     fn arguments(&self) -> &'static [Argument] {
-        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], DATA] }
+        const { &[OF_MID_TIERS[0], OF_MID_TIERS[1], OF_MID_TIERS[2], OF_MID_TIERS[3], OF_MID_TIERS[4], REPLICAS, DATA] }
+    }
+
+    fn small_data(&self) -> Option<&'static str> {
+        Some(SMALL)
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
         let way = Way::of(values, self.name())?;
-        let data = Data::of(values)?;
+        let data = Documents::of(values)?;
         progress(Notice::Step("looking for words that are in too many documents"));
         let service = Sets::new(StopWords::of(&data));
-        Ok(Box::new(MidTierOf { way, service }))
+        let way = way.parts(Parts::Of(data.to_string()));
+        Ok(Box::new(MidTierOf::new(way, service)))
     }
 
     fn requests_help(&self) -> &'static str {
@@ -79,15 +92,8 @@ impl Case for SetsCase {
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        let most = match text.strip_prefix(self.name()) {
-            Some("") => Some(4),
-            Some(rest) => rest.strip_prefix(":words=1-").and_then(|most| most.parse().ok()),
-            None => None,
-        };
         let expected = "`sets`, or with other numbers of words up to 1-100 as in `sets:words=1-10`";
-        let most = most.filter(|most| (1..=100).contains(most));
-        let most = most.ok_or_else(|| UnitError { written: text.chars().take(40).collect(), expected })?;
-        Ok(Arc::new(Questions { most }))
+        about::<Wordy>(self.name(), text, expected)
     }
 }
 
@@ -104,64 +110,103 @@ impl Case for SetsLeafCase {
         const { &[DATA, SHARD] }
     }
 
+    fn small_data(&self) -> Option<&'static str> {
+        Some(SMALL)
+    }
+
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let (data, part) = (Data::of(values)?, Shard::of(values)?);
-        let numbers = shard(data.count(), part.at, part.of);
+        let (data, part) = (Documents::of(values)?, Shard::of(values)?);
+        let numbers = part.range(data.count());
         progress(Notice::Step(&format!("indexing {} of {} documents", numbers.len(), data.count())));
-        Ok(Box::new(LeafOf(SetsLeaf::new(Postings::of(&data, numbers)))))
+        let leaf = SetsLeaf::new(Postings::of(&data, numbers));
+        Ok(Box::new(LeafOf::new(self.name(), leaf).part(part, &data)))
     }
 
     fn requests_help(&self) -> &'static str {
-        "nothing: ask the mid-tier, sets"
+        "documents of a leaf's part with all of 1 to 4 words: sets-leaf, or sets-leaf:2/4:synthetic:200000:30:1"
     }
 
     fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        Err(UnitError { written: text.chars().take(40).collect(), expected: "the mid-tier's requests: `sets`" })
+        let expected = "`sets-leaf`, or with a part and data as in `sets-leaf:2/4:synthetic:200000:30:1`";
+        about::<Part<Documents>>(self.name(), text, expected)
     }
 }
 
 /// Questions with one word up to so many, as frequent as in made-up documents.
-#[derive(Clone, Copy, Debug)]
-struct Questions {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wordy {
     most: u64,
 }
 
-impl Display for Questions {
+impl Default for Wordy {
+    fn default() -> Self {
+        Wordy { most: 4 }
+    }
+}
+
+impl Display for Wordy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.most == 4 { f.write_str("sets") } else { write!(f, "sets:words=1-{}", self.most) }
+        write!(f, "words=1-{}", self.most)
     }
 }
 
-impl Requests for Questions {
-    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
-        let mut rng = Rng::new(1, Purpose::Clients);
-        let mut question = |_| {
-            let words: Vec<String> = (0..=rng.below(self.most)).map(|_| name(zipf(&mut rng).min(VOCABULARY))).collect();
-            let mut argument = Vec::new();
+impl Data for Wordy {
+    fn parse(text: &str) -> Result<Self, String> {
+        let most = text.strip_prefix("words=1-").and_then(|most| most.parse().ok());
+        let most = most.filter(|most| (1..=100).contains(most));
+        most.map(|most| Wordy { most }).ok_or_else(|| "accepted: words=1-100".into())
+    }
+}
+
+/// Data that are ready in a moment.
+const SMALL: &str = "synthetic:20000:30:1";
+/// Questions to a leaf by itself, each with up to so many words of one of its documents: so that something is found.
+const OF_LEAF: (u64, u64) = (512, 4);
+
+impl OfLeaf for Documents {
+    fn of_leaf(&self, part: Shard) -> Result<Ready, CaseError> {
+        let (numbers, mut rng) = (part.range(self.count()), Rng::new(1, Purpose::Clients));
+        if numbers.is_empty() {
+            return Err(CaseError::input("a part without documents"));
+        }
+        let questions: Vec<BTreeSet<String>> = (0..OF_LEAF.0)
+            .map(|_| {
+                let number = numbers.start + rng.below(numbers.len() as u64) as u32;
+                let mut words = Vec::new();
+                self.words(number..number + 1, |_, word| words.push(word.to_string()));
+                // A word has a length of one byte.
+                words.retain(|word| (1..=255).contains(&word.len()));
+                (0..=rng.below(OF_LEAF.1))
+                    .filter_map(|_| words.get(rng.below(words.len().max(1) as u64) as usize).cloned())
+                    .collect()
+            })
+            .filter(|words: &BTreeSet<String>| !words.is_empty())
+            .collect();
+        let asked: BTreeSet<&str> = questions.iter().flatten().map(String::as_str).collect();
+        // Plain sets of documents, without lists to intersect.
+        let mut with: BTreeMap<&str, BTreeSet<u32>> = asked.iter().map(|word| (*word, BTreeSet::new())).collect();
+        self.words(numbers, |number, word| _ = with.get_mut(word).map(|numbers| numbers.insert(number)));
+        let answered = questions.iter().map(|words| {
+            let (mut argument, mut answer) = (Vec::new(), Vec::new());
             append_words(words.iter().map(String::as_bytes), &mut argument);
-            argument
-        };
-        Ok(Some(Arc::new(Ready((0..READY).map(&mut question).collect()))))
-    }
-
-    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
-        Err(CaseError::input("a tier has leaves; a scenario describes them in [tier]"))
+            let mut lists = words.iter().filter_map(|word| with.get(word.as_str()));
+            let first = lists.next().cloned().unwrap_or_default();
+            let found: Vec<u32> =
+                lists.fold(first, |found, list| found.intersection(list).copied().collect()).into_iter().collect();
+            append_found(found.len() as u32, &found, &mut answer);
+            (argument, answer)
+        });
+        Ready::known(ALL, answered)
     }
 }
 
-/// Questions that are ready to be asked.
-#[derive(Debug)]
-struct Ready(Vec<Vec<u8>>);
-
-impl Ask for Ready {
-    fn ask(&self, random: u64, payload: &mut Vec<u8>) -> Method {
-        payload.extend_from_slice(&self.0[(random % READY) as usize]);
-        ALL
-    }
-
-    fn is_answer(&self, _: u64, _: Method, answer: &[u8]) -> bool {
-        // Partial answers count as failed: a load test of leaves that are away measures nothing.
-        let [asked, answered, found @ ..] = answer else { return false };
-        asked == answered && Found::read(found).is_some()
+impl Questions for Wordy {
+    fn questions(&self) -> Result<Ready, CaseError> {
+        let mut rng = Rng::new(1, Purpose::Clients);
+        let is_answer = |answer: &[u8]| answer.get(2..).and_then(Found::read).is_some();
+        Ok(Ready::new(ALL, READY, is_answer, |_, argument| {
+            let words: Vec<String> = (0..=rng.below(self.most)).map(|_| name(zipf(&mut rng).min(VOCABULARY))).collect();
+            append_words(words.iter().map(String::as_bytes), argument);
+        }))
     }
 }

@@ -2,17 +2,18 @@
 //! by itself, so that a leaf makes its share only.
 
 use leeward_search::corpus::CorpusError;
-use leeward_search::{corpus, token};
+use leeward_search::{Document, corpus, token};
 use leeward_workload::rng::{Purpose, Rng};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Different words of made-up documents.
 pub const VOCABULARY: u32 = 100_000;
 
 /// Documents.
-#[derive(Clone, Debug)]
-pub enum Data {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Documents {
     /// Drawn from a seed.
     Synthetic {
         /// How many.
@@ -22,16 +23,24 @@ pub enum Data {
         /// Seed that they are drawn from.
         seed: u64,
     },
-    /// Their texts.
-    Texts(Vec<String>),
+    /// Documents that somebody wrote.
+    Texts {
+        /// Text that [`leeward_services::tiers::questions::Data::parse`] reads them from.
+        from: String,
+        /// Their texts.
+        texts: Arc<[String]>,
+    },
 }
 
-impl Data {
+impl Documents {
     /// The documents that come along with the search service.
     pub fn small() -> Self {
-        Data::Texts(
-            corpus::small().into_iter().map(|document| format!("{} {}", document.title, document.text)).collect(),
-        )
+        Documents::of_corpus("small", corpus::small())
+    }
+
+    fn of_corpus(from: &str, documents: Vec<Document>) -> Self {
+        let texts = documents.into_iter().map(|document| format!("{} {}", document.title, document.text)).collect();
+        Documents::Texts { from: from.into(), texts }
     }
 
     /// The documents of a file, as `leeward corpus` writes it.
@@ -39,23 +48,22 @@ impl Data {
     /// # Errors
     /// The file can't be read, or is no such list.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
-        let documents = corpus::read(path)?;
-        Ok(Data::Texts(documents.into_iter().map(|document| format!("{} {}", document.title, document.text)).collect()))
+        Ok(Documents::of_corpus(&path.display().to_string(), corpus::read(path)?))
     }
 
     /// How many documents there are.
     pub fn count(&self) -> u32 {
         match self {
-            Data::Synthetic { count, .. } => *count,
+            Documents::Synthetic { count, .. } => *count,
             // Documents are numbered by 32 bits, and a corpus has fewer.
-            Data::Texts(texts) => texts.len() as u32,
+            Documents::Texts { texts, .. } => texts.len() as u32,
         }
     }
 
     /// Calls `word` with each word of the documents with these numbers, one document after the other.
     pub fn words(&self, numbers: Range<u32>, mut word: impl FnMut(u32, &str)) {
         match self {
-            Data::Synthetic { words, seed, .. } => {
+            Documents::Synthetic { words, seed, .. } => {
                 let mut name = String::new();
                 for number in numbers {
                     let mut rng = document(*seed, number);
@@ -65,19 +73,13 @@ impl Data {
                     }
                 }
             }
-            Data::Texts(texts) => {
+            Documents::Texts { texts, .. } => {
                 for number in numbers {
                     token::words(&texts[number as usize], |text| word(number, text));
                 }
             }
         }
     }
-}
-
-/// Numbers of the documents that leaf `shard` of `shards` holds: ranges, so that answers of leaves follow each other.
-pub fn shard(count: u32, shard: u32, shards: u32) -> Range<u32> {
-    let edge = |shard: u32| (u64::from(count) * u64::from(shard) / u64::from(shards.max(1))) as u32;
-    edge(shard)..edge(shard + 1)
 }
 
 fn document(seed: u64, number: u32) -> Rng {

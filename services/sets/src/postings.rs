@@ -1,6 +1,6 @@
 //! A share of the documents, by word: the lists that are intersected. Never here: which words are worth asking for.
 
-use crate::data::Data;
+use crate::data::Documents;
 use crate::intersect;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub struct Postings {
 
 impl Postings {
     /// Of the documents with these numbers.
-    pub fn of(data: &Data, numbers: Range<u32>) -> Self {
+    pub fn of(data: &Documents, numbers: Range<u32>) -> Self {
         let mut postings = Postings::default();
         data.words(numbers, |number, word| postings.add(number, word));
         postings.lists.values_mut().for_each(Vec::shrink_to_fit);

@@ -1,6 +1,6 @@
 //! Stop words: those that are in so many documents that they tell nothing apart.
 
-use crate::data::Data;
+use crate::data::Documents;
 use std::collections::{HashMap, HashSet};
 
 /// A stop word is in more than so much of the documents: one in ten.
@@ -16,7 +16,7 @@ pub struct StopWords {
 
 impl StopWords {
     /// Of these documents, or of a hundred thousand of them.
-    pub fn of(data: &Data) -> Self {
+    pub fn of(data: &Documents) -> Self {
         let count = data.count();
         let looked = count.min(LOOKED_AT);
         let mut seen: HashMap<Box<str>, (u32, u32)> = HashMap::new();
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_most_frequent_words_of_made_up_documents_are_stop_words() {
-        let stop = StopWords::of(&Data::Synthetic { count: 5_000, words: 30, seed: 1 });
+        let stop = StopWords::of(&Documents::Synthetic { count: 5_000, words: 30, seed: 1 });
         assert!(stop.contains(name(1).as_bytes()) && stop.contains(name(10).as_bytes()));
         assert!(!stop.contains(name(100).as_bytes()) && !stop.contains(b"") && !stop.contains(&[0xff]));
         // Of 30 words a document has one of rank r with 1 - (1 - ln(1 + 1/r) / ln 100,001)^30: a tenth at about 25.

@@ -39,7 +39,7 @@ impl MidTier for Sets {
             return Ok(Step::Done);
         }
         for leaf in calls.leaves() {
-            calls.call(leaf, ALL, |argument| append_words(words.clone(), argument));
+            calls.call(leaf, ALL, |argument| append_words(words.clone(), argument)).repeatable();
         }
         Ok(Step::Gather(Enough::All))
     }

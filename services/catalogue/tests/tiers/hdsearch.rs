@@ -1,19 +1,43 @@
 //! HDSearch: given the candidates, what is found is the same to the bit for any number of leaves.
 
 use crate::support::{Asker, MODELS, addresses, leaves, start};
-use leeward_hdsearch::data::Synthetic;
+use leeward_hdsearch::data::Source;
 use leeward_hdsearch::distance::{Nearest, Neighbour, squared};
 use leeward_hdsearch::hashing::{Search, Tables};
 use leeward_hdsearch::wire::{append_question, read_found};
 use leeward_rpc::wire::Method;
+use leeward_services::tiers::questions::Data;
 
 const TEXT: &str = "synthetic:32:4000:3";
 
+/// Points of a file are served and found, and a file that is none is refused in a line.
+#[test]
+fn a_file_of_points_is_served() {
+    let folder = std::env::temp_dir().join(format!("leeward-points-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (good, bad) = (folder.join("good.txt"), folder.join("bad.txt"));
+    let lines: Vec<String> = (0..500).map(|at| format!("word{at} {} {} 1", at % 23, at / 23)).collect();
+    std::fs::write(&good, lines.join("\n")).unwrap();
+    std::fs::write(&bad, "1 2\n3").unwrap();
+    let text = good.to_str().unwrap();
+    let leaves = leaves("hdsearch-leaf", 2, text);
+    let tier = start("hdsearch", &[("leaves", &addresses(&leaves)), ("data", text), ("threading", "SDB1-2")]);
+    let asker = Asker::of(&tier);
+    let mut argument = Vec::new();
+    append_question(1, &[7.0, 5.0, 1.0], &mut argument);
+    let answer = asker.whole(Method(0), &argument);
+    let found: Vec<Neighbour> = read_found(&answer[2..]).unwrap().collect();
+    assert_eq!(found, [Neighbour { id: 5 * 23 + 7, distance: 0.0 }]);
+    let refused = Source::parse(bad.to_str().unwrap()).unwrap_err();
+    assert!(refused.contains("line 2: 1 numbers") && refused.lines().count() == 1, "{refused}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn any_number_of_leaves_finds_the_nearest_candidates() {
-    let data = Synthetic::parse(TEXT).unwrap();
-    let points = data.points(0..data.count);
-    let tables = Tables::new(&points, data.seed);
+    let data = Source::parse(TEXT).unwrap();
+    let points = data.points(0..data.count());
+    let tables = Tables::new(&points, data.seed());
     let mut search = Search::default();
     for (count, model) in [1, 2, 4, 7].into_iter().zip(MODELS) {
         let leaves = leaves("hdsearch-leaf", count, TEXT);

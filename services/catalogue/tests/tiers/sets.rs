@@ -2,14 +2,14 @@
 
 use crate::support::{Asker, MODELS, addresses, leaves, start};
 use leeward_rpc::wire::Method;
-use leeward_sets::data::{Data, name};
+use leeward_sets::data::{Documents, name};
 use leeward_sets::stop::StopWords;
 use leeward_sets::wire::{Found, append_words};
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::BTreeSet;
 
 const TEXT: &str = "synthetic:3000:30:7";
-const DATA: Data = Data::Synthetic { count: 3_000, words: 30, seed: 7 };
+const DATA: Documents = Documents::Synthetic { count: 3_000, words: 30, seed: 7 };
 
 /// Documents with all of these words that are no stop words, by looking at each.
 fn naive(words: &[String], stop: &StopWords) -> Vec<u32> {

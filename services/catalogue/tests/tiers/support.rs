@@ -1,26 +1,45 @@
 //! Tiers and leaves as the catalogue starts them, and a client.
 
 use leeward_catalogue::Catalogue;
+use leeward_control::registry::Registry;
 use leeward_rpc::client::{CallError, Client};
-use leeward_rpc::server::Server;
+use leeward_rpc::server::{Server, ServerError};
 use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
 use leeward_services::arguments::{Value, Values};
+use leeward_services::served::Backend;
 use std::time::Duration;
 
 /// Models under which a tier must answer the same: one of each kind.
 pub(crate) const MODELS: [&str; 4] = ["SIP1", "SDB1-4", "ADB1-2-1", "CORE1"];
 
-/// Starts a service with these arguments.
-pub(crate) fn start(name: &str, arguments: &[(&str, &str)]) -> Server {
+/// A service with these arguments, ready to be started.
+pub(crate) fn opened(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend> {
     let case = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
     let mut values = Values::defaults(case.arguments());
     for (name, value) in arguments {
         let argument = case.arguments().iter().find(|argument| argument.name == *name);
         values.set(argument.unwrap_or_else(|| panic!("{name}")).name, Value::Text((*value).into()));
     }
-    let backend = case.open(&values, 1, &|_| ()).unwrap();
-    backend.start(Server::builder().idle(Idle::Block), "127.0.0.1:0").unwrap()
+    case.open(&values, 1, &|_| ()).unwrap()
+}
+
+/// Starts it there.
+pub(crate) fn start_at(backend: &dyn Backend, address: &str) -> Result<Server, ServerError> {
+    // Nothing is rejected, however late a busy machine makes the answers: they are compared with an oracle's.
+    let none = Registry::builtin().find("none").unwrap().clone();
+    let builder = Server::builder().admission(&none, none.params(&[]).unwrap()).idle(Idle::Block);
+    backend.start(builder, address)
+}
+
+/// Starts a service with these arguments.
+pub(crate) fn try_start(name: &str, arguments: &[(&str, &str)]) -> Result<Server, ServerError> {
+    start_at(&*opened(name, arguments), "127.0.0.1:0")
+}
+
+/// The same where it starts.
+pub(crate) fn start(name: &str, arguments: &[(&str, &str)]) -> Server {
+    try_start(name, arguments).unwrap()
 }
 
 /// So many leaves, each with its share of the data.

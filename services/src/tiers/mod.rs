@@ -1,0 +1,248 @@
+//! Parts that services with leaves share in the catalogue: arguments, and how mid-tiers and leaves are started.
+//!
+//! - [`shard`]: which part of the data a leaf has. [`questions`]: what clients ask. [`fit`]: which leaves a mid-tier may ask.
+//! - [`file`](mod@file): files that users name.
+//!
+//! Never here: what any of them computes.
+
+pub mod file;
+pub mod fit;
+pub mod questions;
+pub mod shard;
+
+use self::fit::Needed;
+use self::shard::Shard;
+use crate::arguments::{Argument, Elsewhere, Kind, Values};
+use crate::case::CaseError;
+use crate::served::Backend;
+pub use crate::tier::CURVES;
+use crate::tier::{LEAVES, THREADING, TIMEOUT};
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::threading::Threading;
+use leeward_control::units::{Nanos, parse_duration};
+use leeward_rpc::server::{Builder, Handler, Server, ServerError};
+use leeward_rpc::statistics::About;
+use leeward_rpc::tier::{Leaves, MidTier, Options, Tier, TierError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Arguments of every mid-tier.
+pub const OF_MID_TIERS: [Argument; 5] = [LEAVES, THREADING, TIMEOUT, LEAF_ADMISSION, BEGIN];
+
+/// Data that a service holds, or finds its way by.
+pub const DATA: Argument = Argument {
+    name: "data",
+    value_name: "DATA",
+    help: "Data of a tier and its leaves: synthetic with the service's sizes and a seed; the same for all of them",
+    kind: Kind::Text,
+    default: None,
+    elsewhere: Elsewhere::Refused,
+};
+
+/// How many leaves have the same part of the data.
+pub const REPLICAS: Argument = Argument {
+    name: "replicas",
+    value_name: "N",
+    help: "How many leaves have the same part of the data: first the leaves with all parts, then those with all of them again",
+    kind: Kind::Checked(|text| replicas(text).map(|_| ())),
+    default: Some("1"),
+    elsewhere: Elsewhere::Refused,
+};
+
+fn replicas(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=255).contains(count));
+    count.ok_or_else(|| "accepted: a whole number from 1 to 255".into())
+}
+
+/// The part of the data that a leaf has.
+pub const SHARD: Argument = Argument {
+    name: "shard",
+    value_name: "K/N",
+    help: "Which part of the data a leaf has: the K-th of N",
+    kind: Kind::Checked(|text| shard::Shard::parse(text).map(|_| ())),
+    default: Some("1/1"),
+    elsewhere: Elsewhere::Refused,
+};
+
+/// Controller that the leaves run: a tier's connections must speak its way of giving credits.
+pub const LEAF_ADMISSION: Argument = Argument {
+    name: "leaf-admission",
+    value_name: "CONTROLLER",
+    help: "Controller that the leaves run, such as breakwater: then requests wait here for the leaves' credits",
+    kind: Kind::Checked(|text| controller(text).map(|_| ())),
+    default: Some("none"),
+    elsewhere: Elsewhere::Refused,
+};
+
+/// When requests begin whose leaves hand out credits.
+pub const BEGIN: Argument = Argument {
+    name: "begin",
+    value_name: "admitted|reserved",
+    help: "With --leaf-admission: a request begins when the tier admits it, or when each leaf that it needs lets a call go",
+    kind: Kind::Checked(|text| reserves(text).map(|_| ())),
+    default: Some("admitted"),
+    elsewhere: Elsewhere::Refused,
+};
+
+fn reserves(text: &str) -> Result<bool, String> {
+    match text {
+        "reserved" => Ok(true),
+        "admitted" => Ok(false),
+        _ => Err("accepted: `reserved` or `admitted`".into()),
+    }
+}
+
+/// An argument that can't be used, with its flag.
+fn refused(argument: &Argument, error: impl std::fmt::Display) -> CaseError {
+    CaseError::input(format!("--{}: {error}", argument.name))
+}
+
+/// Name of the service of a mid-tier's leaves.
+pub fn leaf_of(service: &str) -> String {
+    format!("{service}-leaf")
+}
+
+/// Round trip to a leaf that its connections assume.
+const ROUND_TRIP: Nanos = Nanos::from_micros(50);
+
+fn controller(name: &str) -> Result<Algorithm, String> {
+    Registry::builtin().find(name).cloned().map_err(|error| error.to_string())
+}
+
+/// Leaves that a mid-tier asks, and its model.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Its leaves.
+    pub leaves: Leaves,
+    /// Its threading model.
+    pub threading: Threading,
+    /// How many parts the leaves have; without replicas, how many leaves there are.
+    pub count: u32,
+    /// The mid-tier's service, whose leaves are of `…-leaf`.
+    pub service: &'static str,
+    /// Whether leaves have parts of data, and of which.
+    pub parts: Parts,
+}
+
+/// Data that leaves have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Parts {
+    /// None that the mid-tier knows, and no part in particular.
+    #[default]
+    None,
+    /// A part each, in their order, of the same data.
+    Some,
+    /// A part each, in their order, of these data.
+    Of(String),
+}
+
+impl Way {
+    /// Reads the arguments of `service`.
+    ///
+    /// # Errors
+    /// There are no leaves, or an argument can't be used.
+    pub fn of(values: &Values, service: &'static str) -> Result<Self, CaseError> {
+        let text = |argument: &Argument| values.text(argument.name).or(argument.default).unwrap_or_default();
+        let addresses = values.text(LEAVES.name).filter(|text| !text.is_empty()).ok_or_else(|| {
+            let accepted = "accepted: addresses such as 127.0.0.1:5301,127.0.0.1:5302";
+            CaseError::input(format!("--service {service} needs --leaves; {accepted}"))
+        })?;
+        let timeout = parse_duration(text(&TIMEOUT)).map_err(|error| refused(&TIMEOUT, error))?;
+        let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(CaseError::input)?;
+        let threading = text(&THREADING).parse().map_err(|error| refused(&THREADING, error))?;
+        let copies = replicas(text(&REPLICAS)).map_err(|error| refused(&REPLICAS, error))?;
+        let leaves = leaves.copies(copies).map_err(CaseError::input)?;
+        // Leaves are numbered by 16 bits.
+        let count = leaves.parts() as u32;
+        let controller = controller(text(&LEAF_ADMISSION)).map_err(|error| refused(&LEAF_ADMISSION, error))?;
+        let params = controller.params(&[]).map_err(|error| refused(&LEAF_ADMISSION, error))?;
+        // What a leaf has not answered by then nobody waits for.
+        let leaves = leaves.timeout(timeout).admission(&controller, params, ROUND_TRIP, timeout);
+        let leaves = leaves.reserving(reserves(text(&BEGIN)).map_err(|error| refused(&BEGIN, error))?);
+        Ok(Way { leaves, threading, count, service, parts: Parts::None })
+    }
+
+    /// With leaves that have parts of data.
+    #[must_use]
+    pub fn parts(self, parts: Parts) -> Self {
+        Way { parts, ..self }
+    }
+
+    /// Leaves that it needs, under a mid-tier with this controller.
+    fn needed(&self, controller: &'static str) -> Needed {
+        let mut needed = Needed::new(&self.leaves, leaf_of(self.service), controller);
+        if self.parts != Parts::None {
+            needed.parts = Some(self.count);
+        }
+        if let Parts::Of(data) = &self.parts {
+            needed.data = Some(data.clone());
+        }
+        needed
+    }
+}
+
+/// A mid-tier that can be started.
+#[derive(Debug)]
+pub struct MidTierOf<M> {
+    /// Its leaves and its model.
+    pub way: Way,
+    /// Its computation.
+    pub service: M,
+    /// The leaves of what was started, which know of themselves.
+    started: Mutex<Vec<Leaves>>,
+}
+
+impl<M> MidTierOf<M> {
+    /// A mid-tier that asks leaves this way.
+    pub fn new(way: Way, service: M) -> Self {
+        MidTierOf { way, service, started: Mutex::default() }
+    }
+}
+
+impl<M: MidTier + Clone> Backend for MidTierOf<M> {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        let needed = self.way.needed(builder.config().algorithm.name);
+        let leaves = self.way.leaves.clone().fitting(Arc::new(needed));
+        self.started.lock().unwrap_or_else(PoisonError::into_inner).push(leaves.clone());
+        let options = Options::new(leaves, self.way.threading);
+        let builder = builder.about(About { service: Some(self.way.service.into()), ..About::default() });
+        let started = builder.start_tier(address, options, self.service.clone());
+        started.map(Tier::into_server).map_err(|error| match error {
+            TierError::Server(error) => error,
+            other => ServerError::Other(other.to_string()),
+        })
+    }
+
+    fn news(&self) -> Vec<String> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.iter().flat_map(Leaves::news).collect()
+    }
+}
+
+/// A leaf that can be started.
+#[derive(Debug)]
+pub struct LeafOf<H> {
+    /// Its computation.
+    pub handler: H,
+    /// Description of what it serves.
+    pub about: About,
+}
+
+impl<H> LeafOf<H> {
+    /// A leaf of `service`, all of whose leaves are the same.
+    pub fn new(service: &str, handler: H) -> Self {
+        LeafOf { handler, about: About { service: Some(service.into()), ..About::default() } }
+    }
+
+    /// With a part of these data.
+    #[must_use]
+    pub fn part(mut self, part: Shard, data: &impl ToString) -> Self {
+        (self.about.part, self.about.data) = (Some((part.at + 1, part.of)), Some(data.to_string()));
+        self
+    }
+}
+
+impl<H: Handler + Clone> Backend for LeafOf<H> {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        builder.about(self.about.clone()).start(address, self.handler.clone())
+    }
+}

@@ -1,0 +1,99 @@
+//! Parts of a service's data: which of them a leaf has, and how large data that are made up shall be.
+
+use super::SHARD;
+use crate::arguments::Values;
+use crate::case::CaseError;
+use std::ops::Range;
+
+/// A part of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub at: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Shard {
+    /// Reads `2/4`, the second of four.
+    ///
+    /// # Errors
+    /// Anything else; says what is accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(at, of)| Some((at.parse::<u32>().ok()?, of.parse::<u32>().ok()?)));
+        match parts {
+            Some((at, of)) if (1..=of).contains(&at) && of <= 255 => Ok(Shard { at: at - 1, of }),
+            _ => Err("accepted: K/N with K from 1 to N, and N up to 255, such as 2/4".into()),
+        }
+    }
+
+    /// The argument's.
+    ///
+    /// # Errors
+    /// The argument is none.
+    pub fn of(values: &Values) -> Result<Self, CaseError> {
+        let text = values.text(SHARD.name).or(SHARD.default).unwrap_or_default();
+        Shard::parse(text).map_err(|accepted| CaseError::input(format!("--shard {text}: {accepted}")))
+    }
+
+    /// All parts, where there are so many.
+    pub fn all(of: u32) -> impl Iterator<Item = Shard> {
+        (0..of).map(move |at| Shard { at, of })
+    }
+
+    /// Numbers of this part, of `count` things in all: parts are ranges one after the other, so that a number tells its part.
+    pub fn range(&self, count: u32) -> Range<u32> {
+        let edge = |at: u32| (u64::from(count) * u64::from(at) / u64::from(self.of.max(1))) as u32;
+        edge(self.at)..edge(self.at + 1)
+    }
+}
+
+/// Numbers of `synthetic:3000:1100`, with colons between them, each within its bounds.
+///
+/// # Errors
+/// Says what is accepted: `expected`.
+pub fn sizes<const N: usize>(text: &str, bounds: [(u64, u64); N], expected: &str) -> Result<[u64; N], String> {
+    let refused = || format!("`{}`; accepted: {expected}", text.chars().take(60).collect::<String>());
+    let mut parts = text.strip_prefix("synthetic:").ok_or_else(refused)?.split(':');
+    let mut sizes = [0; N];
+    for (size, (least, most)) in sizes.iter_mut().zip(bounds) {
+        let part = parts.next().and_then(|part| part.parse().ok());
+        *size = part.filter(|size| (least..=most).contains(size)).ok_or_else(refused)?;
+    }
+    if parts.next().is_some() { Err(refused()) } else { Ok(sizes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_read_or_refused_in_words() {
+        assert_eq!(Shard::parse("2/4"), Ok(Shard { at: 1, of: 4 }));
+        for wrong in ["5/4", "0/4", "1/0", "1", "1/", "-1/4", "1/256", "1/4/2"] {
+            assert!(Shard::parse(wrong).unwrap_err().contains("2/4"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_are_all() {
+        for (count, of) in [(0, 3), (1, 4), (1_003, 7), (u32::MAX, 255)] {
+            let mut next = 0;
+            for part in Shard::all(of) {
+                let range = part.range(count);
+                assert_eq!(range.start, next);
+                next = range.end;
+            }
+            assert_eq!(next, count);
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_or_refused_in_words() {
+        let read = |text| sizes(text, [(1, 10), (0, u64::MAX)], "synthetic:N:SEED");
+        assert_eq!(read("synthetic:3:18446744073709551615"), Ok([3, u64::MAX]));
+        for wrong in ["synthetic", "synthetic:0:1", "synthetic:11:1", "synthetic:1", "synthetic:1:1:1", "other:1:1"] {
+            assert!(read(wrong).unwrap_err().ends_with("accepted: synthetic:N:SEED"), "{wrong}");
+        }
+    }
+}
