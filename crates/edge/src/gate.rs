@@ -1,0 +1,321 @@
+//! The gate: a controller's halves for threads that come and go. Never here: where requests come from.
+
+use crate::arriving::Arriving;
+use crate::build::{BuildError, Builder, Mode};
+use crate::counts::{Counts, Reason};
+use crate::probe::Probe;
+use crate::ring::{Decision, DecisionId, Ring};
+use crate::shard::Shard;
+use crate::ticket::{Outcome, Ticket};
+use crate::twin::Twin;
+use leeward_control::algorithms::edge::{cost::Estimate, deadline};
+use leeward_control::registry::Environment;
+use leeward_control::server::{self, Arrival};
+use leeward_control::units::{Cost, Nanos, Time};
+use leeward_host::sync::{Mutex, lock};
+use leeward_host::{Load, Pulse};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Routes whose cost is learnt apart.
+const ROUTES: usize = 256;
+/// An admission in so many is recorded; every refusal is.
+const SAMPLED: u64 = 64;
+
+/// A request that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// When a client may ask again: between two and six times the objective, by chance, so that clients do not come back
+    /// together.
+    pub retry_after: Duration,
+    /// The number under which [`Gate::decision`] knows more.
+    pub decision: DecisionId,
+}
+
+/// Admission to a service. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate(Arc<Inner>);
+
+struct Inner {
+    slo: Nanos,
+    mode: Mode,
+    began: Instant,
+    shards: Vec<Mutex<Shard>>,
+    pulse: Pulse,
+    probe: Probe,
+    ring: Ring,
+    routes: Vec<Estimate>,
+    /// Of all routes together.
+    mean: Estimate,
+    /// The least delay of an arrival since the last tick.
+    least: AtomicU64,
+    /// Requests that may be under way in a shard.
+    room: u32,
+    twin: Mutex<Twin>,
+    malformed: AtomicU64,
+}
+
+impl Gate {
+    /// A gate for a service whose answers are to be there within `slo` of the request's arrival at this machine.
+    pub fn builder(slo: Duration) -> Builder {
+        Builder::new(slo)
+    }
+
+    pub(crate) fn new(builder: &Builder) -> Result<Self, BuildError> {
+        let slo = Nanos(builder.slo.as_nanos() as u64);
+        // Clients measure from another place; the network's part is theirs to take off the objective.
+        let environment = Environment::new(builder.workers as u32, Nanos::ZERO, slo);
+        let pairs: Vec<_> = builder.params.iter().map(|(name, raw)| (*name, raw.clone())).collect();
+        let params = builder.algorithm.params(&pairs)?;
+        let halves = builder.algorithm.server(&params, &environment)?;
+        let shards = halves.cores.into_iter().enumerate();
+        let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, builder.seed, half))).collect();
+        Ok(Gate(Arc::new(Inner {
+            slo,
+            mode: builder.mode,
+            began: Instant::now(),
+            room: builder.max_in_flight.div_ceil(shards.len() as u32),
+            shards,
+            pulse: Pulse::new(halves.control),
+            // A quarter of the target, at least a millisecond: more probes see no more.
+            probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
+            ring: Ring::new(builder.decisions),
+            routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            mean: Estimate::default(),
+            least: AtomicU64::new(u64::MAX),
+            twin: Mutex::new(Twin::default()),
+            malformed: AtomicU64::new(0),
+        })))
+    }
+
+    /// The objective.
+    pub fn slo(&self) -> Duration {
+        Duration::from_nanos(self.0.slo.0)
+    }
+
+    /// Decides on a request that has come.
+    ///
+    /// # Errors
+    /// The request is refused: answer so, at once.
+    pub fn arrive(&self, arriving: &Arriving) -> Result<Ticket, Refusal> {
+        self.arrive_at(self.now(), arriving)
+    }
+
+    /// The same at a time of the caller's, since the gate was made. Times never go back.
+    ///
+    /// # Errors
+    /// As [`Gate::arrive`].
+    pub fn arrive_at(&self, now: Time, arriving: &Arriving) -> Result<Ticket, Refusal> {
+        let inner = &*self.0;
+        let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        let (waited, delay) = inner.delays(now, arriving);
+        inner.least.fetch_min(delay.0, Ordering::Relaxed);
+        inner.tick(now);
+        let index = shard_of_thread() % inner.shards.len();
+        let mut shard = lock(&inner.shards[index]);
+        let random = shard.choices.draw();
+        let left = arriving.left.unwrap_or(Nanos::MAX);
+        let arrival = Arrival::new(now)
+            .with_delay(delay)
+            .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
+            .with_tenant(arriving.tenant)
+            .with_cost(inner.cost(arriving.route))
+            .with_budget(deadline::budget(left.min(inner.slo), waited, service))
+            .with_random(random);
+        let full = shard.pending() >= inner.room;
+        let verdict = if full { Err(Reason::Concurrency) } else { shard.ask(&arrival, waited) };
+        shard.counts.arrived += 1;
+        if inner.mode == Mode::Shadow {
+            return Ok(self.rehearse(&mut shard, index, arriving, &arrival, verdict));
+        }
+        let record = |refused| Decision {
+            id: DecisionId(0),
+            at: now,
+            refused,
+            waited,
+            delay,
+            left,
+            service,
+            priority: arrival.priority,
+            tenant: arrival.tenant,
+            route: arriving.route,
+        };
+        match verdict {
+            Ok(ticket) => {
+                shard.counts.admitted += 1;
+                let sampled = shard.counts.admitted.is_multiple_of(SAMPLED);
+                drop(shard);
+                if sampled {
+                    inner.ring.write(&record(None));
+                }
+                Ok(Ticket::new(self.clone(), index, arriving.route, now, Some(ticket)))
+            }
+            Err(reason) => {
+                // Its own deadline, and not the objective, was the nearer one.
+                let own = reason == Reason::Late && left < inner.slo && waited + service >= left;
+                let reason = if own { Reason::Deadline } else { reason };
+                shard.counts.refused[reason as usize] += 1;
+                drop(shard);
+                let decision = inner.ring.write(&record(Some(reason)));
+                let span = inner.slo.0 * 2 + random % (inner.slo.0 * 4);
+                Err(Refusal { reason, retry_after: Duration::from_nanos(span), decision })
+            }
+        }
+    }
+
+    /// Admits whatever the verdict, and keeps the queue that would be.
+    fn rehearse(
+        &self,
+        shard: &mut Shard,
+        index: usize,
+        arriving: &Arriving,
+        arrival: &Arrival,
+        verdict: Result<server::Ticket, Reason>,
+    ) -> Ticket {
+        match &verdict {
+            Ok(_) => {
+                let inner = &self.0;
+                let route = &inner.routes[usize::from(arriving.route)];
+                let time = route.time().or(inner.mean.time()).unwrap_or(Nanos::ZERO);
+                lock(&inner.twin).admit(time, inner.shards.len());
+                shard.counts.admitted += 1;
+            }
+            Err(_) => shard.counts.shadowed += 1,
+        }
+        Ticket::new(self.clone(), index, arriving.route, arrival.now, verdict.ok())
+    }
+
+    pub(crate) fn end(
+        &self,
+        shard: usize,
+        ticket: server::Ticket,
+        came: Time,
+        outcome: Outcome,
+        worked: Option<(u8, Duration)>,
+    ) {
+        let (inner, now) = (&*self.0, self.now());
+        if let Some((route, span)) = worked {
+            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+            inner.routes[usize::from(route)].note(span);
+            inner.mean.note(span);
+        }
+        lock(&inner.shards[shard]).end(ticket, now, outcome, now.since(came));
+    }
+
+    /// The queueing delay as it was last known: the age of the last request that came, or of the probe.
+    pub fn delay(&self) -> Duration {
+        Duration::from_nanos(self.0.probe.delay(self.now()).0)
+    }
+
+    /// Whether the caller should let a task wait in its worker's queue now, and tell by [`Gate::probe_enters`] and
+    /// [`Gate::probe_leaves`]. Rarely true.
+    pub fn wants_probe(&self) -> bool {
+        self.0.probe.is_due(self.now())
+    }
+
+    /// The probe's task enters the queue.
+    pub fn probe_enters(&self) {
+        self.0.probe.enter(self.now());
+    }
+
+    /// The probe's task has had its turn.
+    pub fn probe_leaves(&self) {
+        self.0.probe.leave(self.now());
+    }
+
+    /// The probe's task is gone without its turn.
+    pub fn probe_is_lost(&self) {
+        self.0.probe.forget();
+    }
+
+    /// A front end could not read a header, and took it for none.
+    pub fn note_malformed(&self) {
+        self.0.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Fates of the requests so far.
+    pub fn counts(&self) -> Counts {
+        let mut sum = Counts { malformed: self.0.malformed.load(Ordering::Relaxed), ..Counts::default() };
+        for shard in &self.0.shards {
+            sum.add(&lock(shard).counts);
+        }
+        sum
+    }
+
+    /// The decision of this number, as long as it is kept.
+    pub fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.0.ring.read(id)
+    }
+
+    /// The newest decisions that are kept, newest first: all refusals, and one in 64 admissions.
+    pub fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.0.ring.newest(count)
+    }
+
+    /// The lowest level of any tenant: less important requests are refused while a delay stands. 128: none.
+    pub fn level(&self) -> f64 {
+        self.0.pulse.gauges().priority_threshold.unwrap_or(128.0)
+    }
+
+    /// Time since the gate was made.
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Inner {
+    /// How long this request has waited, and the delay that the controller is told of.
+    fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
+        if self.mode == Mode::Shadow {
+            let delay = lock(&self.twin).delay(now);
+            return (delay, delay);
+        }
+        match arriving.waited {
+            // An exact age: a probe of another worker would only blur it.
+            Some(waited) => (waited, waited),
+            // A probe does not know which request is late: nothing of it is charged to this one.
+            None => (Nanos::ZERO, self.probe.delay(now)),
+        }
+    }
+
+    /// In microseconds; before anything is known every request costs the same.
+    fn cost(&self, route: u8) -> Cost {
+        self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
+    }
+
+    fn tick(&self, now: Time) {
+        let load = || {
+            let mut sum = Counts::default();
+            for shard in &self.shards {
+                sum.add(&lock(shard).counts);
+            }
+            Load {
+                arrivals: sum.arrived,
+                completions: sum.completed,
+                drops: sum.refusals() + sum.dropped + sum.abandoned,
+                lock_drops: 0,
+            }
+        };
+        self.pulse.tick(now, load, || {
+            let least = self.least.swap(u64::MAX, Ordering::Relaxed);
+            (Nanos(if least == u64::MAX { 0 } else { least }), Nanos::ZERO)
+        });
+    }
+}
+
+/// Each thread has a shard of its own as long as there are as many shards as threads.
+fn shard_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+    SHARD.try_with(|shard| *shard).unwrap_or(0)
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("slo", &self.0.slo).field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}

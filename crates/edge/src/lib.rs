@@ -1,0 +1,45 @@
+//! The gate in front of a service: one controller, whatever brings the requests and whatever runs them.
+//!
+//! - [`Gate`], [`Builder`]: the controller's halves behind a few locks. [`Gate::arrive`] decides on a request.
+//! - [`Ticket`]: an admitted request. It ends exactly once, and by being dropped if nothing else ends it.
+//! - [`Arriving`]: knowledge about a request. [`Probe`]: the delay of a worker where requests have no age of their own.
+//! - [`Decision`]: why a request was refused, kept in a ring of fixed size and asked for by number.
+//! - [`Counts`]: what became of the requests.
+//!
+//! Never here: sockets, protocols, executors, threads.
+//!
+//! ```
+//! use leeward_edge::{Arriving, Gate, Outcome};
+//! use std::time::Duration;
+//!
+//! let gate = Gate::builder(Duration::from_millis(20)).workers(2).build()?;
+//! let ticket = gate.arrive(&Arriving::default().with_waited(Duration::from_millis(1))).expect("nothing waits");
+//! assert_eq!(gate.counts().in_flight(), 1);
+//! ticket.finish(Outcome::Completed);
+//! let refusal = gate.arrive(&Arriving::default().with_waited(Duration::from_millis(30))).unwrap_err();
+//! println!("{}", gate.decision(refusal.decision).expect("just made"));
+//! assert_eq!(gate.counts().in_flight(), 0);
+//! # Ok::<(), leeward_edge::BuildError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod arriving;
+mod build;
+mod counts;
+mod gate;
+mod probe;
+mod ring;
+mod shard;
+mod sync;
+mod ticket;
+mod twin;
+
+pub use arriving::{Arriving, Class};
+pub use build::{BuildError, Builder, Mode};
+pub use counts::{Counts, Reason};
+pub use gate::{Gate, Refusal};
+pub use leeward_control::units::Tenant;
+pub use probe::Probe;
+pub use ring::{Decision, DecisionId};
+pub use ticket::{Outcome, Ticket};

@@ -1,0 +1,61 @@
+//! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
+
+use crate::counts::{Counts, Reason};
+use crate::ticket::Outcome;
+use leeward_control::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
+use leeward_control::units::{CreditId, Nanos, Time};
+use leeward_host::Choices;
+
+pub(crate) struct Shard {
+    half: Box<dyn Admission>,
+    session: Session,
+    pub(crate) choices: Choices,
+    pub(crate) counts: Counts,
+}
+
+impl Shard {
+    pub(crate) fn new(index: usize, seed: u64, mut half: Box<dyn Admission>) -> Self {
+        let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
+        half.open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
+        let choices = Choices::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
+        Shard { half, session, choices, counts: Counts::default() }
+    }
+
+    /// Asks the controller. A rejected request is over for it.
+    pub(crate) fn ask(&mut self, arrival: &Arrival, waited: Nanos) -> Result<server::Ticket, Reason> {
+        let (mut verdict, ticket) = self.session.request(self.half.as_mut(), arrival);
+        if verdict == Verdict::Admit {
+            verdict = self.half.execute(waited);
+        }
+        match verdict {
+            Verdict::Admit => Ok(ticket),
+            Verdict::Reject(reason) => {
+                self.answer(ticket, arrival.now, server::Outcome::Dropped, waited);
+                Err(reason.into())
+            }
+        }
+    }
+
+    /// Ends an admitted request.
+    pub(crate) fn end(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
+        let told = match outcome {
+            Outcome::Completed => server::Outcome::Completed,
+            Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
+        };
+        match outcome {
+            Outcome::Completed => self.counts.completed += 1,
+            Outcome::Dropped => self.counts.dropped += 1,
+            Outcome::Abandoned => self.counts.abandoned += 1,
+        }
+        self.answer(ticket, now, told, sojourn);
+    }
+
+    fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: server::Outcome, sojourn: Nanos) {
+        let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
+        let _ = self.session.reply(self.half.as_mut(), ticket, &departure);
+    }
+
+    pub(crate) fn pending(&self) -> u32 {
+        self.session.pending()
+    }
+}

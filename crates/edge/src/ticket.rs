@@ -1,0 +1,63 @@
+//! An admitted request. Never here: what it does.
+
+use crate::gate::Gate;
+use leeward_control::server;
+use leeward_control::units::Time;
+use std::time::Duration;
+
+/// How an admitted request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered.
+    Completed,
+    /// Refused inside, by a lock for instance.
+    Dropped,
+    /// Gone without an answer: cancelled, panicked, its client gone. Also the end of a ticket that is dropped.
+    Abandoned,
+}
+
+/// An admitted request, until it ends. Dropping the ticket ends it as [`Outcome::Abandoned`].
+#[must_use = "a ticket that is dropped is an abandoned request"]
+pub struct Ticket {
+    gate: Gate,
+    shard: usize,
+    route: u8,
+    came: Time,
+    worked: Option<Duration>,
+    /// `None` once it has ended.
+    of: Option<server::Ticket>,
+}
+
+impl Ticket {
+    pub(crate) fn new(gate: Gate, shard: usize, route: u8, came: Time, of: Option<server::Ticket>) -> Self {
+        Ticket { gate, shard, route, came, worked: None, of }
+    }
+
+    /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
+    pub fn worked(&mut self, span: Duration) {
+        self.worked = Some(span);
+    }
+
+    /// Ends the request.
+    pub fn finish(mut self, outcome: Outcome) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if let Some(ticket) = self.of.take() {
+            self.gate.end(self.shard, ticket, self.came, outcome, self.worked.map(|span| (self.route, span)));
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.end(Outcome::Abandoned);
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("route", &self.route).field("came", &self.came).finish_non_exhaustive()
+    }
+}

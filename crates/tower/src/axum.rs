@@ -1,0 +1,126 @@
+//! axum with a listener that takes stamps, and the layer that reads them. Never here: anything that other frameworks need.
+
+use crate::body::GuardedBody;
+use crate::listener::{Listener, Stamped};
+use crate::service::Guarded;
+use crate::settings::Slo;
+use crate::stamp::Stamp;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
+use axum::serve::IncomingStream;
+use pin_project_lite::pin_project;
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// The other side of a connection, as `ConnectInfo<Peer>`.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// When the kernel received what it sent last.
+    pub stamp: Stamp,
+}
+
+impl Connected<IncomingStream<'_, Listener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        Peer { address: *stream.remote_addr(), stamp: stream.io().stamp() }
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = Stamped;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Stamped, SocketAddr) {
+        loop {
+            match Listener::accept(self).await {
+                Ok(accepted) => return accepted,
+                // Out of descriptors, most likely: those of connections that end come back.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Listener::local_addr(self)
+    }
+}
+
+/// Serves `app` behind `layer` with exact queueing delays. Handlers may ask for `ConnectInfo<Peer>`. The layer is around the whole
+/// router, so that a refused request is not routed.
+///
+/// # Errors
+/// The listener's.
+pub async fn serve(listener: TcpListener, app: Router, layer: Slo) -> io::Result<()> {
+    axum::serve(Listener::new(listener), Make(layer.layer(app))).await
+}
+
+/// Makes the service of a connection.
+#[derive(Clone)]
+struct Make(Guarded<Router>);
+
+impl Service<IncomingStream<'_, Listener>> for Make {
+    type Response = OfConnection;
+    type Error = Infallible;
+    type Future = Ready<Result<OfConnection, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, stream: IncomingStream<'_, Listener>) -> Self::Future {
+        ready(Ok(OfConnection { inner: self.0.clone(), peer: Peer::connect_info(stream) }))
+    }
+}
+
+/// Service of one connection: its requests know their connection.
+#[derive(Clone)]
+struct OfConnection {
+    inner: Guarded<Router>,
+    peer: Peer,
+}
+
+impl Service<Request> for OfConnection {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Boxing<<Guarded<Router> as Service<Request>>::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.inner, context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        request.extensions_mut().insert(ConnectInfo(self.peer.clone()));
+        Boxing { inner: self.inner.call(request) }
+    }
+}
+
+pin_project! {
+    // The response with the body that axum takes.
+    struct Boxing<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+impl<F> Future for Boxing<F>
+where
+    F: Future<Output = Result<http::Response<GuardedBody<Body>>, Infallible>>,
+{
+    type Output = Result<Response, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll(context).map_ok(|response| response.map(Body::new))
+    }
+}

@@ -1,0 +1,186 @@
+//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be read is no
+//! header, and counted. Never here: what follows from them.
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use leeward_edge::Class;
+use std::time::Duration;
+
+/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent before.
+/// Other keys are left alone.
+pub const LEEWARD: HeaderName = HeaderName::from_static("leeward");
+/// The reason of a refusal, in a word.
+pub const REASON: HeaderName = HeaderName::from_static("leeward-reason");
+/// The number of a refusal's decision, in hexadecimal digits.
+pub const DECISION: HeaderName = HeaderName::from_static("leeward-decision");
+/// When to come back, in ms.
+pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// Envoy retries nothing that an upstream has marked so.
+pub const ENVOY_OVERLOADED: HeaderName = HeaderName::from_static("x-envoy-overloaded");
+/// Status of a call in gRPC.
+pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// Why, in words.
+pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// When a gRPC client may retry, in ms; -1: never.
+pub const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const ENVOY_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
+const ENVOY_ATTEMPT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
+const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
+
+/// Longer than any of these values; the rest of a header is not looked at.
+const LONGEST: usize = 256;
+
+/// Content of the headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Said {
+    /// The least of the times that the client still gives the request.
+    pub left: Option<Duration>,
+    /// Importance.
+    pub class: Option<Class>,
+    /// Times that the request was sent before.
+    pub attempt: u8,
+    /// Headers that could not be read.
+    pub malformed: u32,
+}
+
+/// Reads what concerns us.
+pub fn read(headers: &HeaderMap) -> Said {
+    let mut said = Said::default();
+    if headers.is_empty() {
+        return said;
+    }
+    said.time(headers.get(GRPC_TIMEOUT).map(grpc_timeout));
+    said.time(headers.get(ENVOY_TIMEOUT).map(|value| number(value.as_bytes()).map(Duration::from_millis)));
+    said.attempts(headers.get(ENVOY_ATTEMPT), 1);
+    said.attempts(headers.get(GRPC_ATTEMPTS), 0);
+    if let Some(value) = headers.get(LEEWARD) {
+        said.ours(value.as_bytes());
+    }
+    said
+}
+
+impl Said {
+    fn time(&mut self, read: Option<Option<Duration>>) {
+        match read {
+            Some(Some(time)) => self.left = Some(self.left.map_or(time, |left| left.min(time))),
+            Some(None) => self.malformed += 1,
+            None => {}
+        }
+    }
+
+    /// `first`: the number that a first attempt has.
+    fn attempts(&mut self, value: Option<&HeaderValue>, first: u64) {
+        match value.map(|value| number(value.as_bytes())) {
+            Some(Some(count)) => self.attempt(count.saturating_sub(first)),
+            Some(None) => self.malformed += 1,
+            None => {}
+        }
+    }
+
+    fn attempt(&mut self, count: u64) {
+        self.attempt = self.attempt.max(u8::try_from(count).unwrap_or(u8::MAX));
+    }
+
+    fn ours(&mut self, value: &[u8]) {
+        if value.len() > LONGEST {
+            self.malformed += 1;
+            return;
+        }
+        for member in value.split(|byte| *byte == b',') {
+            let member = member.trim_ascii();
+            let (key, value) = match member.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&member[..at], &member[at + 1..]),
+                None => (member, &b""[..]),
+            };
+            match (key, number(value)) {
+                (b"b", Some(us)) => self.time(Some(Some(Duration::from_micros(us)))),
+                (b"p", Some(level @ 1..=128)) => self.class = Some(Class::new((level - 1) as u8 / 16)),
+                (b"a", Some(count)) => self.attempt(count),
+                (b"b" | b"p" | b"a", _) => self.malformed += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Digits alone, at most 18 of them.
+fn number(digits: &[u8]) -> Option<u64> {
+    let sound = !digits.is_empty() && digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit);
+    sound.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// A number of up to eight digits and a unit (gRPC over HTTP/2, `TimeoutValue TimeoutUnit`).
+fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {
+    let (unit, digits) = value.as_bytes().split_last()?;
+    let value = number(digits).filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        b'H' => Duration::from_secs(value * 3_600),
+        b'M' => Duration::from_secs(value * 60),
+        b'S' => Duration::from_secs(value),
+        b'm' => Duration::from_millis(value),
+        b'u' => Duration::from_micros(value),
+        b'n' => Duration::from_nanos(value),
+        _ => return None,
+    })
+}
+
+/// Whether these are a gRPC message's.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(http::header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(pairs: &[(&'static str, &str)], expected: Said) {
+        let headers =
+            pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
+        assert_eq!(read(&headers.collect()), expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn the_least_of_all_deadlines_counts() {
+        let left = |left| Said { left: Some(left), ..Said::default() };
+        check(&[("grpc-timeout", "20m")], left(Duration::from_millis(20)));
+        check(&[("grpc-timeout", "0n")], left(Duration::ZERO));
+        check(&[("grpc-timeout", "99999999H")], left(Duration::from_secs(99_999_999 * 3_600)));
+        check(&[("x-envoy-expected-rq-timeout-ms", "15"), ("grpc-timeout", "1S")], left(Duration::from_millis(15)));
+        check(&[("leeward", "id=4, b=1800"), ("grpc-timeout", "1S")], left(Duration::from_micros(1_800)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_header() {
+        let malformed = Said { malformed: 1, ..Said::default() };
+        for value in ["", "m", "12", "123456789m", "-1S", "1.5S", "1s"] {
+            check(&[("grpc-timeout", value)], malformed);
+        }
+        for value in ["b=-1", "b=99999999999999999999", "b", "p=0", "p=129", "a=x", &"b=1,".repeat(100)] {
+            check(&[("leeward", value)], malformed);
+        }
+        check(&[("leeward", "zz=5, q")], Said::default());
+    }
+
+    #[test]
+    fn importance_and_attempts() {
+        check(&[("leeward", "p=40,a=2")], Said { class: Some(Class::new(2)), attempt: 2, ..Said::default() });
+        check(&[("x-envoy-attempt-count", "1")], Said::default());
+        check(&[("x-envoy-attempt-count", "900")], Said { attempt: 255, ..Said::default() });
+        check(&[("grpc-previous-rpc-attempts", "2")], Said { attempt: 2, ..Said::default() });
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(name in 0..5usize, value in prop::collection::vec(32u8..=255, 0..400)) {
+            let name = [GRPC_TIMEOUT, ENVOY_TIMEOUT, ENVOY_ATTEMPT, GRPC_ATTEMPTS, LEEWARD][name].clone();
+            if let Ok(value) = HeaderValue::from_bytes(&value) {
+                let said = read(&[(name, value)].into_iter().collect());
+                prop_assert!(said.malformed <= 400);
+            }
+        }
+    }
+}

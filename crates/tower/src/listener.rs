@@ -1,0 +1,234 @@
+//! Sockets that read with the kernel's receive stamps. The option is set on the listener and inherited by what it accepts, so
+//! that time in the accept queue counts. Never here: protocols.
+
+use crate::stamp::Stamp;
+use nix::sys::socket::sockopt::Timestamping;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+
+/// Room for a small request: most are read without touching the caller's larger buffer beyond their bytes.
+const SMALL: usize = 2_048;
+
+/// A listener whose connections have stamps. A kernel that has none is no error: ages are unknown then.
+#[derive(Debug)]
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// Listens on this address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        TcpListener::bind(address).await.map(Listener::new)
+    }
+
+    /// Asks the kernel for stamps of what this listener's connections will receive.
+    pub fn new(listener: TcpListener) -> Self {
+        prepare(&listener);
+        Listener(listener)
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// The system's; the next call may succeed.
+    pub async fn accept(&self) -> io::Result<(Stamped, SocketAddr)> {
+        let (stream, peer) = self.0.accept().await?;
+        Ok((Stamped::new(stream), peer))
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// A stream of connections, as tonic takes them. A failed accept is tried again a moment later.
+    pub fn incoming(self) -> Incoming {
+        Incoming { listener: self, pause: None }
+    }
+}
+
+/// Connections of a [`Listener`], without end.
+#[derive(Debug)]
+pub struct Incoming {
+    listener: Listener,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Incoming {
+    /// The next connection, for implementations of `Stream`: this crate depends on none.
+    pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Stamped> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(std::future::Future::poll(pause.as_mut(), context));
+                self.pause = None;
+            }
+            match ready!(self.listener.0.poll_accept(context)) {
+                Ok((stream, _)) => return Poll::Ready(Stamped::new(stream)),
+                // Out of descriptors, most likely: those of connections that end come back.
+                Err(_) => self.pause = Some(Box::pin(tokio::time::sleep(Duration::from_millis(20)))),
+            }
+        }
+    }
+}
+
+fn prepare(socket: &impl AsFd) {
+    let flags = TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE;
+    let _ = setsockopt(socket, Timestamping, &flags);
+}
+
+/// A connection that notes when the kernel received what it reads.
+#[derive(Debug)]
+pub struct Stamped {
+    stream: TcpStream,
+    stamp: Stamp,
+    control: Vec<u8>,
+    small: Box<[u8; SMALL]>,
+    /// The last read filled its buffer: more was there.
+    filled: bool,
+}
+
+impl Stamped {
+    /// Around a connection. Where the listener was not asked for stamps, they begin here.
+    pub fn new(stream: TcpStream) -> Self {
+        prepare(&stream);
+        // Answers are small and awaited.
+        let _ = stream.set_nodelay(true);
+        let control = nix::cmsg_space!([TimeSpec; 3]);
+        Stamped { stream, stamp: Stamp::default(), control, small: Box::new([0; SMALL]), filled: false }
+    }
+
+    /// The connection's stamp, for its requests.
+    pub fn stamp(&self) -> Stamp {
+        self.stamp.clone()
+    }
+
+    /// Address of the other side.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+/// Bytes read, and when the kernel received the last of them.
+fn receive(stream: &TcpStream, into: &mut [u8], control: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
+    let mut slices = [IoSliceMut::new(into)];
+    let message = recvmsg::<()>(stream.as_raw_fd(), &mut slices, Some(control), MsgFlags::empty())?;
+    let mut stamp = None;
+    for part in message.cmsgs().into_iter().flatten() {
+        if let ControlMessageOwned::ScmTimestampsns(stamps) = part {
+            stamp = Some(Duration::from(stamps.system)).filter(|stamp| !stamp.is_zero());
+        }
+    }
+    Ok((message.bytes, stamp))
+}
+
+impl AsyncRead for Stamped {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Stamped { stream, stamp, control, small, filled } = self.get_mut();
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            ready!(stream.poll_read_ready(context))?;
+            // Where little was there before, little will be there now: zeroing the rest of a large buffer would cost more.
+            let (room, read) = if *filled {
+                let into = buffer.initialize_unfilled();
+                let room = into.len();
+                (room, stream.try_io(Interest::READABLE, || receive(stream, into, control)))
+            } else {
+                let room = SMALL.min(buffer.remaining());
+                (room, stream.try_io(Interest::READABLE, || receive(stream, &mut small[..room], control)))
+            };
+            match read {
+                Ok((bytes, received)) => {
+                    if *filled {
+                        buffer.advance(bytes)
+                    } else {
+                        buffer.put_slice(&small[..bytes])
+                    }
+                    if bytes > 0 {
+                        stamp.note(received, *filled);
+                    }
+                    *filled = bytes == room;
+                    if bytes > 0 && !*filled {
+                        // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering): to say so
+                        // spares a system call.
+                        let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+                    }
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stamped {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Reads whole, in pieces of any size, and knows an age of what waited.
+    #[tokio::test]
+    async fn reads_what_was_sent_and_knows_its_age() {
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let sent: Vec<u8> = (0..100_000u32).map(|index| (index % 251) as u8).collect();
+        let bytes = sent.clone();
+        let peer = tokio::spawn(async move {
+            let mut peer = TcpStream::connect(address).await.unwrap();
+            peer.write_all(&bytes).await.unwrap();
+            peer
+        });
+        let (mut stamped, _) = listener.accept().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut got = vec![0; sent.len()];
+        stamped.read_exact(&mut got).await.unwrap();
+        assert!(got == sent);
+        drop(peer.await.unwrap());
+        assert_eq!(stamped.read(&mut got).await.unwrap(), 0, "the end is seen");
+        // A kernel without stamps is no failure.
+        assert!(stamped.stamp().age().is_none_or(|age| age < Duration::from_secs(60)));
+    }
+}

@@ -1,0 +1,17 @@
+//! A client of a server that may refuse: it sends less while the server does, and says how much time its requests have.
+use leeward_tower::{client::client, client::overloaded, ms};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let http = reqwest::Client::new();
+    let send = move |request: http::Request<reqwest::Body>| {
+        let http = http.clone();
+        async move { http.execute(request.try_into()?).await.map(http::Response::<reqwest::Body>::from) }
+    };
+    let mut service = client(ms(20)).layer(service_fn(send));
+    let request = http::Request::get("http://127.0.0.1:3000/").body(reqwest::Body::default())?;
+    let response = service.ready().await?.call(request).await?;
+    println!("{}", if overloaded(&response) { "later" } else { "served" });
+    Ok(())
+}

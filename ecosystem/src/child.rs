@@ -1,0 +1,46 @@
+//! A service as a child process: it ends with its standard input, however this program ends.
+
+use crate::server;
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+pub(crate) struct Server {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    pub(crate) fn start(args: &server::Args) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let guard = args.guard.to_possible_value().context("a guard has a name")?;
+        command.arg("serve").arg("--guard").arg(guard.get_name());
+        let numbers = [("--work", args.work), ("--wait", args.wait), ("--slo", args.slo)];
+        for (flag, value) in numbers {
+            command.arg(flag).arg(value.to_string());
+        }
+        if let Some(cpu) = args.cpu {
+            command.arg("--cpu").arg(cpu.to_string());
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take();
+        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        let address = line.trim().parse().context("the server's address")?;
+        Ok(Server { child, input, output, address })
+    }
+
+    /// Ends it; returns what it said of its requests.
+    pub(crate) fn stop(mut self) -> Result<serde_json::Value> {
+        self.input = None;
+        let mut said = String::new();
+        self.output.read_to_string(&mut said)?;
+        self.child.wait()?;
+        Ok(said.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,85 @@
+//! Protection of the service: nothing, Leeward's layer, or another. All answer 503 where they refuse.
+
+use axum::Router;
+use axum::error_handling::HandleErrorLayer;
+use axum::http::StatusCode;
+use clap::ValueEnum;
+use leeward_tower::{Arriving, Slo, slo};
+use std::time::Duration;
+use tower::ServiceBuilder;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::load_shed::LoadShedLayer;
+
+/// Protection of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Guard {
+    /// None.
+    Nothing,
+    /// Leeward's layer and listener, lateness alone.
+    Lateness,
+    /// Leeward's layer and listener: level and lateness.
+    Level,
+    /// Leeward's layer alone, on a listener without stamps.
+    Probe,
+    /// Leeward's layer, refusing every request: what a refusal costs.
+    RefuseAll,
+    /// tower's limit of 1 in flight and its load shedding.
+    Limit1,
+    /// Of 4.
+    Limit4,
+    /// Of 64.
+    Limit64,
+    /// tower-resilience-adaptive's AIMD, and tower's load shedding.
+    ResilienceAimd,
+    /// tower-resilience-adaptive's Vegas, and tower's load shedding.
+    ResilienceVegas,
+    /// tower-acc's Gradient2, and tower's load shedding.
+    AccGradient2,
+}
+
+impl Guard {
+    /// Leeward's layer with its settings, where this is one.
+    pub(crate) fn layer(self, objective: Duration) -> Option<Slo> {
+        let layer = slo(objective)
+            .workers(1)
+            .tenant(|request| Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned()));
+        match self {
+            Guard::Lateness => Some(layer.lateness_only()),
+            Guard::Level | Guard::Probe => Some(layer),
+            Guard::RefuseAll => Some(layer.describe(|_, arriving: Arriving| arriving.with_left(Duration::ZERO))),
+            _ => None,
+        }
+    }
+
+    /// Whether the listener has stamps.
+    pub(crate) fn has_stamps(self) -> bool {
+        matches!(self, Guard::Lateness | Guard::Level | Guard::RefuseAll)
+    }
+
+    /// The service behind it, where it is none of Leeward's.
+    pub(crate) fn around(self, app: Router, objective: Duration) -> anyhow::Result<Router> {
+        use tower_resilience_adaptive::{AdaptiveLimiterLayer, Aimd, Vegas};
+        let refused = || HandleErrorLayer::new(|_: tower::BoxError| async { StatusCode::SERVICE_UNAVAILABLE });
+        let limit = |limit| {
+            let stack = ServiceBuilder::new().layer(refused()).layer(LoadShedLayer::new());
+            stack.layer(GlobalConcurrencyLimitLayer::new(limit))
+        };
+        let shed = || ServiceBuilder::new().layer(refused()).layer(LoadShedLayer::new());
+        Ok(match self {
+            Guard::Limit1 => app.layer(limit(1)),
+            Guard::Limit4 => app.layer(limit(4)),
+            Guard::Limit64 => app.layer(limit(64)),
+            Guard::ResilienceAimd => {
+                let aimd = Aimd::builder().initial_limit(10).min_limit(1).max_limit(256).latency_threshold(objective);
+                app.layer(shed().layer(AdaptiveLimiterLayer::new(aimd.build()?)))
+            }
+            Guard::ResilienceVegas => {
+                app.layer(shed().layer(AdaptiveLimiterLayer::new(Vegas::builder().initial_limit(10).build()?)))
+            }
+            Guard::AccGradient2 => {
+                app.layer(shed().layer(tower_acc::ConcurrencyLimitLayer::new(tower_acc::Gradient2::default())))
+            }
+            _ => app,
+        })
+    }
+}

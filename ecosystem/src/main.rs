@@ -1,0 +1,46 @@
+//! The program behind `make ecosystem`: services as people write them, protected by Leeward's layer or by what else there is, under
+//! an open-loop load from the other CPU.
+//!
+//! - `server`: a service in a process of its own. `guard`: what protects it.
+//! - `load`: the generator. `rows`: what is asked, and what came out. `overhead`: the layer's own time.
+
+mod child;
+mod guard;
+mod load;
+mod overhead;
+mod rows;
+mod server;
+mod work;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Measures Leeward's layer and its rivals in front of an axum service.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    measure: rows::Args,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs one service until its standard input ends. Used by the measurement itself.
+    Serve(server::Args),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.command {
+        Some(Command::Serve(serve)) => server::serve(serve),
+        None => rows::measure(&args.measure),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Outcomes that are asked, a row each, and what came out. A row that is missed is no failure of the program.
+
+use crate::child::Server;
+use crate::guard::Guard;
+use crate::load::{self, Came, Demand, Plan, alike};
+use crate::{overhead, server};
+use anyhow::Result;
+use clap::ValueEnum;
+use std::time::Duration;
+
+/// How to measure.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// A short round of the most telling rows.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds of which medians are taken; 5, or 1 if it is to be quick.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds of a measurement; 6, or 3 if it is to be quick.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Rivals are left out.
+    #[arg(long)]
+    alone: bool,
+    /// Minutes of half a load in the row of false refusals; 10, or 0.2 if it is to be quick.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Writes the results there, as JSON.
+    #[arg(long)]
+    json: Option<std::path::PathBuf>,
+}
+
+/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last one, which no server can
+/// help, and that fewer could not keep 100 ms of work waiting.
+fn connections(work: u64) -> usize {
+    (500_000 / work.max(1) as usize).clamp(1_000, 2_000)
+}
+
+const SLO: Duration = Duration::from_millis(20);
+
+/// A row of the table.
+struct Row {
+    outcome: String,
+    bar: String,
+    got: String,
+    value: f64,
+    /// `None`: shown beside the others.
+    met: Option<bool>,
+}
+
+struct Bench {
+    span: Duration,
+    rounds: usize,
+    seed: u64,
+    busiest: f64,
+    rows: Vec<Row>,
+}
+
+/// Measures and prints all rows.
+pub(crate) fn measure(args: &Args) -> Result<()> {
+    server::pin(1).or_else(|_| server::pin(0))?;
+    let seconds = args.seconds.unwrap_or(if args.quick { 3 } else { 6 }).max(1);
+    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 }).max(1);
+    let mut bench = Bench { span: Duration::from_secs(seconds), rounds, seed: 1, busiest: 0.0, rows: Vec::new() };
+    println!("load average before: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
+    for work in [500, 50] {
+        bench.overload(work, 0, !args.alone)?;
+    }
+    if !args.quick {
+        // A handler that awaits first: here rivals can see.
+        bench.overload(200, 5, !args.alone)?;
+    }
+    bench.five_times()?;
+    bench.layer()?;
+    let minutes = args.minutes.unwrap_or(if args.quick { 0.2 } else { 10.0 });
+    bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?;
+    bench.classes()?;
+    bench.tenants()?;
+    println!("the generator used at most {:.0} % of its CPU", bench.busiest * 100.0);
+    if bench.busiest > 0.9 {
+        println!("LOAD-BOUND: the generator may have been the limit");
+    }
+    println!("load average after: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
+    if let Some(path) = &args.json {
+        let rows: Vec<_> = bench.rows.iter().map(Row::json).collect();
+        std::fs::write(path, serde_json::to_string_pretty(&rows)?)?;
+    }
+    Ok(())
+}
+
+impl Row {
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "outcome": self.outcome, "bar": self.bar, "value": self.value, "got": self.got, "met": self.met,
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn name(guard: Guard) -> String {
+    guard.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+impl Bench {
+    fn row(&mut self, outcome: String, bar: &str, got: String, value: f64, met: Option<bool>) {
+        let verdict = met.map_or("", |met| if met { "met" } else { "MISSED" });
+        println!("{outcome:<64} {bar:<10} {got:<46} {verdict}");
+        self.rows.push(Row { outcome, bar: bar.into(), got, value, met });
+    }
+
+    fn load(
+        &mut self,
+        guard: Guard,
+        (work, wait): (u64, u64),
+        phases: Vec<(Demand, Duration)>,
+        warmup: Duration,
+        kind: fn(usize) -> (String, usize),
+    ) -> Result<(Came, serde_json::Value)> {
+        let args = server::Args { guard, work, wait, slo: SLO.as_millis() as u64, cpu: Some(0) };
+        let server = Server::start(&args)?;
+        self.seed += 1;
+        // A closed loop needs few connections to keep one worker busy.
+        let closed = matches!(phases.first(), Some((Demand::Closed, _)));
+        let connections = if closed && wait == 0 { 16 } else { connections(work) };
+        let plan = Plan { address: server.address, connections, phases, warmup, objective: SLO, seed: self.seed, kind };
+        let came = load::run(plan)?;
+        self.busiest = self.busiest.max(came.busy);
+        Ok((came, server.stop()?))
+    }
+
+    fn capacity(&mut self, guard: Guard, work: (u64, u64)) -> Result<f64> {
+        let span = self.span.min(Duration::from_secs(3));
+        let (came, _) = self.load(guard, work, vec![(Demand::Closed, span)], span / 4, alike)?;
+        let all = came.all();
+        Ok(came.per_second(all.answered + all.refused))
+    }
+
+    /// Twice the capacity, in time over capacity.
+    fn overload(&mut self, work: u64, wait: u64, rivals: bool) -> Result<()> {
+        let capacity = self.capacity(Guard::Nothing, (work, wait))?;
+        println!(
+            "\n{work} us of work after {wait} ms of waiting, {} connections: {capacity:.0} per second in a closed loop",
+            connections(work)
+        );
+        let mut guards = vec![Guard::Nothing, Guard::Lateness, Guard::Level, Guard::Probe];
+        if rivals {
+            guards.extend([Guard::Limit1, Guard::Limit4, Guard::Limit64]);
+            guards.extend([Guard::ResilienceAimd, Guard::ResilienceVegas, Guard::AccGradient2]);
+        }
+        let mut results = vec![Vec::new(); guards.len()];
+        for _ in 0..self.rounds {
+            // In turns, so that what else the machine does meets all alike.
+            for (guard, results) in guards.iter().zip(&mut results) {
+                let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
+                let (came, _) = self.load(*guard, (work, wait), phases, self.span / 3, alike)?;
+                let all = came.all();
+                let share = came.per_second(all.in_time) / capacity;
+                let quantile = |part| all.latency.value_at_quantile(part) as f64 / 1e3;
+                results.push((share, quantile(0.5), quantile(0.99), all.refused as f64 / all.due.max(1) as f64));
+            }
+        }
+        let mut goodputs = Vec::new();
+        for (guard, results) in guards.iter().zip(&results) {
+            let of = |pick: fn(&(f64, f64, f64, f64)) -> f64| median(results.iter().map(pick).collect());
+            let (share, p50, p99, refused) = (of(|r| r.0), of(|r| r.1), of(|r| r.2), of(|r| r.3));
+            goodputs.push(share);
+            let bar = match guard {
+                Guard::Lateness => Some(0.95),
+                Guard::Level => Some(0.92),
+                Guard::Probe => Some(0.6),
+                _ => None,
+            };
+            let in_half = *guard != Guard::Level || p50 <= SLO.as_secs_f64() * 500.0;
+            let got = format!("{share:.2}, p50 {p50:.1} p99 {p99:.1} ms, {:.0} % refused", refused * 100.0);
+            self.row(
+                format!("{work}+{wait}: in time / capacity at 2 x, {}", name(*guard)),
+                &bar.map(|bar| format!(">= {bar}")).unwrap_or_default(),
+                got,
+                share,
+                bar.map(|bar| share >= bar && in_half),
+            );
+            if *guard == Guard::Level {
+                let title = format!("{work}+{wait}: p99 of the admitted at 2 x, level");
+                self.row(title, "<= 20 ms", format!("{p99:.1} ms"), p99, Some(p99 <= 20.0));
+            }
+        }
+        if rivals {
+            let ours = goodputs[1].max(goodputs[2]);
+            let best = goodputs[4..].iter().copied().fold(0.0, f64::max);
+            let ratio = ours / best.max(1e-3);
+            let bar = if wait == 0 { 1.2 } else { 1.0 };
+            let title = format!("{work}+{wait}: best of ours over the best rival");
+            self.row(title, &format!(">= {bar}"), format!("{ours:.2} / {best:.2}"), ratio, Some(ratio >= bar));
+        }
+        Ok(())
+    }
+
+    /// Five times the capacity, then half of it.
+    fn five_times(&mut self) -> Result<()> {
+        println!();
+        let capacity = self.capacity(Guard::Nothing, (500, 0))?;
+        let high = self.span;
+        let phases = vec![(Demand::Rate(capacity * 5.0), high), (Demand::Rate(capacity * 0.5), Duration::from_secs(3))];
+        let (came, said) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
+        let p99 = came.all().latency.value_at_quantile(0.99) as f64 / 1e3;
+        self.row(
+            "p99 of the admitted at 5 x, from the start".into(),
+            "<= 20 ms",
+            format!("{p99:.1} ms"),
+            p99,
+            Some(p99 <= 20.0),
+        );
+        let last = came.last_refusal.saturating_sub(high).as_secs_f64();
+        self.row("last refusal after the overload".into(), "<= 1 s", format!("{last:.2} s"), last, Some(last <= 1.0));
+        let in_flight = said["in_flight"].as_f64().unwrap_or(f64::NAN);
+        self.row("in flight at the end".into(), "0", format!("{in_flight}"), in_flight, Some(in_flight == 0.0));
+        Ok(())
+    }
+
+    /// The layer's own cost.
+    fn layer(&mut self) -> Result<()> {
+        let cost = overhead::measure(self.rounds.max(5));
+        self.row(
+            "layer's time per request, nothing refused".into(),
+            "<= 400 ns",
+            format!("{cost:.0} ns"),
+            cost,
+            Some(cost <= 400.0),
+        );
+        let (mut rates, mut refusals) = (Vec::new(), Vec::new());
+        for _ in 0..self.rounds.max(3) {
+            let bare = self.capacity(Guard::Nothing, (0, 0))?;
+            rates.push(self.capacity(Guard::Level, (0, 0))? / bare);
+            refusals.push(bare / self.capacity(Guard::RefuseAll, (0, 0))?);
+        }
+        let (rate, refusal) = (median(rates), median(refusals));
+        self.row(
+            "rate of an empty handler with / without the layer".into(),
+            ">= 0.97",
+            format!("{rate:.3}"),
+            rate,
+            Some(rate >= 0.97),
+        );
+        self.row(
+            "cost of a refusal / of an empty handler's answer".into(),
+            "<= 1.1",
+            format!("{refusal:.3}"),
+            refusal,
+            Some(refusal <= 1.1),
+        );
+        Ok(())
+    }
+
+    fn false_refusals(&mut self, half: Duration) -> Result<()> {
+        let capacity = self.capacity(Guard::Nothing, (500, 0))?;
+        for (title, load, span) in [("from cold at 0.9", 0.9, self.span * 2), ("at half load", 0.5, half)] {
+            let phases = vec![(Demand::Rate(capacity * load), span)];
+            let (came, said) = self.load(Guard::Level, (500, 0), phases, Duration::ZERO, alike)?;
+            let all = came.all();
+            let refused = all.refused as f64 / all.due.max(1) as f64;
+            let why = said["newest"].as_str().filter(|_| all.refused > 0).unwrap_or("").to_owned();
+            let got = format!("{:.3} % of {}", refused * 100.0, all.due);
+            self.row(
+                format!("refused {title}, {:.0} s", span.as_secs_f64()),
+                "<= 0.1 %",
+                got,
+                refused,
+                Some(refused <= 0.001),
+            );
+            if !why.is_empty() {
+                println!("    {why}");
+            }
+        }
+        Ok(())
+    }
+
+    fn classes(&mut self) -> Result<()> {
+        let capacity = self.capacity(Guard::Nothing, (500, 0))?;
+        let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
+        let kind = |index: usize| (format!("leeward: p={}\r\n", [1, 49, 113][index % 3]), index % 3);
+        let (came, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
+        let shares: Vec<f64> = came.groups.iter().map(|group| group.refused as f64 / group.due.max(1) as f64).collect();
+        let got = format!("{:.2} %, {:.0} %, {:.0} %", shares[0] * 100.0, shares[1] * 100.0, shares[2] * 100.0);
+        self.row(
+            "refused of the highest of 3 classes at 2 x".into(),
+            "<= 0.5 %",
+            got,
+            shares[0],
+            Some(shares[0] <= 0.005),
+        );
+        Ok(())
+    }
+
+    fn tenants(&mut self) -> Result<()> {
+        let capacity = self.capacity(Guard::Nothing, (500, 0))?;
+        let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
+        // Nine in ten connections are one tenant's; nine others have the rest.
+        let kind = |index: usize| {
+            let tenant = if !index.is_multiple_of(10) { 0 } else { 1 + index / 10 % 9 };
+            (format!("x-tenant: t{tenant}\r\n"), usize::from(tenant > 0))
+        };
+        let (came, _) = self.load(Guard::Level, (500, 0), phases, self.span / 3, kind)?;
+        let modest = &came.groups[1];
+        let kept = modest.in_time as f64 / modest.due.max(1) as f64;
+        let got = format!("{kept:.3} of what they asked");
+        self.row(
+            "goodput of nine modest tenants beside one with 90 %".into(),
+            ">= 0.95",
+            got,
+            kept,
+            Some(kept >= 0.95),
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! A service in a process of its own, on one CPU: axum, one worker, a handler that works.
+
+use crate::guard::Guard;
+use crate::work::Work;
+use anyhow::{Context, Result};
+use axum::{Router, routing::get};
+use std::io::Read;
+use std::time::Duration;
+
+/// Service and protection.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    /// Protection.
+    #[arg(long, value_enum)]
+    pub(crate) guard: Guard,
+    /// CPU time of a request, in us.
+    #[arg(long)]
+    pub(crate) work: u64,
+    /// Time that the handler awaits before, in ms.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) wait: u64,
+    /// The objective, in ms.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) slo: u64,
+    /// CPU to run on.
+    #[arg(long)]
+    pub(crate) cpu: Option<usize>,
+}
+
+/// Serves until standard input ends; then says what became of the requests.
+pub(crate) fn serve(args: &Args) -> Result<()> {
+    if let Some(cpu) = args.cpu {
+        pin(cpu)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let work = Work::of(Duration::from_micros(args.work));
+    let (idle, wait) = (args.work == 0, Duration::from_millis(args.wait));
+    let handler = move || async move {
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        if !idle {
+            work.run();
+        }
+        "ok"
+    };
+    let app = Router::new().route("/", get(handler));
+    let objective = Duration::from_millis(args.slo);
+    let layer = args.guard.layer(objective);
+    let gate = layer.as_ref().map(|layer| layer.gate().clone());
+    let stamps = args.guard.has_stamps();
+    let app = args.guard.around(app, objective)?;
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+        let serving = async {
+            match layer {
+                Some(layer) if stamps => leeward_tower::axum::serve(listener, app, layer).await,
+                Some(layer) => axum::serve(listener, app.layer(layer)).await,
+                None => axum::serve(listener, app).await,
+            }
+        };
+        tokio::select! {
+            served = serving => served.context("the server ended"),
+            _ = ended => Ok(()),
+        }
+    })?;
+    if let Some(gate) = gate {
+        let counts = gate.counts();
+        let refused: serde_json::Map<_, _> = leeward_tower::Reason::ALL
+            .into_iter()
+            .map(|reason| (reason.word().into(), counts.refused_for(reason).into()))
+            .collect();
+        println!(
+            "{}",
+            serde_json::json!({
+                "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
+                "in_flight": counts.in_flight(), "refused": refused,
+                "newest": gate.decisions(1).first().map(ToString::to_string),
+            })
+        );
+    }
+    Ok(())
+}
+
+/// Runs this thread, and those that it starts, on one CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set).context("a CPU for one side")
+}
