@@ -10,7 +10,8 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, corpus, demo, list, load, profile, record, replay, report, run, serve, top, train, tune,
+    calibrate, cargo, compile, corpus, data, demo, list, load, profile, record, replay, report, run, serve, top, train,
+    tune,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Serve(serve::ServeArgs),
     Load(load::LoadArgs),
     Corpus(corpus::CorpusArgs),
+    Data(data::DataArgs),
     Calibrate(calibrate::CalibrateArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
@@ -72,6 +74,7 @@ impl Command {
             Command::Serve(args) => serve::serve(args),
             Command::Load(args) => load::load(&args),
             Command::Corpus(args) => corpus::corpus(&args),
+            Command::Data(args) => data::data(&args),
             Command::Calibrate(args) => calibrate::calibrate(&args),
             Command::Record(args) => record::record(args),
             Command::Replay(args) => replay::replay(&args),

@@ -7,7 +7,7 @@ use leeward_lab::results::Plot;
 use leeward_lab::run::Options;
 use leeward_lab::{Results, Scenario, real, store};
 
-use super::target;
+use super::{demo_tiers, target};
 use crate::admission;
 use crate::demo::meaning;
 use crate::demo::news::{News, Row};
@@ -25,6 +25,9 @@ use crate::terminal;
 /// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured, then demand is half of
 /// its capacity, all of it, twice as much, and a spike, each without control and under Breakwater. Takes about a minute.
 /// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+///
+/// With --service all tiers of that service are started on this machine, a process each, under Breakwater, and are shown under the
+/// same demands.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DEMO)]
 pub(crate) struct DemoArgs {
@@ -40,6 +43,21 @@ pub(crate) struct DemoArgs {
     /// Clients: one connection each
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) clients: u32,
+    /// A service with leaves instead of a synthetic server: hdsearch, router, sets or recommend
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) service: Option<String>,
+    /// With --service: how many leaves
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) leaves: u32,
+    /// With --service: data of the tiers, as `leeward serve` has it; by default little that is made up
+    #[arg(long, value_name = "DATA")]
+    pub(crate) data: Option<String>,
+    /// With --service: controller of all tiers
+    #[arg(long, value_name = "CONTROLLER", default_value = "breakwater")]
+    pub(crate) admission: String,
+    /// With --service: the objective
+    #[arg(long, value_name = "SPAN", default_value = "20ms")]
+    pub(crate) slo: String,
     /// Draws arrivals and service times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     pub(crate) seed: u64,
@@ -49,10 +67,15 @@ const DEMO: &str = "\
 Examples:
   leeward demo
   leeward demo --plain --out /tmp/demo
-  leeward demo --duration 10s                     longer runs, steadier numbers";
+  leeward demo --duration 10s                     longer runs, steadier numbers
+  leeward demo --service hdsearch                 a mid-tier and four leaves, each with its numbers
+  leeward demo --service router --admission none";
 
 /// The command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    if let Some(service) = &args.service {
+        return demo_tiers::demo(args, service);
+    }
     let scenarios = scenarios(args)?;
     target::check_folder(&args.out)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;

@@ -5,6 +5,7 @@
 //! - `screen`: the terminal, and the thread that draws on it; `view`, `charts`: what it draws.
 //! - `plain`: lines instead.
 //! - `table`, `meaning`: the end.
+//! - `tiers`: the same of a service with leaves.
 
 pub(crate) mod charts;
 pub(crate) mod meaning;
@@ -13,5 +14,6 @@ pub(crate) mod plain;
 pub(crate) mod screen;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod tiers;
 pub(crate) mod view;
 pub(crate) mod words;

@@ -14,7 +14,7 @@ const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
 /// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
 /// reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 27] = [
     ("control", &[]),
     ("workload", &["control"]),
     // What comes of a run, whoever makes it: below every plant and above none.
@@ -24,6 +24,10 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("wire", &["control"]),
     ("host", &["control", "wire"]),
     ("session", &["control", "host", "wire"]),
+    // Other people's servers: the gate stands on the host, and frameworks on the gate.
+    ("edge", &["control", "host"]),
+    ("tower", &["control", "edge"]),
+    ("ecosystem", &["control", "edge", "tower"]),
     ("port", &["control", "host", "runtime", "wire"]),
     ("http", &["control", "host", "port", "runtime"]),
     ("rpc", &["control", "host", "port", "runtime", "session", "wire"]),
@@ -79,7 +83,7 @@ const PURE: [(&str, &[&str]); 6] = [
     ("session", &["thiserror"]),
 ];
 
-/// Packages of the workspaces as cargo knows them: this one, and `compare`'s.
+/// Packages of the workspaces as cargo knows them: this one, and those of `compare` and `ecosystem`.
 fn packages() -> Vec<Package> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let read = |manifest: &str| -> Metadata {
@@ -87,7 +91,10 @@ fn packages() -> Vec<Package> {
         // Nobody's dependencies are looked up: their names are enough.
         command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
     };
-    ["Cargo.toml", "compare/Cargo.toml"].into_iter().flat_map(|manifest| read(manifest).packages).collect()
+    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml"]
+        .into_iter()
+        .flat_map(|manifest| read(manifest).packages)
+        .collect()
 }
 
 fn short(name: &str) -> &str {

@@ -49,3 +49,60 @@ fn a_demo_can_be_stopped_with_nothing_written() {
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!folder.path().join("out").exists());
 }
+
+#[cfg(target_os = "linux")]
+/// Processes whose command line has this in it.
+fn running(part: &str) -> usize {
+    let lines = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(part)).count()
+}
+
+#[test]
+fn tiers_are_shown_and_leave_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    // Data that no other test has: so its servers are known.
+    let data = "synthetic:1500:20:4711";
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["demo", "--service", "sets", "--leaves", "2", "--data", data, "--out", "out", "--duration", "300ms"])
+        .args(["--slo", "5s"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for part in ["0.5x", "2x", "sets-leaf", "credits", "tiers.json"] {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+    assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "escape sequences without a terminal");
+    let results = std::fs::read_to_string(folder.path().join("out/tiers.json")).unwrap();
+    let results: Value = serde_json::from_str(&results).unwrap();
+    let phases = results["phases"].as_array().unwrap();
+    assert_eq!(phases.len(), 3);
+    for phase in phases {
+        let tiers = phase["tiers"].as_array().unwrap();
+        assert_eq!((tiers[0]["tier"].as_str(), tiers[1]["servers"].as_u64()), (Some("sets"), Some(2)));
+    }
+    #[cfg(target_os = "linux")]
+    assert_eq!(running(data), 0, "servers are left");
+}
+
+#[test]
+fn services_without_leaves_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flags, told) in [
+        (&["--service", "kv"][..], "accepted: hdsearch, router, sets, recommend"),
+        (&["--service", "router", "--data", "small"], "router has no data of its own"),
+        (&["--service", "sets", "--data", "/dev/zero"], "a regular file"),
+        (&["--service", "sets", "--admission", "magic"], "magic"),
+    ] {
+        let demo = [&["demo", "--leaves", "1", "--duration", "100ms"], flags].concat();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_leeward")).args(demo).current_dir(folder.path()).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {words}");
+        assert!(words.contains(told), "{flags:?}: {words}");
+    }
+}

@@ -9,4 +9,7 @@ mod prose;
 mod real;
 mod recording;
 mod serve_config;
+mod served;
 mod terminal;
+mod threading;
+mod tiers;

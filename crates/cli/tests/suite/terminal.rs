@@ -156,6 +156,20 @@ fn a_demo_ends_with_its_terminal() {
 }
 
 #[test]
+fn a_demo_of_tiers_ends_with_its_terminal() {
+    let arguments =
+        ["demo", "--service", "sets", "--leaves", "2", "--data", "synthetic:1500:20:4712", "--duration", "60s"];
+    for control in [Control::Another, Control::Controlling] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut demo = Shown::start(&arguments, folder.path(), control);
+        // A row of its own: what replaces other text is drawn in pieces.
+        demo.until("sets-leaf");
+        demo.hang_up();
+        assert!(!folder.path().join("results").exists());
+    }
+}
+
+#[test]
 fn a_run_shows_itself_at_once_and_ends_with_its_terminal() {
     let folder = tempfile::tempdir().unwrap();
     // One run, far longer than anybody waits here.

@@ -54,6 +54,13 @@ pub(crate) struct ServeArgs {
     /// all connections of a port together, such as 64MB; who finds none is read when there is some
     #[arg(long, value_name = "SIZE", default_value = "64MB")]
     pub(crate) receiving: String,
+    /// Policy that changes a tier's setup, where --threading names curves: leeward, utune, tbd, fm or ipi
+    /// (docs/threading-advise.md)
+    #[arg(long, value_name = "POLICY", default_value = "leeward")]
+    pub(crate) threading_policy: String,
+    /// Take curves of another service, other data or another machine
+    #[arg(long)]
+    pub(crate) accept_curves: bool,
     /// Record what the controller is asked and decides, for `leeward replay`; a second port's controller is recorded in
     /// FILE.memcached
     #[arg(long, value_name = "FILE")]
@@ -64,6 +71,9 @@ pub(crate) struct ServeArgs {
     /// At the end, print what became of all requests, and of the cores, as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Stop, as at Ctrl-C, when the standard input ends: so that a program that starts this one never leaves it behind
+    #[arg(long, hide = true)]
+    pub(crate) until_input_ends: bool,
     /// Print what would be served, as such a file, and end
     #[arg(long)]
     pub(crate) print_config: bool,

@@ -8,6 +8,7 @@ use leeward_control::units::Nanos;
 use leeward_lab::ScenarioError;
 use leeward_lab::scenario::settings::{Pair, Settings};
 use leeward_services::arguments::{Argument, Kind, Value, size};
+use leeward_services::tiers::CURVES;
 
 use super::allocator::{self, Allocator};
 use super::args::{ServeArgs, WhenPossible, idle};
@@ -32,10 +33,13 @@ const KEYS: &[&str] = &[
     "receiving",
     "budget",
     "record",
+    "threading-policy",
+    "accept-curves",
     "set",
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
+const SWITCH: [&str; 2] = ["off", "on"];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -103,6 +107,9 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
         size(text).map_err(|problem| settings.error("receiving", &problem))?;
     }
     put(&mut args.receiving, free("receiving"), receiving);
+    put(&mut args.threading_policy, free("threading_policy"), settings.line("threading-policy")?);
+    let accepts = settings.choice("accept-curves", &SWITCH)?;
+    put(&mut args.accept_curves, free("accept_curves"), accepts.map(|index| index == 1));
     put(&mut args.record, free("record"), settings.line("record")?.map(|path| Some(path.into())));
     args.written = written;
     Ok(())
@@ -207,6 +214,12 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     }
     if let Some(budget) = &args.budget {
         text += &format!("budget = {}\n", quoted(budget));
+    }
+    let chooses = args.service.values.text("threading").is_some_and(|text| text.ends_with(CURVES));
+    if chooses && args.service.takes("threading") {
+        let accepts = SWITCH[usize::from(args.accept_curves)];
+        text +=
+            &format!("threading-policy = {}\naccept-curves = {}\n", quoted(&args.threading_policy), quoted(accepts));
     }
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));

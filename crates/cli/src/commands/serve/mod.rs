@@ -1,17 +1,19 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 //!
 //! - `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
-//! - `allocator`: who grants and parks cores. `recording`: what the controller is asked and decides.
+//! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
 
 mod allocator;
 mod args;
 mod config;
 mod cores;
 mod recording;
+mod threading;
 
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
 use leeward_rpc::server::{Counts, IoUring, Server, ServerError};
+use leeward_rpc::statistics::About;
 use leeward_runtime::CoreUsage;
 use leeward_services::arguments::size;
 use leeward_services::served::PortCounts;
@@ -32,11 +34,14 @@ use crate::{admission, stdout};
 /// The command.
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     config::apply(&mut args)?;
+    // Curves stand where a setup would: what is printed is what was written.
+    let printed = args.print_config.then(|| config::text(&args)).transpose()?;
+    let slo = admission::span("--slo", &args.admission.slo)?;
+    args.service.check()?;
+    let governed = threading::governed(&mut args, slo)?;
     let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
-    let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    args.service.check()?;
     let builder = Server::builder()
         .admission(&algorithm, params.clone())
         .objective(rtt, slo)
@@ -51,9 +56,15 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         Some(allocator) => allocator.apply(builder),
         None => builder,
     };
-    if args.print_config {
-        return stdout::print(&config::text(args)?);
+    if let Some(text) = printed {
+        return stdout::print(&text);
     }
+    let about = About { service: Some(args.service.name().into()), ..About::default() };
+    let builder = builder.about(about);
+    let builder = match governed {
+        Some(governed) => builder.governed(governed),
+        None => builder,
+    };
     // The runtime takes a CPU as a wish; whoever names one here means it.
     if let Some(cpu) = args.cpus.iter().find(|cpu| !leeward_load::may_run_on(**cpu)) {
         return Err(Failure::Input(anyhow!("--cpus: this process may not run on CPU {cpu}")));
@@ -70,6 +81,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         builder = builder.record(recording);
     }
     let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    if args.until_input_ends {
+        stop_with_input(&interrupt);
+    }
     let start = || -> Result<_, ServerError> {
         let port = backend.open_port(&second)?;
         Ok((backend.start(builder, &args.listen)?, port))
@@ -93,6 +107,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         recordings.look();
+        for words in backend.news() {
+            let _ = writeln!(std::io::stderr(), "warning: {}", stdout::plain(&words));
+        }
     }
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));
@@ -107,6 +124,16 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let cores = usage.as_ref().zip(allocator.as_ref());
     stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
     recordings.end()
+}
+
+/// Asks `interrupt` when the standard input ends.
+fn stop_with_input(interrupt: &Interrupt) {
+    let interrupt = interrupt.clone();
+    // Without a thread only signals stop the server.
+    let _ = std::thread::Builder::new().name("input".into()).spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        interrupt.ask();
+    });
 }
 
 /// Connections that are enough for who says nothing about them.
@@ -177,7 +204,7 @@ fn failure(error: ServerError) -> Failure {
     match error {
         ServerError::Params(_) => Failure::Input(anyhow!(error)),
         // Whether the address is wrong or taken, another one helps.
-        ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
+        ServerError::Other(_) | ServerError::Listen { .. } => Failure::Input(anyhow!(error.to_string())),
         _ => Failure::Runtime(anyhow!(error)),
     }
 }

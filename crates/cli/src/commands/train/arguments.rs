@@ -9,6 +9,7 @@ use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_lab::scenario::curves::CurvesFile;
 use leeward_lab::training::{self, Arrivals, Bench, Plan, Progress, SETUPS, SimulatedTier, Trained};
 use leeward_lab::{Scenario, builtin_scenarios};
+use leeward_plant::this_machine;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -99,7 +100,7 @@ impl Training {
         );
         let name = tier.name().to_string();
         let (bench, machine): (Box<dyn Bench>, String) = match args.plant.as_str() {
-            "real" => (Box::new(tier.measured(args.cpus)?), format!("this machine, {} CPUs", args.cpus)),
+            "real" => (Box::new(tier.measured(args.cpus)?), this_machine(args.cpus as usize)),
             _ => {
                 let machine = tier.machine();
                 (Box::new(tier), machine)

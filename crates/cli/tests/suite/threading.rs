@@ -1,0 +1,70 @@
+//! `leeward serve --threading FILE.toml`: a policy that changes a tier's setup by curves, and whose curves they must be.
+
+use crate::served::{Server, leeward};
+
+fn curves(service: &str, setups: [&str; 2]) -> String {
+    let head =
+        format!("version = 1\nservice = \"{service}\"\ndata = \"\"\nmade = \"by hand\"\nmachine = \"another\"\n");
+    let curve = |setup: &str, us: u32, sustains: u32| {
+        format!(
+            "\n[[setup]]\nname = \"{setup}\"\nsustains = {sustains}\nloads = [10, {sustains}]\np50_us = [{us}, {us}]\np99_us = [{us}, {us}]\n\
+             p999_us = [{us}, {us}]\ncpu = [1, 1]\nspread = [0.01, 0.01]\nsamples = [2000, 2000]\n"
+        )
+    };
+    head + &curve(setups[0], 100, 500) + &curve(setups[1], 200, 20_000)
+}
+
+#[test]
+fn curves_must_be_of_what_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |text: &str, flags: &[&str], expected: &str| {
+        std::fs::write(folder.path().join("curves.toml"), text).unwrap();
+        let leaf = ["serve", "--listen", "127.0.0.1:0", "--service", "tier", "--leaves", "127.0.0.1:9"];
+        let output = leeward(&[&leaf[..], flags].concat(), folder.path());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{words}");
+        assert!(
+            words.starts_with("error: ") && words.contains(expected) && output.stdout.is_empty(),
+            "{expected}: {words}"
+        );
+    };
+    let file = ["--threading", "curves.toml"];
+    let mine = curves("tier", ["SIP1", "SDB1-8"]);
+    check(
+        &curves("hdsearch", ["SIP1", "SDB1-8"]),
+        &file,
+        "of service `hdsearch`, this is `tier`; accepted with --accept-curves",
+    );
+    check(&mine, &file, "of machine `another`, this is `");
+    check(&mine, &[&file[..], &["--accept-curves", "--threading-policy", "fast"]].concat(), "--threading-policy: ");
+    check(&mine, &[&file[..], &["--accept-curves", "--threading-policy", "static"]].concat(), "has no use for curves");
+    check(&curves("tier", ["CORE1", "SDB1-8"]), &[&file[..], &["--accept-curves"]].concat(), "CORE1 can't be changed");
+    check("version = 2", &file, "curves.toml:1: version");
+    check(&mine.replace("sustains = 500", "sustains = 5"), &file, "curves.toml:");
+    check(&mine, &["--threading", "nosuch.toml"], "nosuch.toml");
+    check(&mine, &["--accept-curves"], "go with --threading FILE.toml");
+    check(&mine, &["--threading", "SIX1"], "SIX1");
+}
+
+#[test]
+fn a_tier_serves_by_its_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("curves.toml"), curves("tier", ["SIB1", "SDB1-4"])).unwrap();
+    let leaf = Server::start(&["--service", "wait", "--admission", "none", "--idle", "block"], folder.path());
+    let threading = ["--threading", "curves.toml", "--accept-curves", "--slo", "50ms", "--admission", "none"];
+    for policy in ["leeward", "utune"] {
+        let flags =
+            [&["--service", "tier", "--leaves", &leaf.1, "--threading-policy", policy][..], &threading].concat();
+        let tier = Server::start(&flags, folder.path());
+        let shape = ["--demand", "1500", "--clients", "4", "--duration", "500ms", "--warmup", "100ms", "--slo", "50ms"];
+        let asked = leeward(
+            &[&["load", &tier.1, "--service", "tier", "--admission", "none", "--json"], &shape[..]].concat(),
+            folder.path(),
+        );
+        // 3: other work kept the generator from its schedule.
+        assert!(matches!(asked.status.code(), Some(0 | 3)), "{policy}: {}", String::from_utf8_lossy(&asked.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+        let count = |name: &str| report["measured"][name].as_u64().unwrap();
+        assert!(count("completed") > 0 && count("failed") == 0, "{policy}: {report}");
+    }
+}

@@ -1,0 +1,52 @@
+//! A tier whose leaves are other processes: stopped, killed and back again, nobody waits for ever and full answers return.
+
+use crate::served::{Server, leeward};
+use serde_json::Value;
+use std::path::Path;
+
+const LEAF: [&str; 6] = ["--service", "wait", "--admission", "none", "--idle", "block"];
+
+/// Asks a tier for half a second: how many requests there were, how many were answered in full, and how many in part.
+fn asked(tier: &Server, folder: &Path) -> (u64, u64, u64) {
+    let shape = ["--demand", "60", "--clients", "4", "--duration", "500ms", "--warmup", "0s", "--slo", "1s"];
+    let flags = [&["load", &tier.1, "--service", "tier", "--admission", "none", "--json"], &shape[..]].concat();
+    let output = leeward(&flags, folder);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let count = |name: &str| report["totals"][name].as_u64().unwrap();
+    assert_eq!((count("unfinished"), count("disconnected")), (0, 0), "{report}");
+    // A partial answer says so, and the client counts it as wrong.
+    (count("offered"), count("completed"), count("failed"))
+}
+
+/// Until a round was answered in full; each takes half a second.
+fn is_whole_again(tier: &Server, folder: &Path) -> bool {
+    (0..20).any(|_| {
+        let (offered, full, _) = asked(tier, folder);
+        offered > 0 && full == offered
+    })
+}
+
+#[test]
+fn leaves_that_stop_and_die_cost_their_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for threading in ["SDB1-8", "ADB1-2-2", "CORE1"] {
+        let (steady, frail) = (Server::start(&LEAF, folder), Server::start(&LEAF, folder));
+        let (leaves, address) = (format!("{},{}", steady.1, frail.1), frail.1.clone());
+        let flags = ["--service", "tier", "--leaves", &leaves, "--threading", threading, "--leaf-timeout", "50ms"];
+        let tier = Server::start(&[&flags[..], &["--admission", "none", "--idle", "block"]].concat(), folder);
+        assert!(is_whole_again(&tier, folder), "{threading}: at first");
+        frail.signal("STOP");
+        let (offered, full, partial) = asked(&tier, folder);
+        assert!(full + partial == offered && partial > 0, "{threading}, stopped: {offered}, {full}, {partial}");
+        frail.signal("CONT");
+        assert!(is_whole_again(&tier, folder), "{threading}: it goes on");
+        // Killed, not asked to leave.
+        drop(frail);
+        let (offered, full, partial) = asked(&tier, folder);
+        assert!(full == 0 && partial == offered, "{threading}, killed: {offered}, {full}, {partial}");
+        let _back = Server::start_at(&address, &LEAF, folder);
+        assert!(is_whole_again(&tier, folder), "{threading}: it is back");
+    }
+}
