@@ -1,11 +1,11 @@
 //! The well-behaved client beside an attack: an open loop, counted from when each request was due.
 
+use crate::placement::{self, Part};
 use crate::target::Port;
 use anyhow::Context;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The objectives, as the servers are told (`server`).
@@ -26,6 +26,29 @@ pub(crate) struct Experience {
     pub(crate) p99: Duration,
     /// Wrong values, which there must not be.
     pub(crate) wrong: u64,
+    /// Share of the requests that the client itself sent late, by more than a tenth of the objective.
+    pub(crate) late: f64,
+}
+
+impl Experience {
+    /// For another process.
+    pub(crate) fn to_json(self) -> String {
+        let Experience { good, answered, p99, wrong, late } = self;
+        serde_json::json!({ "good": good, "answered": answered, "p99_ns": p99.as_nanos() as u64, "wrong": wrong, "late": late })
+            .to_string()
+    }
+
+    fn of_json(text: &[u8]) -> anyhow::Result<Self> {
+        let said: serde_json::Value = serde_json::from_slice(text).context("what the honest client said")?;
+        let number = |name: &str| said[name].as_f64().with_context(|| format!("no `{name}`"));
+        Ok(Experience {
+            good: number("good")?,
+            answered: number("answered")?,
+            p99: Duration::from_nanos(number("p99_ns")? as u64),
+            wrong: number("wrong")? as u64,
+            late: number("late")?,
+        })
+    }
 }
 
 pub(crate) fn objective(port: Port) -> Duration {
@@ -36,14 +59,19 @@ pub(crate) fn objective(port: Port) -> Duration {
 pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
     match port {
         Port::Rpc => by_load(leeward, address, span),
-        Port::Memcached => by_pairs(address, span),
+        Port::Memcached => {
+            let this = std::env::current_exe().context("where this program is")?;
+            let mut command = placement::command(Part::Client, this);
+            command.args(["ask", &address.to_string(), &span.as_secs_f64().to_string()]);
+            Experience::of_json(&command.output().context("starting the honest client")?.stdout)
+        }
     }
 }
 
 /// `leeward load`: 50 clients, 1,000 requests of 10 us per second.
 fn by_load(leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
     let span = format!("{}ms", span.as_millis());
-    let mut command = Command::new(leeward);
+    let mut command = placement::command(Part::Client, leeward);
     command.args(["load", &address.to_string(), "--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
     command.args(["--duration", &span, "--warmup", "200ms", "--json"]);
     let output = command.output().with_context(|| format!("starting {}", leeward.display()))?;
@@ -53,50 +81,64 @@ fn by_load(leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Resul
     let count = |name: &str| report["measured"][name].as_f64().unwrap_or(0.0);
     let offered = count("offered").max(1.0);
     let p99 = Duration::from_nanos(report["latency"]["p99_ns"].as_f64().unwrap_or(0.0) as u64);
-    Ok(Experience { good: count("good") / offered, answered: count("completed") / offered, p99, wrong: 0 })
+    let (good, answered, late) = (count("good") / offered, count("completed") / offered, count("late") / offered);
+    Ok(Experience { good, answered, p99, wrong: 0, late })
 }
 
 /// Pairs of its own, each set and got by one connection.
-fn by_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+pub(crate) fn by_pairs(address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
     let clients: Vec<_> = (0..CLIENTS).map(|name| std::thread::spawn(move || pairs(address, name, span))).collect();
-    let (mut waits, mut wrong) = (Vec::new(), 0);
+    let (mut waits, mut wrong, mut late) = (Vec::new(), 0, 0);
     for client in clients {
-        let (of_one, wrong_of_one) = client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
+        let Asked { waits: of_one, wrong: wrong_of_one, late: late_of_one } =
+            client.join().map_err(|_| anyhow::anyhow!("a client has failed"))?;
         waits.extend(of_one);
         wrong += wrong_of_one;
+        late += late_of_one;
     }
     waits.sort();
     let due = f64::from(RATE) * span.as_secs_f64() * CLIENTS as f64;
     let good = waits.iter().filter(|wait| **wait < objective(Port::Memcached)).count();
     let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or_default();
-    Ok(Experience { good: good as f64 / due, answered: waits.len() as f64 / due, p99, wrong })
+    Ok(Experience { good: good as f64 / due, answered: waits.len() as f64 / due, p99, wrong, late: late as f64 / due })
 }
 
-/// How long each answer took since it was due, and how many values were wrong.
-fn pairs(address: SocketAddr, name: usize, span: Duration) -> (Vec<Duration>, u64) {
-    let (mut waits, mut wrong) = (Vec::new(), 0);
+/// Experience of one of the clients.
+#[derive(Default)]
+struct Asked {
+    /// How long each answer took since it was due.
+    waits: Vec<Duration>,
+    wrong: u64,
+    /// Requests that were sent late though the last answer was there in time.
+    late: u64,
+}
+
+fn pairs(address: SocketAddr, name: usize, span: Duration) -> Asked {
+    let mut asked = Asked::default();
     let connect = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
         Some(BufReader::new(stream))
     };
-    let Some(mut stream) = connect() else { return (waits, wrong) };
+    let Some(mut stream) = connect() else { return asked };
     let (began, mut stored) = (Instant::now(), None);
     for number in 0.. {
         let due = began + Duration::from_secs(1) * number / RATE;
         if due.duration_since(began) > span {
             break;
         }
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let early = due.saturating_duration_since(Instant::now());
+        std::thread::sleep(early);
+        asked.late += u64::from(!early.is_zero() && due.elapsed() > objective(Port::Memcached) / 10);
         match exchange(&mut stream, name, number, &mut stored) {
-            Ok(Answer::Right) => waits.push(due.elapsed()),
+            Ok(Answer::Right) => asked.waits.push(due.elapsed()),
             Ok(Answer::Busy) => {}
-            Ok(Answer::Wrong) => wrong += 1,
+            Ok(Answer::Wrong) => asked.wrong += 1,
             Err(_) => break,
         }
     }
-    (waits, wrong)
+    asked
 }
 
 enum Answer {

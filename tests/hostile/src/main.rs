@@ -2,14 +2,16 @@
 //!
 //! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
 //! - `honest`: the well-behaved client. `server`: the program under attack, and what it holds of the system.
+//! - `placement`: whose CPU is whose.
 //! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
 //!
-//! An attack runs in a process of its own, so that it takes neither the honest client's time nor its memory.
+//! Attack, client and server are processes of their own: none takes another's memory, and each has its place on the CPUs.
 
 mod attack;
 mod crowd;
 mod honest;
 mod memcached;
+mod placement;
 mod rpc;
 mod server;
 mod target;
@@ -48,6 +50,14 @@ enum Command {
     Run(RunArgs),
     /// List the attacks
     List,
+    /// Ask a memcached as the honest client does, and print what came of it
+    #[command(hide = true)]
+    Ask {
+        /// Where
+        address: SocketAddr,
+        /// How long
+        seconds: f64,
+    },
     /// Attack a server that is there already
     Attack {
         /// Which
@@ -81,10 +91,17 @@ struct RunArgs {
     memcached: Option<PathBuf>,
 }
 
+/// Exit code of a run whose client could not keep its schedule: nothing is known of the server.
+const UNMEASURED: u8 = 3;
+
 fn main() -> ExitCode {
     match run(Args::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
+        Err(error) if error.is::<Unmeasured>() => {
+            eprintln!("error: {error}");
+            ExitCode::from(UNMEASURED)
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
@@ -108,7 +125,28 @@ fn run(command: Command) -> anyhow::Result<bool> {
             eprintln!("{name}: {did}");
             Ok(true)
         }
+        Command::Ask { address, seconds } => {
+            let span = Duration::try_from_secs_f64(seconds).context("how long to ask")?;
+            println!("{}", honest::by_pairs(address, span)?.to_json());
+            Ok(true)
+        }
         Command::Run(args) => trials(&args),
+    }
+}
+
+/// The honest client was late itself.
+#[derive(Debug)]
+struct Unmeasured(u32);
+
+impl std::error::Error for Unmeasured {}
+
+impl std::fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} of the attacks say nothing of the server: the honest client was late itself; others use the CPUs",
+            self.0
+        )
     }
 }
 
@@ -123,23 +161,34 @@ fn trials(args: &RunArgs) -> anyhow::Result<bool> {
     let named = args.attacks.iter().map(|name| find(name)).collect::<anyhow::Result<Vec<_>>>()?;
     let attacks = if named.is_empty() { ATTACKS.iter().collect() } else { named };
     let plan = if args.short { Plan::short() } else { Plan::full(args.rounds) };
-    let mut all_well = true;
+    let (mut all_well, mut unmeasured) = (true, 0);
     println!("{}", verdict::HEADING);
     for attack in attacks.into_iter().filter(|attack| args.port.is_none_or(|port| port == attack.port)) {
         // Well once is well: what others do with the machine can only make it look worse.
-        let mut is_well = false;
+        let mut judgement = verdict::Judgement::Bad;
         for _ in 0..plan.attempts {
-            if !is_well {
-                is_well = try_once(attack, args, &plan)?;
+            if judgement != verdict::Judgement::Well {
+                judgement = try_once(attack, args, &plan)?;
             }
         }
-        all_well &= is_well;
+        all_well &= judgement != verdict::Judgement::Bad;
+        unmeasured += u32::from(judgement == verdict::Judgement::Unmeasured);
     }
-    println!("{}", if all_well { "all well" } else { "NOT ALL WELL" });
+    println!(
+        "{}",
+        match (all_well, unmeasured) {
+            (false, _) => "NOT ALL WELL",
+            (true, 0) => "all well",
+            (true, _) => "all well, where it was measured",
+        }
+    );
+    if all_well && unmeasured > 0 {
+        return Err(Unmeasured(unmeasured).into());
+    }
     Ok(all_well)
 }
 
-fn try_once(attack: &'static Attack, args: &RunArgs, plan: &Plan) -> anyhow::Result<bool> {
+fn try_once(attack: &'static Attack, args: &RunArgs, plan: &Plan) -> anyhow::Result<verdict::Judgement> {
     let trial = Trial::of(attack, &args.leeward, plan)?;
     let other = match (&args.memcached, attack.port) {
         (Some(program), Port::Memcached) => Some(Trial::of_memcached(attack, program, plan)?),
@@ -147,5 +196,5 @@ fn try_once(attack: &'static Attack, args: &RunArgs, plan: &Plan) -> anyhow::Res
     };
     let verdict = verdict::judge(&trial, other.as_ref(), plan);
     println!("{}", verdict.line);
-    Ok(verdict.is_well)
+    Ok(verdict.judgement)
 }

@@ -1,12 +1,13 @@
 //! The program under attack: started for one attack, looked at, ended.
 
+use crate::placement::{self, Part};
 use crate::target::Port;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to begin, or to end.
@@ -31,7 +32,7 @@ pub(crate) struct Held {
 impl Server {
     /// Leeward, with the port that is to be attacked.
     pub(crate) fn leeward(program: &Path, port: Port) -> anyhow::Result<Self> {
-        let mut command = Command::new(program);
+        let mut command = placement::command(Part::Server, program);
         command.args(["serve", "--idle", "50us", "--rtt", "50us", "--listen", "127.0.0.1:0"]);
         match port {
             Port::Rpc => command.args(["--slo", "1ms"]),
@@ -58,7 +59,7 @@ impl Server {
     /// memcached, with one thread.
     pub(crate) fn memcached(program: &Path) -> anyhow::Result<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let mut command = Command::new(program);
+        let mut command = placement::command(Part::Server, program);
         command.args(["-t", "1", "-m", "64", "-l", "127.0.0.1", "-u", "nobody", "-p", &free.port().to_string()]);
         let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("starting {}", program.display()))?;
         let server = Server { child, address: free };

@@ -2,11 +2,12 @@
 
 use crate::attack::Attack;
 use crate::honest::{self, Experience};
+use crate::placement::{self, Part};
 use crate::server::{Held, Server};
 use crate::target::Port;
 use anyhow::Context;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How an attack is tried.
@@ -22,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) kept: f64,
     /// Whether answers are to be within the objective.
     pub(crate) in_time: bool,
+    /// Share of requests that an honest client may send late by itself, with the round still counted.
+    late: f64,
 }
 
 impl Plan {
@@ -34,6 +37,7 @@ impl Plan {
             attempts: 1,
             kept: 0.90,
             in_time: true,
+            late: 0.05,
         }
     }
 
@@ -46,6 +50,7 @@ impl Plan {
             attempts: 3,
             kept: 0.2,
             in_time: false,
+            late: f64::INFINITY,
         }
     }
 }
@@ -60,6 +65,8 @@ pub(crate) struct Trial {
     pub(crate) attack: &'static Attack,
     /// The honest client without the attack, and beside it, in pairs.
     pub(crate) rounds: Vec<(Experience, Experience)>,
+    /// Rounds that say nothing, because the client was late itself; others took their place.
+    pub(crate) late: u32,
     /// The honest client when all is over.
     pub(crate) after: Experience,
     pub(crate) before: Held,
@@ -83,8 +90,12 @@ impl Trial {
         let ask = |server: &Server| honest::ask(attack.port, leeward, server.address, plan.span);
         let first = ask(&server)?;
         let before = server.held()?;
-        let mut trial = Trial { attack, rounds: Vec::new(), after: first, before, during: before, left: before };
-        for round in 0..plan.rounds {
+        let mut trial =
+            Trial { attack, rounds: Vec::new(), late: 0, after: first, before, during: before, left: before };
+        for round in 0..plan.rounds * 3 {
+            if trial.rounds.len() == plan.rounds as usize {
+                break;
+            }
             let without = if round == 0 { first } else { ask(&server)? };
             let mut attacker = Attacker::start(attack, &server, plan.span + 2 * LEAD)?;
             std::thread::sleep(LEAD);
@@ -94,7 +105,11 @@ impl Trial {
             trial.during.descriptors = trial.during.descriptors.max(held.descriptors);
             attacker.end();
             std::thread::sleep(plan.rest);
-            trial.rounds.push((without, beside));
+            if without.late.max(beside.late) > plan.late {
+                trial.late += 1;
+            } else {
+                trial.rounds.push((without, beside));
+            }
         }
         trial.after = ask(&server)?;
         trial.left = settled(&server, before)?;
@@ -124,14 +139,14 @@ fn settled(server: &Server, before: Held) -> anyhow::Result<Held> {
     }
 }
 
-/// An attack's process, not as important to the system as the server.
+/// An attack's process.
 struct Attacker(Child);
 
 impl Attacker {
     fn start(attack: &Attack, server: &Server, span: Duration) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("where this program is")?;
-        let mut command = Command::new("nice");
-        command.args(["-n", "5"]).arg(this).args(["attack", attack.name, &server.address.to_string()]);
+        let mut command = placement::command(Part::Attacker, this);
+        command.args(["attack", attack.name, &server.address.to_string()]);
         command.arg(span.as_secs_f64().to_string()).stdin(Stdio::null()).stderr(Stdio::null());
         Ok(Attacker(command.spawn().context("starting the attack")?))
     }

@@ -13,16 +13,31 @@ const LEFT: u64 = 24;
 const DURING: u64 = 200;
 
 pub(crate) const HEADING: &str = "\
-port      attack          good without   beside   kept  memcached   p99 beside   good after   MB before > during > after   fds";
+port      attack          good without   beside   kept  memcached   p99 beside   good after   MB before > during > after   fds   rounds, late";
 
 /// What came of an attack.
 pub(crate) struct Verdict {
     pub(crate) line: String,
-    pub(crate) is_well: bool,
+    pub(crate) judgement: Judgement,
+}
+
+/// An attack's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Well,
+    Bad,
+    /// The client was late itself in so many rounds that none is left.
+    Unmeasured,
 }
 
 /// Judges.
 pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Verdict {
+    if trial.rounds.is_empty() {
+        let (port, name) = (trial.attack.port.name(), trial.attack.name);
+        let line =
+            format!("{port:9} {name:14} not measured: the honest client was late itself in {} rounds", trial.late);
+        return Verdict { line, judgement: Judgement::Unmeasured };
+    }
     let without = median(trial, |(without, _)| without.good);
     let beside = median(trial, |(_, beside)| beside.good);
     let p99 = median(trial, |(_, beside)| beside.p99.as_secs_f64());
@@ -51,7 +66,7 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
     check(trial.left.descriptors <= trial.before.descriptors, "descriptors left over");
     check(trial.left.threads <= trial.before.threads, "threads left over");
     let line = format!(
-        "{:9} {:14} {without:13.3} {beside:8.3} {kept:6.2} {:>10} {:9.2} ms {:12.3} {:11} > {} > {} {:>6} > {} > {}{}{}",
+        "{:9} {:14} {without:13.3} {beside:8.3} {kept:6.2} {:>10} {:9.2} ms {:12.3} {:11} > {} > {} {:>6} > {} > {} {:>6}, {}{}{}",
         trial.attack.port.name(),
         trial.attack.name,
         of_memcached.map_or("-".into(), |theirs| format!("{theirs:.3}")),
@@ -63,10 +78,13 @@ pub(crate) fn judge(trial: &Trial, memcached: Option<&Trial>, plan: &Plan) -> Ve
         trial.before.descriptors,
         trial.during.descriptors,
         trial.left.descriptors,
+        trial.rounds.len(),
+        trial.late,
         if problems.is_empty() { "" } else { "   " },
         problems.join(", "),
     );
-    Verdict { line, is_well: problems.is_empty() }
+    let judgement = if problems.is_empty() { Judgement::Well } else { Judgement::Bad };
+    Verdict { line, judgement }
 }
 
 fn median(trial: &Trial, of: impl Fn(&(Experience, Experience)) -> f64) -> f64 {
