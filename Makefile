@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check profiler profiler-test setup clean
+.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   nanoseconds per decision, events per second"
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
 	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
+	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes)"
 	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 
 setup:
@@ -37,7 +38,7 @@ test: tests loom
 # profiler's tests have its files read by others.
 TESTED = --workspace --locked --features leeward/parquet
 tests: setup
-	cargo test $(TESTED)
+	cargo test $(TESTED) --no-fail-fast
 	LEEWARD_TEST_IO_URING=off cargo test $(TESTED) --test it faults::
 	LEEWARD_TEST_ALLOCATOR=delay cargo test $(TESTED) --test it faults::
 
@@ -56,6 +57,14 @@ bench: setup
 # A workspace of its own (see compare/Cargo.toml), in a folder of its own.
 compare: setup
 	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- $(ARGS)
+
+# The layer under other people's frameworks, beside its rivals; a workspace of its own, as above.
+ecosystem: setup
+	cargo run --release --locked --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem -- $(ARGS)
+
+# Its lock file still fits, its examples compile, and its tests over real sockets pass.
+ecosystem-check:
+	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
 
 compare-threading: setup
 	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- threading $(ARGS)
