@@ -7,6 +7,7 @@ mod edge;
 mod golden;
 mod invariants;
 mod plug_in;
+mod published;
 mod quantities;
 mod recording;
 mod support;

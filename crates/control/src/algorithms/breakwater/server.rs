@@ -10,6 +10,7 @@ use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples};
 use super::strangers::{Strangers, Trust};
+use crate::algorithms::published::Version;
 use crate::registry::Environment;
 use crate::server::{
     Admission, Arrival, ControlLoop, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
@@ -48,7 +49,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
             room,
             credits: config.credits,
             limit: Limit::new(config),
-            trust: Trust::new(config.target),
+            trust: (!config.version.is_published()).then(|| Trust::new(config.target)),
             pool,
         }),
     }
@@ -56,6 +57,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
 
 /// The fast half of one core.
 pub struct Core {
+    version: Version,
     pool: Arc<Pool>,
     sampler: Option<Sampler>,
     drained: Drained,
@@ -74,6 +76,7 @@ pub struct Core {
 impl Core {
     pub(super) fn new(config: &Config, environment: &Environment, pool: Arc<Pool>, sampler: Option<Sampler>) -> Self {
         Core {
+            version: config.version,
             pool,
             sampler,
             drained: Drained::new(config.waking),
@@ -144,7 +147,7 @@ impl Core {
             window = window.max(overcommit);
         }
         // Stay with the clients that are being served: their responses carry the credit for free.
-        let stays = issued <= total || !self.pool.binds();
+        let stays = issued <= total || !self.pool.binds() || self.version.is_published();
         if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
             window = overcommit;
         }
@@ -194,7 +197,10 @@ impl Admission for Core {
         session.demand = event.demand;
         if self.credits {
             self.strangers.insert(session.slot);
-            self.note_if_drained(session);
+            // The published server hears of a session with its first message.
+            if !self.version.is_published() || session.demand > 0 {
+                self.note_if_drained(session);
+            }
         }
     }
 
@@ -241,8 +247,10 @@ impl Admission for Core {
             self.drained.remove(session.slot);
             return None;
         }
-        // With requests pending, their responses will carry the credit.
-        if session.pending() > 0 {
+        // With requests pending, their responses will carry the credit. The published server leaves a session that is on the list
+        // to its turn.
+        let waits = self.version.is_published() && self.drained.contains(session.slot);
+        if session.pending() > 0 || waits {
             return None;
         }
         let before = session.window;
@@ -287,7 +295,7 @@ pub struct Control {
     room: Option<Room>,
     credits: bool,
     limit: Limit,
-    trust: Trust,
+    trust: Option<Trust>,
     pool: Arc<Pool>,
 }
 
@@ -306,7 +314,9 @@ impl ControlLoop for Control {
         if let Some(room) = &mut self.room {
             room.tick(&self.pool, signals);
         }
-        self.trust.tick(&self.pool, signals);
+        if let Some(trust) = &mut self.trust {
+            trust.tick(&self.pool, signals);
+        }
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {
