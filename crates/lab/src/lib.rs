@@ -5,6 +5,7 @@
 //! - [`claims`]: the little language in which a scenario writes what a paper claims.
 //! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
 //! - [`training`]: curves of threading setups from measurements, and advice from curves.
+//! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
 //!
 //! No command line and no HTML live here.
@@ -27,6 +28,7 @@ pub mod store;
 mod trained;
 pub mod training;
 pub mod tune;
+pub mod verdicts;
 
 pub use leeward_outcome::results::{self, Results};
 pub use scenario::builtin::{Builtin, builtin_scenarios};

@@ -104,6 +104,7 @@ fn verdicts() {
             paper: String::new(),
             measure: Expression::parse(measure).unwrap(),
             unit: "x".into(),
+            ours: false,
             min,
             max,
             note: String::new(),

@@ -11,3 +11,4 @@ mod golden;
 mod runs;
 mod searches;
 mod training;
+mod verdicts;
