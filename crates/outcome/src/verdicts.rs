@@ -59,7 +59,7 @@ impl JudgedClaim {
     }
 }
 
-/// One controller at its highest demand: our additions against the algorithm as published, medians over seeds.
+/// Our additions against the algorithm as published, for a controller at its highest demand; medians over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The controller's label.

@@ -13,7 +13,7 @@ pub fn markdown(verdicts: &Verdicts) -> String {
     text += "\n## Claims\n";
     verdicts.scenarios.iter().for_each(|scenario| text += &claims(scenario));
     text += &additions(verdicts);
-    text + &all_figures()
+    text + &all_figures(verdicts)
 }
 
 fn head(verdicts: &Verdicts) -> String {
@@ -137,11 +137,13 @@ fn gain_row(scenario: &Judged, gain: &Gain) -> String {
     )
 }
 
-fn all_figures() -> String {
+fn all_figures(verdicts: &Verdicts) -> String {
+    let has_run = |id: &str| verdicts.scenarios.iter().any(|scenario| scenario.id == id);
+    let name = |id: &&str| if has_run(id) { format!("`{id}`") } else { format!("`{id}` (not run yet)") };
     let mut text =
         String::from("\n## The papers' figures\n\n| paper | figure | judged by, or why not |\n|---|---|---|\n");
     for figure in figures() {
-        let scenarios: Vec<String> = figure.scenarios.iter().map(|id| format!("`{id}`")).collect();
+        let scenarios: Vec<String> = figure.scenarios.iter().map(name).collect();
         let by = if scenarios.is_empty() { format!("out of reach: {}", figure.reason) } else { scenarios.join(", ") };
         let _ = writeln!(text, "| {} | {} | {by} |", figure.paper, figure.number);
     }
