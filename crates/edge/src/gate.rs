@@ -3,6 +3,7 @@
 use crate::arriving::Arriving;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::{Counts, Reason};
+use crate::oldest::Oldest;
 use crate::probe::Probe;
 use crate::ring::{Decision, DecisionId, Ring};
 use crate::shard::Shard;
@@ -51,8 +52,7 @@ struct Inner {
     routes: Vec<Estimate>,
     /// Of all routes together.
     mean: Estimate,
-    /// The least delay of an arrival since the last tick.
-    least: AtomicU64,
+    oldest: Mutex<Oldest>,
     /// Requests that may be under way in a shard.
     room: u32,
     twin: Mutex<Twin>,
@@ -86,7 +86,8 @@ impl Gate {
             ring: Ring::new(builder.decisions),
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
             mean: Estimate::default(),
-            least: AtomicU64::new(u64::MAX),
+            // What stood longer ago than the target is over.
+            oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
             twin: Mutex::new(Twin::default()),
             malformed: AtomicU64::new(0),
         })))
@@ -113,8 +114,7 @@ impl Gate {
         let inner = &*self.0;
         let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
         let (waited, delay) = inner.delays(now, arriving);
-        inner.least.fetch_min(delay.0, Ordering::Relaxed);
-        inner.tick(now);
+        inner.tick(now, delay);
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.choices.draw();
@@ -206,9 +206,10 @@ impl Gate {
         lock(&inner.shards[shard]).end(ticket, now, outcome, now.since(came));
     }
 
-    /// The queueing delay as it was last known: the age of the last request that came, or of the probe.
+    /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's.
     pub fn delay(&self) -> Duration {
-        Duration::from_nanos(self.0.probe.delay(self.now()).0)
+        let now = self.now();
+        Duration::from_nanos(lock(&self.0.oldest).delay(now).max(self.0.probe.delay(now)).0)
     }
 
     /// Whether the caller should let a task wait in its worker's queue now, and tell by [`Gate::probe_enters`] and
@@ -276,7 +277,7 @@ impl Inner {
         }
         match arriving.waited {
             // An exact age: a probe of another worker would only blur it.
-            Some(waited) => (waited, waited),
+            Some(waited) => (waited, lock(&self.oldest).note(now, waited)),
             // A probe does not know which request is late: nothing of it is charged to this one.
             None => (Nanos::ZERO, self.probe.delay(now)),
         }
@@ -287,7 +288,7 @@ impl Inner {
         self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
     }
 
-    fn tick(&self, now: Time) {
+    fn tick(&self, now: Time, delay: Nanos) {
         let load = || {
             let mut sum = Counts::default();
             for shard in &self.shards {
@@ -300,10 +301,7 @@ impl Inner {
                 lock_drops: 0,
             }
         };
-        self.pulse.tick(now, load, || {
-            let least = self.least.swap(u64::MAX, Ordering::Relaxed);
-            (Nanos(if least == u64::MAX { 0 } else { least }), Nanos::ZERO)
-        });
+        self.pulse.tick(now, load, || (delay, Nanos::ZERO));
     }
 }
 

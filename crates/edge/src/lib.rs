@@ -28,6 +28,7 @@ mod arriving;
 mod build;
 mod counts;
 mod gate;
+mod oldest;
 mod probe;
 mod ring;
 mod shard;

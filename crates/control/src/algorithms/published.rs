@@ -65,6 +65,7 @@ const CREDITS: &[Addition] = &[
         "minimum pool",
         "with an allocator 25 credits per 5 us of round trip, at least the cores (the poster's code)",
     ),
+    addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
     addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
 ];
 
@@ -77,6 +78,7 @@ const EFFICIENCY: &[Addition] = &[
     CREDITS[5],
     CREDITS[6],
     CREDITS[7],
+    CREDITS[8],
     addition("rates", "iterations are compared by counts"),
     addition("growth without change", "an iteration equal to the last shrinks the pool"),
     addition("lulls", "an iteration of next to nothing is judged as any other"),

@@ -6,6 +6,7 @@
 mod edge;
 mod golden;
 mod invariants;
+mod keepers;
 mod plug_in;
 mod published;
 mod quantities;

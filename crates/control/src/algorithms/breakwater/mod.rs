@@ -28,6 +28,7 @@ mod room;
 mod samples;
 pub mod server;
 mod strangers;
+mod turnover;
 
 use crate::client::ClientParts;
 use crate::params::{ParamError, Params};

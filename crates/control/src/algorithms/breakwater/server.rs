@@ -10,6 +10,7 @@ use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples};
 use super::strangers::{Strangers, Trust};
+use super::turnover::Turnover;
 use crate::algorithms::published::Version;
 use crate::registry::Environment;
 use crate::server::{
@@ -62,6 +63,7 @@ pub struct Core {
     sampler: Option<Sampler>,
     drained: Drained,
     strangers: Strangers,
+    turnover: Turnover,
     credits: bool,
     demand: Demand,
     /// `Nanos::MAX` when AQM is off: no delay reaches it.
@@ -81,6 +83,7 @@ impl Core {
             sampler,
             drained: Drained::new(config.waking),
             strangers: Strangers::default(),
+            turnover: Turnover::new(config.target),
             credits: config.credits,
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
@@ -129,7 +132,7 @@ impl Core {
 
     /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
     /// (Breakwater §4, eq. 5 and 6, with the additions of the published code in its order).
-    fn distribute(&mut self, session: &mut Session, cause: Cause) {
+    fn distribute(&mut self, session: &mut Session, cause: Cause, now: Time) {
         let total = self.pool.total();
         let issued = self.pool.issued();
         let overcommit = self.pool.overcommit();
@@ -149,7 +152,8 @@ impl Core {
         // Stay with the clients that are being served: their responses carry the credit for free.
         let stays = issued <= total || !self.pool.binds() || self.version.is_published();
         if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
-            window = overcommit;
+            let goes_on = issued > total && !self.version.is_published() && self.turnover.is_due(now);
+            window = if goes_on { 0 } else { overcommit };
         }
         window = window.max(pending).min(self.max_window - 1);
         window = window.min(match self.demand {
@@ -233,8 +237,9 @@ impl Admission for Core {
             Outcome::Completed => Cause::Response,
             Outcome::Dropped => Cause::Drop,
         };
-        self.distribute(session, cause);
+        self.distribute(session, cause, event.now);
         self.note_if_drained(session);
+        self.turnover.note(self.drained.is_empty(), event.now);
         self.feedback(session, event.now)
     }
 
@@ -254,7 +259,7 @@ impl Admission for Core {
             return None;
         }
         let before = session.window;
-        self.distribute(session, Cause::Demand);
+        self.distribute(session, Cause::Demand, now);
         if session.window.0 > 0 {
             self.drained.remove(session.slot);
         } else {
@@ -264,16 +269,22 @@ impl Admission for Core {
     }
 
     fn next_to_wake(&mut self, random: u64) -> Option<SessionSlot> {
-        if self.drained.is_empty() || !self.pool.take_one() {
+        if self.drained.is_empty() {
+            return None;
+        }
+        if self.turnover.is_owed() {
+            self.pool.issue(1);
+        } else if !self.pool.take_one() {
             return None;
         }
         self.drained.take(random)
     }
 
     fn wake(&mut self, session: &mut Session, now: Time) -> Feedback {
+        self.turnover.happened(now);
         // `next_to_wake` has counted one credit for this session.
         session.window = Credits(1);
-        self.distribute(session, Cause::Wake);
+        self.distribute(session, Cause::Wake, now);
         self.feedback(session, now)
     }
 

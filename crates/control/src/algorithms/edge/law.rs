@@ -18,6 +18,8 @@ pub(super) struct Observed {
     pub(super) passed: f64,
     /// Weight of this update in an average.
     pub(super) weight: f64,
+    /// Nanoseconds over which averages are taken.
+    pub(super) memory: f64,
     pub(super) completions: u64,
     pub(super) admitted_requests: u64,
     pub(super) admitted_cost: f64,
@@ -39,6 +41,8 @@ pub(super) struct Law {
     seen: u64,
     /// Mean cost of an admitted request.
     cost: f64,
+    /// Nanoseconds since a delay stood.
+    quiet: f64,
     /// Cost per nanosecond to admit; infinite while everything is.
     allowed: f64,
 }
@@ -53,19 +57,26 @@ impl Law {
             known: 0.0,
             seen: 0,
             cost: 1.0,
+            quiet: f64::INFINITY,
             allowed: f64::INFINITY,
         }
     }
 
     /// Cost per nanosecond that is to be admitted from now on; infinite: everything.
     pub(super) fn update(&mut self, observed: &Observed) -> f64 {
-        self.learn(observed);
         let standing = observed.standing.0 as f64;
-        if standing >= BUSY * self.target {
+        let stands = standing >= BUSY * self.target;
+        self.quiet = if stands { 0.0 } else { self.quiet + observed.passed };
+        self.learn(observed);
+        if stands {
             if self.seen >= ENOUGH {
                 let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
                 self.allowed = self.capacity * self.cost * (1.0 + self.gain * error);
             }
+        } else if self.is_remembered(observed) {
+            // A moment without a queue is no news of the capacity. Whatever comes to free cores is admitted anyway.
+            let most = self.capacity * self.cost * (1.0 + self.gain);
+            self.allowed = self.allowed.max(most.min(self.allowed + self.increase * observed.demand));
         } else {
             // Nothing stands: more than was admitted, and no less than before.
             self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
@@ -76,14 +87,21 @@ impl Law {
         self.allowed
     }
 
+    /// Whether the capacity that was learned when a delay last stood is still believed.
+    fn is_remembered(&self, observed: &Observed) -> bool {
+        self.seen >= ENOUGH && self.quiet < observed.memory
+    }
+
     fn learn(&mut self, observed: &Observed) {
         if observed.admitted_requests > 0 {
             let mean = observed.admitted_cost / observed.admitted_requests as f64;
             self.cost += observed.weight * (mean - self.cost);
         }
         if (observed.delay.0 as f64) < BUSY * self.target {
-            // What is completed beside free cores is the demand. A later overload may find another capacity.
-            (self.known, self.seen) = (0.0, 0);
+            // What is completed beside free cores is the demand. An overload a while later may find another capacity.
+            if !self.is_remembered(observed) {
+                (self.known, self.seen) = (0.0, 0);
+            }
             return;
         }
         self.seen = self.seen.saturating_add(observed.completions);
@@ -108,6 +126,7 @@ mod tests {
             standing: delay,
             passed: MS,
             weight: 0.01,
+            memory: 100.0 * MS,
             completions,
             admitted_requests: admitted_cost as u64,
             admitted_cost,
@@ -135,7 +154,7 @@ mod tests {
             let _ = law.update(&observed(16.0, 20, 2e-5, 4e-5));
         }
         let steps = (0..1_000).take_while(|_| law.update(&observed(0.0, 20, 2e-5, 4e-5)).is_finite()).count();
-        assert!((10..100).contains(&steps), "{steps}");
+        assert!((110..200).contains(&steps), "{steps}");
     }
 
     #[test]

@@ -228,6 +228,7 @@ impl ControlLoop for Control {
             standing: delay,
             passed,
             weight,
+            memory: self.memory.0 as f64,
             completions: signals.completions,
             admitted_requests: requests,
             admitted_cost: cost,
