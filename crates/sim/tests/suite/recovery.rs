@@ -53,7 +53,7 @@ fn every_controller_comes_back_after_overload() {
             .fine
             .iter()
             .filter(poor)
-            .last()
+            .next_back()
             .map_or(Nanos::ZERO, |window| (window.start + WINDOW).since(Time::ZERO + over));
         println!("{}: back {back} after the overload", algorithm.name);
         assert!(back <= recovers_within(algorithm.name), "{} is back {back} after the overload", algorithm.name);
