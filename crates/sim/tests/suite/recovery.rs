@@ -52,8 +52,7 @@ fn every_controller_comes_back_after_overload() {
         let back = report
             .fine
             .iter()
-            .filter(poor)
-            .next_back()
+            .rfind(poor)
             .map_or(Nanos::ZERO, |window| (window.start + WINDOW).since(Time::ZERO + over));
         println!("{}: back {back} after the overload", algorithm.name);
         assert!(back <= recovers_within(algorithm.name), "{} is back {back} after the overload", algorithm.name);
