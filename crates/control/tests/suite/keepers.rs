@@ -33,7 +33,7 @@ struct Job {
     ticket: Ticket,
 }
 
-/// One core that serves one request after the other, as the servers do: decisions on arrival, a tick per round trip.
+/// Core that serves one request after the other, as the servers do: decisions on arrival, a tick per round trip.
 struct Model {
     halves: ServerHalves,
     clients: Vec<Client>,
