@@ -39,7 +39,8 @@ pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
 /// How variants, given as pairs of label and controller, look in reports: label, colour, marker. And the colours of other series.
 #[pyfunction]
 pub(crate) fn looks(variants: Vec<(String, String)>) -> (Vec<(String, String, usize)>, Vec<&'static str>) {
-    let point = |(label, controller): &(String, String)| Point { run: RunKey::new(controller, label, 0), ..Point::default() };
+    let point =
+        |(label, controller): &(String, String)| Point { run: RunKey::new(controller, label, 0), ..Point::default() };
     let results = Results { points: variants.iter().map(point).collect(), ..Results::default() };
     let looks = leeward_report::looks(&results).into_iter().map(|look| (look.label, look.color, look.marker));
     (looks.collect(), leeward_report::spare_colors())

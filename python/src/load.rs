@@ -27,7 +27,10 @@ struct Buckets {
 
 impl Buckets {
     fn of(distribution: &Distribution) -> Self {
-        Buckets { buckets: distribution.buckets().collect(), sum_ns: u64::try_from(distribution.sum_ns()).unwrap_or(u64::MAX) }
+        Buckets {
+            buckets: distribution.buckets().collect(),
+            sum_ns: u64::try_from(distribution.sum_ns()).unwrap_or(u64::MAX),
+        }
     }
 
     fn add(&mut self, other: &Buckets) {
@@ -131,7 +134,13 @@ impl Recording {
         let dict = PyDict::new(py);
         dict.set_item("count", told.count)?;
         dict.set_item("mean_us", told.mean_ns / 1e3)?;
-        for (name, span) in [("p50_us", told.p50), ("p90_us", told.p90), ("p99_us", told.p99), ("p999_us", told.p999), ("max_us", told.max)] {
+        for (name, span) in [
+            ("p50_us", told.p50),
+            ("p90_us", told.p90),
+            ("p99_us", told.p99),
+            ("p999_us", told.p999),
+            ("max_us", told.max),
+        ] {
             dict.set_item(name, span.as_micros_f64())?;
         }
         Ok(dict)
@@ -145,7 +154,8 @@ impl Recording {
             "latency_from_send" => Ok(&self.latency_from_send),
             "reject_delay" => Ok(&self.reject_delay),
             _ => {
-                let words = format!("there is no distribution `{which}`; accepted: latency, latency_from_send, reject_delay");
+                let words =
+                    format!("there is no distribution `{which}`; accepted: latency, latency_from_send, reject_delay");
                 Err(errors::plain(py, "ResultsError", &words))
             }
         }
@@ -219,13 +229,18 @@ pub(crate) fn load(
         return Err(wrong("demand", format!("{demand_rps} is not a rate; accepted: a number above 0")));
     }
     if index >= of || clients < of {
-        return Err(wrong("clients", format!("{clients} are not enough for {of} generators; accepted: one for each at least")));
+        return Err(wrong(
+            "clients",
+            format!("{clients} are not enough for {of} generators; accepted: one for each at least"),
+        ));
     }
     let resolved = address.to_socket_addrs().ok().and_then(|mut found| found.next());
-    let resolved = resolved.ok_or_else(|| wrong("address", format!("`{address}` is none; accepted: one such as 127.0.0.1:7117")))?;
+    let resolved = resolved
+        .ok_or_else(|| wrong("address", format!("`{address}` is none; accepted: one such as 127.0.0.1:7117")))?;
     let registry = Registry::builtin();
     let algorithm = registry.find(controller).map_err(|error| wrong("controller", error.to_string()))?.clone();
-    let pairs: Vec<(&str, Raw)> = params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
+    let pairs: Vec<(&str, Raw)> =
+        params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
     let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
     let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
     let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo };
@@ -260,9 +275,15 @@ pub(crate) fn load(
     let ran = ran.map_err(|error| errors::plain(py, "LoadError", &error.to_string()))?;
     let report = &ran.report;
     if let Some(violation) = report.violations.first() {
-        return Err(errors::plain(py, "LoadError", &format!("the books do not balance, please report this: {violation}")));
+        return Err(errors::plain(
+            py,
+            "LoadError",
+            &format!("the books do not balance, please report this: {violation}"),
+        ));
     }
-    let named = |counts: &leeward_outcome::Counts| counts.named().into_iter().map(|(name, count)| (name.to_string(), count)).collect();
+    let named = |counts: &leeward_outcome::Counts| {
+        counts.named().into_iter().map(|(name, count)| (name.to_string(), count)).collect()
+    };
     Ok(Recording {
         generators: 1,
         seconds: Nanos(report.duration_ns.saturating_sub(report.warmup_ns)).as_secs_f64(),

@@ -75,7 +75,9 @@ pub(crate) fn patiently<T: Send + 'static>(
             }
             Ok(Err(panic)) => return Err(of_panic(py, panic)),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(errors::plain(py, "RunError", "the runs' thread is gone")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(errors::plain(py, "RunError", "the runs' thread is gone"));
+            }
         }
         py.check_signals().inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
         if stop.is_some_and(|stop| stop.flag.load(Ordering::Relaxed)) {
@@ -121,9 +123,9 @@ fn of_panic(py: Python<'_>, panic: Box<dyn Any + Send>) -> PyErr {
     errors::plain(py, "RunError", &format!("a defect, please report it: {}", words.unwrap_or_default()))
 }
 
-/// The same for work on this thread, with the interpreter.
-pub(crate) fn catching<T>(py: Python<'_>, work: impl FnOnce() -> T) -> PyResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| of_panic(py, panic))
+/// The same for work on this thread that is soon done. A controller's class takes the interpreter by itself.
+pub(crate) fn catching<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| of_panic(py, panic))
 }
 
 /// A reference that only the thread which waits uses.

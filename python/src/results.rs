@@ -69,7 +69,8 @@ impl Results {
 
     /// Claims as JSON objects.
     fn claims_json(&self, py: Python<'_>) -> PyResult<String> {
-        serde_json::to_string(&self.results.claims).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))
+        serde_json::to_string(&self.results.claims)
+            .map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))
     }
 
     #[getter]

@@ -1,8 +1,8 @@
 //! A scenario as Python holds it: its text, what changes it, and the controllers that are written in Python.
 
+use crate::cells::Grid;
 use crate::controller::{self, Written};
 use crate::errors;
-use crate::cells::Grid;
 use crate::patience::{Stop, catching};
 use crate::results::Results;
 use crate::table::Table;
@@ -95,7 +95,8 @@ impl Scenario {
         quick: bool,
         controllers: Vec<(String, Py<PyAny>, Vec<(String, String)>)>,
     ) -> PyResult<Self> {
-        let written = controllers.into_iter().map(|(label, class, params)| controller::Written::new(py, label, class, params));
+        let written =
+            controllers.into_iter().map(|(label, class, params)| controller::Written::new(py, label, class, params));
         let written = written.collect::<PyResult<Vec<_>>>()?;
         let source = Source { name, text, folder, overrides, quick, written };
         let registry = source.registry(py)?;

@@ -51,7 +51,7 @@ def goodput(results, label, demand=2.0):
 
 @pytest.fixture(scope="module")
 def overload():
-    return lw.scenario("bw-overall").quick().set({"workload.demand": [2.0], "workload.clients": 100, "run.duration": "60ms"})
+    return lw.scenario("bw-overall").quick().set({"workload.demand": [2.0], "workload.clients": 100, "run.duration": "24ms", "run.warmup": "4ms"})
 
 
 @pytest.mark.parametrize("cls", [Threshold, Slow, Law])

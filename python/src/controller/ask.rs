@@ -34,6 +34,7 @@ fn began() -> Instant {
 /// Interpreter state of this thread.
 struct Residence {
     state: ffi::PyGILState_STATE,
+    thread: *mut ffi::PyThreadState,
     watch: Arc<Watch>,
 }
 
@@ -46,29 +47,27 @@ impl Residence {
         began();
         // SAFETY: the interpreter runs, or nobody could have asked for a simulation. The state stays this thread's until `drop`;
         // the lock itself is given back at once.
-        let (state, ident) = unsafe {
+        let (state, ident, thread) = unsafe {
             let state = ffi::PyGILState_Ensure();
             let ident = ffi::PyThread_get_thread_ident();
-            ffi::PyEval_SaveThread();
-            (state, ident as c_ulong)
+            (state, ident as c_ulong, ffi::PyEval_SaveThread())
         };
         let watch = Arc::new(Watch { since: AtomicU64::new(0), slot: AtomicU64::new(0), ident });
         let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
-        Residence { state, watch }
+        Residence { state, thread, watch }
     }
 }
 
 impl Drop for Residence {
     fn drop(&mut self) {
-        // SAFETY: this thread has the state that `new` made, and gives up the reference that `new` took: the inner pair is
-        // balanced by itself.
+        // SAFETY: a state that is still this thread's has the reference that `new` took, which is given up here. Threads that Python
+        // has made end their state by themselves, before this.
         unsafe {
-            if ffi::Py_IsInitialized() != 0 {
-                let inner = ffi::PyGILState_Ensure();
+            if ffi::Py_IsInitialized() != 0 && ffi::PyGILState_GetThisThreadState() == self.thread {
+                ffi::PyEval_RestoreThread(self.thread);
                 ffi::PyGILState_Release(self.state);
-                ffi::PyGILState_Release(inner);
             }
         }
     }

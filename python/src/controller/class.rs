@@ -47,7 +47,12 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(crate) fn new(py: Python<'_>, label: String, class: Py<PyAny>, params: Vec<(String, String)>) -> PyResult<Self> {
+    pub(crate) fn new(
+        py: Python<'_>,
+        label: String,
+        class: Py<PyAny>,
+        params: Vec<(String, String)>,
+    ) -> PyResult<Self> {
         let bound = class.bind(py);
         let wrong = |problem: &str| errors::plain(py, "ControllerError", &format!("{label}: {problem}"));
         bound.cast::<PyType>().map_err(|_| wrong("not a class; accepted: a class made from leeward.Controller"))?;
@@ -111,7 +116,6 @@ impl Written {
     }
 }
 
-
 impl Drop for Written {
     /// The list of classes keeps one reference; the last `Written` ends it.
     fn drop(&mut self) {
@@ -170,7 +174,10 @@ impl Class {
         let object = self.class.bind(py).call((seen::Environment::of(environment),), Some(&arguments))?;
         let method = |name: &str| object.getattr(name).ok().filter(|method| method.is_callable()).map(Bound::unbind);
         let wrong = |problem: String| errors::plain(py, "ControllerError", &format!("{}: {problem}", self.label));
-        let period: String = object.getattr("period")?.extract().map_err(|_| wrong("period: accepted: a duration such as \"1ms\"".into()))?;
+        let period: String = object
+            .getattr("period")?
+            .extract()
+            .map_err(|_| wrong("period: accepted: a duration such as \"1ms\"".into()))?;
         let period = parse_duration(&period).ok().filter(|period| period.0 >= 1_000);
         let period = period.ok_or_else(|| wrong("period: accepted: a duration from 1us, such as \"1ms\"".into()))?;
         Ok(Asked {
@@ -201,16 +208,26 @@ fn declared(
             (Kind::Count { min: 0, max: CLASSES_MAX }, Raw::Integer(default.extract()?))
         } else if let Ok(number) = default.extract::<f64>() {
             (Kind::Number { min: -1e12, max: 1e12 }, Raw::Number(number))
-        } else if let Some(text) = default.cast::<PyString>().ok().map(ToString::to_string).filter(|text| parse_duration(text).is_ok()) {
+        } else if let Some(text) =
+            default.cast::<PyString>().ok().map(ToString::to_string).filter(|text| parse_duration(text).is_ok())
+        {
             (Kind::SPAN, Raw::Text(text))
         } else {
-            return Err(wrong(&format!("params: {name}: accepted: a number, True or False, or a duration such as \"80us\"")));
+            return Err(wrong(&format!(
+                "params: {name}: accepted: a number, True or False, or a duration such as \"80us\""
+            )));
         };
         if matches!(raw, Raw::Number(number) if !number.is_finite()) {
             return Err(wrong(&format!("params: {name}: accepted: a finite number")));
         }
         let name = kept_name(&name);
-        specs.push(ParamSpec { name, kind, default: "the class's", doc: "a parameter of a class in Python", tune: &[] });
+        specs.push(ParamSpec {
+            name,
+            kind,
+            default: "the class's",
+            doc: "a parameter of a class in Python",
+            tune: &[],
+        });
         defaults.push((name, raw));
     }
     Ok((kept_specs(specs), defaults))

@@ -50,7 +50,8 @@ impl Dials {
             return Ok(());
         }
         let py = answer.py();
-        let wrong = |problem: String| errors::plain(py, "ControllerError", &format!("{label}: tick returned {problem}"));
+        let wrong =
+            |problem: String| errors::plain(py, "ControllerError", &format!("{label}: tick returned {problem}"));
         let Ok(settings) = answer.cast::<PyDict>() else {
             return Err(wrong(format!("{}; accepted: a dict, or None", told(answer))));
         };
@@ -75,7 +76,11 @@ impl Dials {
                     self.delay.store(span.ok_or_else(|| bad(accepted))?.0, Ordering::Relaxed);
                 }
                 "limit" => {
-                    let limit = if value.is_none() { Some(u64::MAX) } else { number().filter(|limit| *limit >= 0.0).map(|limit| limit as u64) };
+                    let limit = if value.is_none() {
+                        Some(u64::MAX)
+                    } else {
+                        number().filter(|limit| *limit >= 0.0).map(|limit| limit as u64)
+                    };
                     self.limit.store(limit.ok_or_else(|| bad("a number from 0, or None"))?, Ordering::Relaxed);
                 }
                 "priority" => {

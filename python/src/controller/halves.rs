@@ -66,7 +66,8 @@ impl Admission for FastHalf {
         let admits = ask(self.asked.slot, |py| {
             let answer = request.bind(py).call1((seen::Arrival::of(event, session.core.0),))?;
             answer.cast::<PyBool>().map(|admits| admits.is_true()).map_err(|_| {
-                let words = format!("{}: request returned {}; accepted: True or False", self.asked.label, told(&answer));
+                let words =
+                    format!("{}: request returned {}; accepted: True or False", self.asked.label, told(&answer));
                 errors::plain(py, "ControllerError", &words)
             })
         });
@@ -90,7 +91,11 @@ impl PoolLaw for Law {
             let answer = law.bind(py).call1((seen::Signals::of(signals), seen::Pool::of(pool)))?;
             let credits = answer.extract::<f64>().ok().filter(|credits| credits.is_finite() && *credits >= 0.0);
             credits.map(|credits| credits as i64).ok_or_else(|| {
-                let words = format!("{}: pool returned {}; accepted: a number of credits from 0", self.asked.label, told(&answer));
+                let words = format!(
+                    "{}: pool returned {}; accepted: a number of credits from 0",
+                    self.asked.label,
+                    told(&answer)
+                );
                 errors::plain(py, "ControllerError", &words)
             })
         })

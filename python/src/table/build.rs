@@ -42,7 +42,14 @@ impl Builder {
                 push(column, row.cell(name));
             }
             for (column, value) in self.columns[own..].iter_mut().zip(extra) {
-                push(column, value.parse().ok().filter(|_| matches!(column.values, Values::Float(_))).map_or(Cell::Text(value), Cell::Number));
+                push(
+                    column,
+                    value
+                        .parse()
+                        .ok()
+                        .filter(|_| matches!(column.values, Values::Float(_)))
+                        .map_or(Cell::Text(value), Cell::Number),
+                );
             }
         }
     }

@@ -174,7 +174,8 @@ impl Table {
 
     /// Bytes that [`Table::from_bytes`] reads; the same for the same table.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = serde_json::to_vec(&*self.columns).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        let bytes = serde_json::to_vec(&*self.columns)
+            .map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
