@@ -40,7 +40,7 @@ pub(crate) fn run(py: Python<'_>, error: &RunError) -> PyErr {
     }
 }
 
-/// Those of a sweep.
+/// Exceptions of a sweep.
 pub(crate) fn sweep(py: Python<'_>, error: &SweepError) -> PyErr {
     match error {
         SweepError::Scenario(error) => scenario(py, error),

@@ -1,4 +1,4 @@
-//! What there is to choose from: scenarios, controllers, fields of tables, and how variants look.
+//! Lists to choose from: scenarios, controllers, fields of tables, and how variants look.
 
 use crate::scenario::{builtin_text, unknown};
 use leeward_control::registry::Registry;

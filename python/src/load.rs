@@ -43,7 +43,7 @@ impl Buckets {
     }
 }
 
-/// What one generator or several measured.
+/// Measurements of a generator or of several.
 #[pyclass(frozen, module = "leeward._leeward")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Recording {

@@ -11,7 +11,7 @@ use leeward_profile::trace::{Trace, ignore};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// What a recording begins with (docs/recording-format.md).
+/// First bytes of a recording (docs/recording-format.md).
 pub(crate) const MAGIC: &[u8] = b"LEEWREC\n";
 
 /// Entries of a server's recording, in its order. Times in µs from its beginning.

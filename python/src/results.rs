@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
-/// What a run came to.
+/// Results of a run.
 #[pyclass(frozen, module = "leeward._leeward")]
 pub(crate) struct Results {
     results: Whole,
@@ -56,7 +56,7 @@ impl Results {
         leeward_report::render(&self.results)
     }
 
-    /// One of the tables: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`.
+    /// A table by its name: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let table = rows::Table::find(name).ok_or_else(|| {
             let names: Vec<&str> = rows::Table::ALL.iter().map(|table| table.name()).collect();

@@ -182,7 +182,7 @@ pub(crate) fn builtin_text(id: &str) -> Option<&'static str> {
     builtin_scenarios().iter().find(|known| known.id == id).map(|known| known.text)
 }
 
-/// What a scenario that is not there is called in messages.
+/// Exception for a scenario that is not there.
 pub(crate) fn unknown(py: Python<'_>, id: &str) -> PyErr {
     match Checked::builtin(id, &[], true) {
         Err(error @ lab::ScenarioError::UnknownId { .. }) => errors::scenario(py, &error),

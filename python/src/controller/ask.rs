@@ -91,14 +91,14 @@ fn raise(error: PyErr) -> ! {
     std::panic::resume_unwind(Box::new(Raised(error)))
 }
 
-/// What to do about a call that lasts too long.
+/// State of calls that last too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     /// Nothing lasts too long.
     No,
     /// An exception was sent to it.
     Told,
-    /// It does not hear of exceptions.
+    /// A call does not hear of exceptions.
     Deaf,
 }
 

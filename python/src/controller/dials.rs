@@ -1,4 +1,4 @@
-//! What a slow half in Python may set, and the fast half that goes by it: a share of requests, a queueing delay, requests at once, a
+//! Settings of a slow half in Python, and the fast half that goes by it: a share of requests, a queueing delay, requests at once, a
 //! priority.
 
 use super::seen::fraction;
