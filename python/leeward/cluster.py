@@ -95,7 +95,7 @@ def load(
 
     `controller` and `params`: those of the server, whose client side runs in the generators. `cluster`: the address of the Ray cluster.
     """
-    options = {
+    options: dict[str, Any] = {
         "demand_rps": float(demand),
         "clients": clients,
         "duration": duration,

@@ -147,7 +147,7 @@ def _short(value: Any) -> str:
 
 def _table_with(what: Any, fields: Sequence[str]) -> _leeward.Table:
     """The first table that has all of these fields."""
-    found = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services")]
+    found: list[_leeward.Table] = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services")]
     for table in found:
         if all(field in table.names for field in fields) and len(table):
             return table
@@ -170,11 +170,12 @@ def _grouped(table: _leeward.Table, x: str, y: str, by: str) -> dict[Any, dict[A
     return {name: dict(sorted(points.items())) for name, points in grouped.items()}
 
 
-def _axes(ax: Axes | None) -> tuple[Any, Any]:
+def _axes(ax: Axes | None) -> tuple[Figure, Any]:
     if ax is not None:
-        return ax.figure, ax
+        whole: Any = ax.figure
+        return whole, ax
     # A figure of its own: nothing of this stays behind in the state of pyplot, and no display is needed.
-    figure = need("matplotlib.figure").Figure(figsize=(5.4, 3.4), dpi=150, layout="constrained")
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(5.4, 3.4), dpi=150, layout="constrained")
     return figure, figure.subplots()
 
 

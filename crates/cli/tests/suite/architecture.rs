@@ -70,10 +70,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     // A workspace of its own, so that nothing else compiles what it compares with.
     ("compare", &["catalogue", "control", "load", "rpc", "runtime", "services", "workload"]),
     // A workspace of its own, so that nothing else needs Python.
-    (
-        "python",
-        &["catalogue", "control", "lab", "load", "outcome", "profile", "report", "services", "workload"],
-    ),
+    ("python", &["catalogue", "control", "lab", "load", "outcome", "profile", "report", "services", "workload"]),
     // For tests alone: nobody has it among the dependencies that count here.
     ("testkit", &[]),
 ];
