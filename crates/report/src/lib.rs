@@ -20,6 +20,8 @@ mod palette;
 mod select;
 mod tables;
 
+pub use palette::{VariantLook, looks, spare_colors};
+
 use leeward_outcome::results::Results;
 
 /// Draws `results` as one HTML document.

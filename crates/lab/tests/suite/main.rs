@@ -10,4 +10,5 @@ mod fuzz;
 mod golden;
 mod runs;
 mod searches;
+mod sweeps;
 mod training;
