@@ -11,7 +11,7 @@ use leeward_compilers::Language;
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
     calibrate, cargo, compile, corpus, data, demo, list, load, profile, record, replay, report, run, serve, top, train,
-    tune,
+    tune, verdicts,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -42,6 +42,7 @@ pub(crate) enum Command {
     Run(run::RunArgs),
     List(list::ListArgs),
     Report(report::ReportArgs),
+    Verdicts(verdicts::VerdictsArgs),
     Tune(tune::TuneArgs),
     Train(train::TrainArgs),
     Advise(train::AdviseArgs),
@@ -68,6 +69,7 @@ impl Command {
             Command::Run(args) => run::run(&args),
             Command::List(args) => list::list(&args),
             Command::Report(args) => report::report(&args),
+            Command::Verdicts(args) => verdicts::verdicts(&args),
             Command::Tune(args) => tune::tune(&args),
             Command::Train(args) => train::train(&args),
             Command::Advise(args) => train::advise(&args),

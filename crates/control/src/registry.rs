@@ -185,6 +185,14 @@ impl Registry {
         Ok(())
     }
 
+    /// Puts an algorithm in the place of the one of its name, or adds it.
+    pub fn replace(&mut self, algorithm: Algorithm) {
+        match self.algorithms.iter_mut().find(|known| known.name == algorithm.name) {
+            Some(known) => *known = algorithm,
+            None => self.algorithms.push(algorithm),
+        }
+    }
+
     /// The algorithm called `name`.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
 //! - [`training`]: curves of threading setups from measurements, and advice from curves.
 //! - [`sweep`]: a scenario over a grid of values.
+//! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
 //!
 //! No command line and no HTML live here.
@@ -29,6 +30,7 @@ pub mod sweep;
 mod trained;
 pub mod training;
 pub mod tune;
+pub mod verdicts;
 
 pub use leeward_outcome::results::{self, Results};
 pub use scenario::builtin::{Builtin, builtin_scenarios};

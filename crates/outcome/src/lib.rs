@@ -5,6 +5,7 @@
 //! - [`run`]: [`RunOutcome`], what one run came to on whichever plant.
 //! - [`columns`]: the declaration of a table's fields: type, text, heading and quantity in one place.
 //! - [`results`]: the tables of a scenario's results and [`Results`], the whole; [`table`] reads them by field name.
+//! - [`verdicts`]: the papers' claims over all scenarios.
 //!
 //! Plain data without I/O. Never here: how anything is run, and how results are drawn or printed.
 
@@ -16,6 +17,7 @@ pub mod distribution;
 pub mod results;
 pub mod run;
 pub mod table;
+pub mod verdicts;
 
 pub use counts::{Counts, ServerCounts};
 pub use distribution::{Distribution, Percentiles};

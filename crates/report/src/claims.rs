@@ -43,7 +43,7 @@ fn row(claim: &Claim, expected: &str) -> Markup {
 }
 
 /// Keeps a unit on the line of its number.
-fn unbroken(text: &str) -> String {
+pub(crate) fn unbroken(text: &str) -> String {
     let units = ["%", "×", "x", "µs", "us", "ms", "s", "k/s", "M/s"];
     let mut out = String::new();
     for (index, word) in text.split(' ').enumerate() {
@@ -58,10 +58,11 @@ fn unbroken(text: &str) -> String {
 }
 
 /// A verdict as an icon and a word; the colour only repeats them.
-fn badge(verdict: Verdict) -> Markup {
+pub(crate) fn badge(verdict: Verdict) -> Markup {
     let (class, path, word) = match verdict {
         Verdict::Reproduced => ("yes", "M3.5 8.5l3 3 6-7", "Reproduced"),
         Verdict::NotReproduced => ("no", "M4 4l8 8M12 4l-8 8", "Not reproduced"),
+        Verdict::Undecided => ("unmeasured", "M4 6h8M4 10h8", "Undecided"),
         Verdict::NotApplicable => ("unmeasured", "M4 8h8", "Not measured"),
     };
     html! {
@@ -75,8 +76,10 @@ fn badge(verdict: Verdict) -> Markup {
 fn tally(claims: &[Claim]) -> Markup {
     let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::NotReproduced), count(Verdict::NotApplicable));
+    let undecided = count(Verdict::Undecided);
     html! {
-        strong { (yes) " of " (yes + no) } " measured " (if yes + no == 1 { "claim" } else { "claims" }) " reproduced"
+        strong { (yes) " of " (yes + no) } " decided " (if yes + no == 1 { "claim" } else { "claims" }) " reproduced"
+        @if undecided > 0 { "; " (undecided) " undecided: the seeds do not agree enough" }
         @if open > 0 { "; " (open) " not measured by this run" }
         "."
     }

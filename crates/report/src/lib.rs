@@ -19,14 +19,21 @@ mod page;
 mod palette;
 mod select;
 mod tables;
+mod verdicts;
 
 pub use palette::{VariantLook, looks, spare_colors};
 
 use leeward_outcome::results::Results;
+use leeward_outcome::verdicts::Verdicts;
 
 /// Draws `results` as one HTML document.
 ///
 /// Any results can be drawn: a value that is not finite is left out of its figure, and the figure says so.
 pub fn render(results: &Results) -> String {
     page::document(results).into_string()
+}
+
+/// Draws the verdicts on many scenarios' claims as one HTML document.
+pub fn render_verdicts(verdicts: &Verdicts) -> String {
+    verdicts::document(verdicts).into_string()
 }

@@ -7,10 +7,11 @@ use crate::fields::{Field, Shown};
 use crate::palette::Palette;
 use crate::{chart, claims, machine, tables};
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Nothing is fetched: what the page needs is in it.
-const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+pub(crate) const POLICY: &str =
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The whole page.
 pub(crate) fn document(results: &Results) -> Markup {

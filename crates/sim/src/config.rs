@@ -238,6 +238,16 @@ pub enum Acquire {
     },
 }
 
+impl Acquire {
+    /// The same without our addition: a request that waits is not asked again.
+    pub fn as_published(self) -> Self {
+        match self {
+            Acquire::UnlessCongested { budget, .. } => Acquire::UnlessCongested { budget, again: false },
+            other => other,
+        }
+    }
+}
+
 /// CPU time per message. The sum for a served request is what the paper's capacity implies: 10 cores at 10 µs give
 /// 850 k/s, so 11.765 µs in all (Breakwater §5.2). How it divides is our assumption, the same for every controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,13 @@ use leeward_control::units::Nanos;
 use leeward_sim::config::Workload;
 use leeward_sim::{SimConfig, service::Service, simulate};
 
-/// The most memory that this process has had so far, MB.
+/// Forgets the most memory that this process has had (proc(5), `clear_refs`), so that each algorithm answers for itself. A kernel without
+/// that leaves the sum of them all, which is stricter.
+fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory that this process has had since it was forgotten, MB.
 fn peak_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -25,6 +31,7 @@ fn ten_thousand_clients_fit() {
             duration: Nanos::from_secs(if algorithm.name == "none" { 4 } else { 1 }),
             ..testbed
         };
+        forget_peak();
         let report = simulate(&config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
         println!("{}: {} MB, {} unfinished", algorithm.name, peak_mb(), report.totals.unfinished);
         assert!(peak_mb() < 500, "{} needed {} MB", algorithm.name, peak_mb());

@@ -22,3 +22,4 @@ mod target;
 pub(crate) mod top;
 pub(crate) mod train;
 pub(crate) mod tune;
+pub(crate) mod verdicts;

@@ -185,6 +185,7 @@ pub(crate) fn claims(results: &Results) -> String {
         let verdict = match claim.verdict {
             Verdict::Reproduced => "reproduced",
             Verdict::NotReproduced => "not reproduced",
+            Verdict::Undecided => "undecided",
             Verdict::NotApplicable => "not measured",
         };
         text += &folded(&format!("{verdict}: {}", claim.text), 2, WIDTH);
@@ -226,6 +227,7 @@ mod tests {
             text: "It is fast".into(),
             paper: "2x".into(),
             measured: "1x".into(),
+            interval: None,
             value: Some(1.0),
             accepted: "at least 2x".into(),
             verdict,

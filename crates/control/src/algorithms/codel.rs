@@ -3,6 +3,7 @@
 //! reject is real work for both sides. Never here: a limit that a client knows of.
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
+use super::published::{AS_PUBLISHED, Version};
 use super::shared::{NoLoop, SendAll};
 use crate::client::ClientParts;
 use crate::params::{Kind, ParamSpec, Params};
@@ -37,6 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
             doc: "how long the delay has to exceed the target before drops begin",
             tune: &["10us", "50us", "200us", "1ms"],
         },
+        AS_PUBLISHED,
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
         MAX_OUTSTANDING,
@@ -72,10 +74,14 @@ struct Core {
 
 impl Core {
     fn new(params: &Params, environment: &Environment) -> Self {
+        let interval = match Version::read(params) {
+            Version::Extended => params.duration("interval", environment.slo.clamp(Nanos(1), Nanos::from_millis(1))),
+            Version::Published => Nanos::ZERO, // the testbed's server drops by the delay of the moment
+        };
         Core {
             law: if params.choice("law", "threshold") == "sqrt" { Law::Sqrt } else { Law::Threshold },
             target: params.duration("target", environment.slo.scale(0.4)),
-            interval: params.duration("interval", environment.slo.clamp(Nanos(1), Nanos::from_millis(1))),
+            interval,
             above_since: None,
             last_seen: Time::ZERO,
             drops: SqrtDrops::default(),

@@ -6,6 +6,7 @@
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
 use super::level::{self, Level, PROBE, SAMPLE, level_halves};
+use super::published::{AS_PUBLISHED, Version};
 use crate::params::{Kind, ParamSpec, Params};
 use crate::registry::{Algorithm, Environment};
 use crate::server::{ControlLoop, Gauges, ServerHalves, Signals};
@@ -55,24 +56,33 @@ pub const ALGORITHM: Algorithm = Algorithm {
         },
         SAMPLE,
         PROBE,
+        AS_PUBLISHED,
         CLIENT_QUEUE,
         ParamSpec { default: "none", ..CLIENT_DELAY },
         MAX_OUTSTANDING,
     ],
     build_server: |params, environment| Ok(halves(params, environment)),
-    build_client: |params, _| Ok(level::client(params)),
+    build_client: |params, _| Ok(level::client(params, Version::read(params))),
 };
 
 /// Where the published code starts.
 const INITIAL: f64 = 32.0;
-/// The least important priority is dropped even when idle, as published; the most important never is.
-const BOUNDS: (f64, f64) = (1.0, 127.0);
+/// Every priority is admitted when idle; the most important always is. The published code bounds the threshold by 1 and 127 and
+/// numbers priorities from 0, so that it drops nothing when idle either.
+const BOUNDS: (f64, f64) = (1.0, 128.0);
+/// The published bounds, in the published numbering.
+const PUBLISHED_BOUNDS: (f64, f64) = (1.0, 127.0);
 /// Weight of the old value when a delay sample comes in.
 const SMOOTHING: f64 = 0.8;
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
-    let level = Arc::new(Level::new(INITIAL));
+    let version = Version::read(params);
+    let (base, bounds) = if version.is_published() { (1.0, PUBLISHED_BOUNDS) } else { (0.0, BOUNDS) };
+    let level = Arc::new(Level::new(base + INITIAL));
     let control = Control {
+        version,
+        base,
+        bounds,
         // Breakwater §5.1 tuned 70 µs at an SLO of 200 µs.
         queue_target: params.duration("queue_target", environment.slo.scale(0.35)),
         decrease: params.number("decrease", 0.05),
@@ -90,6 +100,10 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
 }
 
 struct Control {
+    version: Version,
+    /// Our number of the priority that the threshold calls 0.
+    base: f64,
+    bounds: (f64, f64),
     queue_target: Nanos,
     decrease: f64,
     /// In levels per update.
@@ -112,6 +126,12 @@ impl ControlLoop for Control {
 
     fn tick(&mut self, signals: &Signals) {
         self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * signals.delay().0 as f64;
+        if self.version.is_published() {
+            self.smoothed_ns = (self.smoothed_ns / 1e3).trunc() * 1e3;
+            if self.arrivals + signals.arrivals == 0 {
+                return; // the published code looks at the threshold when a request comes
+            }
+        }
         self.arrivals += signals.arrivals;
         if signals.now.since(self.updated) < self.update_period && self.arrivals < self.update_requests {
             return;
@@ -123,12 +143,12 @@ impl ControlLoop for Control {
         } else {
             self.threshold += self.increase;
         }
-        self.threshold = self.threshold.clamp(BOUNDS.0, BOUNDS.1);
-        self.level.store(self.threshold);
+        self.threshold = self.threshold.clamp(self.bounds.0, self.bounds.1);
+        self.level.store(self.base + self.threshold);
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { priority_threshold: Some(self.threshold), ..Gauges::default() }
+        Gauges { priority_threshold: Some(self.base + self.threshold), ..Gauges::default() }
     }
 }
 
@@ -145,7 +165,7 @@ mod tests {
     }
 
     fn client() -> Client {
-        Client::new(Nanos::from_millis(100))
+        Client::new(Nanos::from_millis(100), Version::Extended)
     }
 
     fn threshold(server: &ServerHalves) -> f64 {
@@ -200,8 +220,8 @@ mod tests {
         assert_eq!(verdict(&mut server, 1), Verdict::Admit);
         assert_eq!(verdict(&mut server, 2), Verdict::Reject(RejectReason::Priority));
         run(&mut server, now, 200, 0, 0);
-        assert_eq!(threshold(&server), 127.0);
-        assert_eq!(verdict(&mut server, 127), Verdict::Admit);
+        assert_eq!(threshold(&server), 128.0);
+        assert_eq!(verdict(&mut server, 128), Verdict::Admit, "an idle server drops nothing");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! request pass, whose reply (a drop, most likely) carries the threshold of the day.
 
 use super::client_params::client_config;
+use super::published::Version;
 use crate::client::{ClientHalf, ClientParts, Gate, Local, Reply, Submit};
 use crate::params::{Kind, ParamSpec, Params};
 use crate::server::{
@@ -39,8 +40,8 @@ pub(super) fn sample(params: &Params) -> Nanos {
 }
 
 /// The client of a server that tells its threshold.
-pub(super) fn client(params: &Params) -> ClientParts {
-    let half = Client::new(params.duration(PROBE.name, Nanos::from_millis(100)));
+pub(super) fn client(params: &Params, version: Version) -> ClientParts {
+    let half = Client::new(params.duration(PROBE.name, Nanos::from_millis(100)), version);
     ClientParts { half: Box::new(half), config: client_config(params, Nanos::MAX) }
 }
 
@@ -83,7 +84,9 @@ impl Admission for Core {
 
 /// Drops what its server would drop.
 pub(super) struct Client {
-    threshold: Priority,
+    /// `None` until a server has told one, or, as published, until it is drawn.
+    threshold: Option<Priority>,
+    version: Version,
     /// When something was last sent or heard.
     quiet_since: Time,
     probe: Nanos,
@@ -91,15 +94,19 @@ pub(super) struct Client {
 
 impl Client {
     /// A client that knows of no threshold yet, and asks again when it has been quiet for `probe`.
-    pub(super) fn new(probe: Nanos) -> Self {
-        Client { threshold: Priority::LOWEST, quiet_since: Time::ZERO, probe }
+    pub(super) fn new(probe: Nanos, version: Version) -> Self {
+        Client { threshold: None, version, quiet_since: Time::ZERO, probe }
     }
 }
 
 impl ClientHalf for Client {
     fn submit(&mut self, event: &Submit) -> Local {
-        let known_drop = event.priority > self.threshold;
-        if known_drop && event.now.since(self.quiet_since) < self.probe { Local::Drop } else { Local::Accept }
+        let threshold = *self.threshold.get_or_insert(match self.version {
+            Version::Extended => Priority::LOWEST,
+            Version::Published => Priority::new(1 + (event.random >> 57) as u8), // the published client's `rand() % 128`
+        });
+        let probes = event.now.since(self.quiet_since) >= self.probe && !self.version.is_published();
+        if event.priority > threshold && !probes { Local::Drop } else { Local::Accept }
     }
 
     fn gate(&mut self, _: Time, _: u32) -> Gate {
@@ -112,7 +119,7 @@ impl ClientHalf for Client {
 
     fn reply(&mut self, event: &Reply) {
         self.quiet_since = event.now;
-        self.threshold = event.feedback.threshold;
+        self.threshold = Some(event.feedback.threshold);
     }
 }
 

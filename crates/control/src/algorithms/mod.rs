@@ -9,6 +9,7 @@ pub mod edge;
 pub mod gradient;
 mod level;
 pub mod none;
+pub mod published;
 pub mod rajomon;
 pub mod seda;
 mod shared;

@@ -15,6 +15,7 @@
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
 use super::level::{self, Level, PROBE, SAMPLE, level_halves};
+use super::published::Version;
 use crate::params::{Kind, ParamSpec, Params};
 use crate::registry::{Algorithm, Environment};
 use crate::server::{ControlLoop, Downstream, Gauges, ServerHalves, Signals};
@@ -62,7 +63,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
         MAX_OUTSTANDING,
     ],
     build_server: |params, environment| Ok(halves(params, environment)),
-    build_client: |params, _| Ok(level::client(params)),
+    build_client: |params, _| Ok(level::client(params, Version::Extended)),
 };
 
 /// The dearest price: the most important request is always let in, so that somebody hears of a fallen price.

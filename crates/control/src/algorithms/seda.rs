@@ -11,6 +11,7 @@
 //! interval without responses changes nothing.
 
 use super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING, client_config};
+use super::published::{AS_PUBLISHED, Version};
 use super::shared::uncontrolled_server;
 use crate::client::{ClientHalf, ClientParts, Gate, Reply};
 use crate::params::{Kind, ParamError, ParamSpec, Params};
@@ -69,7 +70,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
         ParamSpec {
             name: "initial_rate",
             kind: Kind::Number { min: 0.001, max: 1e9 },
-            default: "8",
+            default: "8; as_published: 4",
             doc: "requests per second of a new client",
             tune: &[],
         },
@@ -94,8 +95,9 @@ pub const ALGORITHM: Algorithm = Algorithm {
             doc: "tokens that an idle client collects",
             tune: &[],
         },
+        AS_PUBLISHED,
         CLIENT_QUEUE,
-        ParamSpec { default: "100us", ..CLIENT_DELAY },
+        ParamSpec { default: "100us", tune: &["10us", "100us"], ..CLIENT_DELAY },
         MAX_OUTSTANDING,
     ],
     build_server: |_, environment| Ok(uncontrolled_server(environment.cores)),
@@ -116,6 +118,7 @@ const GROW_BELOW: f64 = -0.5;
 const GROW_OFFSET: f64 = 0.1;
 
 struct Client {
+    version: Version,
     target: Nanos,
     adj_i: f64,
     adj_d: f64,
@@ -135,13 +138,17 @@ struct Client {
 impl Client {
     fn new(params: &Params, environment: &Environment) -> Result<Self, ParamError> {
         let (min_rate, max_rate) = (params.number("min_rate", 2.0), params.number("max_rate", 1e6));
-        let initial_rate = params.number("initial_rate", 8.0_f64.clamp(min_rate, max_rate.max(min_rate)));
+        let version = Version::read(params);
+        let (default_rate, tokens): (f64, _) = if version.is_published() { (4.0, Some(0.0)) } else { (8.0, None) };
+        let initial_rate = params.number("initial_rate", default_rate.clamp(min_rate, max_rate.max(min_rate)));
         if !(min_rate..=max_rate).contains(&initial_rate) {
             return Err(ParamError::Conflict(format!(
                 "`initial_rate` ({initial_rate}) must lie between `min_rate` ({min_rate}) and `max_rate` ({max_rate})"
             )));
         }
+        let burst = params.number("burst", 4.0);
         Ok(Client {
+            version,
             target: params.duration("target", environment.slo.scale(0.4).max(Nanos(1))),
             adj_i: params.number("adj_i", 40.0),
             adj_d: params.number("adj_d", 1.04),
@@ -149,7 +156,7 @@ impl Client {
             interval: params.duration("interval", Nanos::from_millis(1)),
             min_rate,
             max_rate,
-            bucket: Bucket::new(Rate(initial_rate), params.number("burst", 4.0)),
+            bucket: Bucket::new(Rate(initial_rate), burst, tokens.unwrap_or(burst)),
             samples: [Nanos::ZERO; MAX_SAMPLES],
             sampled: 0,
             samples_max: params.count("responses", MAX_SAMPLES as u64) as usize,
@@ -161,15 +168,19 @@ impl Client {
     /// Makes up for the interval that has ended since the last call, at the moment at which it ended.
     fn settle(&mut self, now: Time) {
         let end = self.adjusted + self.interval;
-        if self.sampled > 0 && end <= now {
+        if self.sampled > 0 && end <= now && !self.version.is_published() {
             self.adjust(end);
         }
     }
 
     fn adjust(&mut self, now: Time) {
         let samples = &mut self.samples[..self.sampled];
-        let rank = (self.percentile * samples.len() as f64).ceil() as usize;
-        let (_, sample, _) = samples.select_nth_unstable(rank.clamp(1, samples.len()) - 1);
+        let last = samples.len() - 1;
+        let index = match self.version {
+            Version::Extended => ((self.percentile * samples.len() as f64).ceil() as usize).saturating_sub(1),
+            Version::Published => (self.percentile * last as f64) as usize, // as the testbed's code truncates it
+        };
+        let (_, sample, _) = samples.select_nth_unstable(index.min(last));
         self.smoothed_ns = SMOOTHING * self.smoothed_ns + (1.0 - SMOOTHING) * sample.0 as f64;
         self.sampled = 0;
         self.adjusted = now;
@@ -194,7 +205,9 @@ impl ClientHalf for Client {
         match self.bucket.next(now) {
             at if at <= now => Gate::Open,
             // The interval may end before and change the rate.
-            at if self.sampled > 0 => Gate::OpensAt(at.min(self.adjusted + self.interval)),
+            at if self.sampled > 0 && !self.version.is_published() => {
+                Gate::OpensAt(at.min(self.adjusted + self.interval))
+            }
             at => Gate::OpensAt(at),
         }
     }
@@ -226,8 +239,8 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn new(rate: Rate, burst: f64) -> Self {
-        Bucket { rate, burst, tokens: burst, filled: Time::ZERO }
+    fn new(rate: Rate, burst: f64, tokens: f64) -> Self {
+        Bucket { rate, burst, tokens, filled: Time::ZERO }
     }
 
     fn fill(&mut self, now: Time) {

@@ -8,6 +8,7 @@ mod golden;
 mod invariants;
 mod keepers;
 mod plug_in;
+mod published;
 mod quantities;
 mod recording;
 mod support;

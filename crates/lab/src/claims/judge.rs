@@ -1,33 +1,63 @@
-//! The verdict on a claim from what all seeds say.
+//! The verdict on a claim from what all seeds say: reproduced if the interval of the median lies within what is accepted, not
+//! reproduced if it lies outside, undecided if it reaches across a bound.
 
-use crate::numbers::{median, round};
+use super::interval::{bootstrap, middle};
+use crate::numbers::round;
 use crate::scenario::ClaimSpec;
 use leeward_outcome::results::{Claim, Results, Verdict};
 
-/// Holds a claim against results: the median over the seeds must lie within its bounds.
+/// Holds a claim against results.
 pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     let seeds = seeds(results);
     let evaluated: Vec<f64> = seeds.iter().filter_map(|seed| spec.measure.evaluate(results, *seed)).collect();
-    let mut values: Vec<f64> = evaluated.iter().copied().filter(|value| value.is_finite()).collect();
-    let (value, measured, verdict) = if values.is_empty() {
-        let why = if evaluated.is_empty() { "not measured in this run" } else { "not a number (division by zero)" };
-        (None, why.to_string(), Verdict::NotApplicable)
-    } else {
-        let value = round(median(&mut values), 6);
-        let within = spec.min.is_none_or(|min| value >= min) && spec.max.is_none_or(|max| value <= max);
-        let verdict = if within { Verdict::Reproduced } else { Verdict::NotReproduced };
-        (Some(value), measured(value, &values, seeds.len(), &spec.unit), verdict)
-    };
-    Claim {
+    let mut values: Vec<f64> = evaluated.iter().copied().filter(|value| !value.is_nan()).collect();
+    let claim = Claim {
         id: spec.id.clone(),
         text: spec.text.clone(),
         paper: spec.paper.clone(),
-        measured,
-        value,
+        measured: String::new(),
+        value: None,
+        interval: None,
         accepted: accepted(spec),
-        verdict,
+        verdict: Verdict::NotApplicable,
         note: spec.note.clone(),
+    };
+    if values.is_empty() {
+        let why = if evaluated.is_empty() { "not measured in this run" } else { "not a number (zero by zero)" };
+        return Claim { measured: why.into(), ..claim };
     }
+    let interval = bootstrap(&values);
+    let value = middle(&mut values);
+    let verdict = if values.len() < seeds.len() {
+        Verdict::Undecided // seeds without a number could be anywhere
+    } else {
+        verdict(spec, interval)
+    };
+    let rounded = |value: f64| value.is_finite().then(|| round(value, 6));
+    Claim {
+        measured: measured(value, &values, interval, seeds.len(), &spec.unit),
+        value: rounded(value),
+        interval: (values.len() > 1).then(|| rounded(interval.0).zip(rounded(interval.1))).flatten(),
+        verdict,
+        ..claim
+    }
+}
+
+fn verdict(spec: &ClaimSpec, (low, high): (f64, f64)) -> Verdict {
+    // Six decimals are what results have: a number is not beyond a bound by less.
+    let (low, high) = (round_finite(low), round_finite(high));
+    let (min, max) = (spec.min.unwrap_or(f64::NEG_INFINITY), spec.max.unwrap_or(f64::INFINITY));
+    if min <= low && high <= max {
+        Verdict::Reproduced
+    } else if high < min || max < low {
+        Verdict::NotReproduced
+    } else {
+        Verdict::Undecided
+    }
+}
+
+fn round_finite(value: f64) -> f64 {
+    if value.is_finite() { round(value, 6) } else { value }
 }
 
 fn seeds(results: &Results) -> Vec<u64> {
@@ -37,12 +67,11 @@ fn seeds(results: &Results) -> Vec<u64> {
     seeds
 }
 
-/// `sorted` are the values of those of the `seeds` that gave one; a verdict that rests on some of them only says so.
-fn measured(value: f64, sorted: &[f64], seeds: usize, unit: &str) -> String {
-    let (Some(least), Some(most)) = (sorted.first(), sorted.last()) else { return String::new() };
+/// `values` are those of the `seeds` that gave one; a verdict that rests on some of them only says so.
+fn measured(value: f64, values: &[f64], (low, high): (f64, f64), seeds: usize, unit: &str) -> String {
     let middle = with_unit(value, unit);
-    let spread = if sorted.len() == 1 { middle } else { format!("{middle} ({}–{})", short(*least), short(*most)) };
-    if sorted.len() == seeds { spread } else { format!("{spread}, {} of {seeds} seeds", sorted.len()) }
+    let spread = if values.len() == 1 { middle } else { format!("{middle} ({}–{})", short(low), short(high)) };
+    if values.len() == seeds { spread } else { format!("{spread}, {} of {seeds} seeds", values.len()) }
 }
 
 fn accepted(spec: &ClaimSpec) -> String {
@@ -64,6 +93,9 @@ fn with_unit(value: f64, unit: &str) -> String {
 
 /// About four significant digits, without zeros at the end.
 fn short(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "∞".into() } else { "-∞".into() };
+    }
     let decimals = match value.abs() {
         1000.0.. => 0,
         100.0.. => 1,
@@ -82,8 +114,9 @@ mod tests {
 
     #[test]
     fn a_verdict_on_some_of_the_seeds_says_so() {
-        assert_eq!(measured(2.0, &[1.0, 3.0], 2, "x"), "2x (1–3)");
-        assert_eq!(measured(2.0, &[2.0], 3, "x"), "2x, 1 of 3 seeds");
+        assert_eq!(measured(2.0, &[1.0, 3.0], (1.0, 3.0), 2, "x"), "2x (1–3)");
+        assert_eq!(measured(2.0, &[2.0], (2.0, 2.0), 3, "x"), "2x, 1 of 3 seeds");
+        assert_eq!(measured(f64::INFINITY, &[9.0, f64::INFINITY], (9.0, f64::INFINITY), 2, "x"), "∞x (9–∞)");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! The language in which a scenario writes what a paper claims, such as
 //! `goodput_rps{breakwater, demand_ratio=2} / goodput_rps{seda, demand_ratio=2}`, and the verdict on it. An expression
-//! is evaluated once per seed; the median over the seeds is what counts. The language is described in
+//! is evaluated once per seed; the median over the seeds is what counts, and how sure it is. The language is described in
 //! `docs/scenarios.md`.
 //!
 //! - `parse`: text to [`Expression`].
 //! - `evaluate`: [`Expression`] and results to a number.
+//! - `interval`: how sure the median over the seeds is.
 //! - `judge`: the numbers of all seeds to a [`leeward_outcome::results::Claim`].
 
 mod evaluate;
+mod interval;
 mod judge;
 mod parse;
 

@@ -5,6 +5,7 @@ use super::document::Value;
 use super::reader::{Item, Reader};
 use super::{ScenarioError, Tuned, Variant, VariantScheduling, graph, scheduling, threading};
 use leeward_catalogue::Catalogue;
+use leeward_control::algorithms::published;
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
 
@@ -82,6 +83,10 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
             }
             if item.is_override() { base.pinned.push(pair) } else { base.params.push(pair) }
         }
+    }
+    let is_published = |(name, value): &Pair| name == published::SWITCH && matches!(value, Raw::Switch(true));
+    if base.params.iter().chain(&base.pinned).any(is_published) {
+        base.locks.acquire = base.locks.acquire.as_published();
     }
     if let Some(item) = table.find("tuned") {
         base.tuned = tuned(&item, algorithm)?;

@@ -287,6 +287,8 @@ pub struct ClaimSpec {
     pub measure: Expression,
     /// Unit of the measured number; empty for none.
     pub unit: String,
+    /// Whether no paper claims it: a claim about additions of ours, or about a point that no paper has.
+    pub ours: bool,
     /// Smallest accepted.
     pub min: Option<f64>,
     /// Largest accepted.

@@ -3,6 +3,7 @@
 use super::reader::{Item, Reader};
 use super::{ClaimSpec, ScenarioError, Variant};
 use crate::claims::{Expression, read_number};
+use leeward_control::params::Raw;
 use leeward_outcome::results::Plot;
 use leeward_outcome::table::{Kind, Table};
 
@@ -89,7 +90,7 @@ fn check_known(item: &Item<'_>, field: &str, value: &str, variants: &[Variant]) 
 }
 
 pub(super) fn claims(item: Option<Item<'_>>, variants: &[Variant]) -> Result<Vec<ClaimSpec>, ScenarioError> {
-    let keys = &["id", "text", "paper", "measure", "unit", "min", "max", "note"];
+    let keys = &["id", "text", "paper", "measure", "unit", "number", "neutral", "ours", "min", "max", "note"];
     let Some(item) = item else { return Ok(Vec::new()) };
     let mut claims: Vec<ClaimSpec> = Vec::new();
     for read in item.tables(MOST, keys)? {
@@ -111,10 +112,10 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
     for controller in expression.texts("controller") {
         check_known(&measure, "controller", &controller, variants)?;
     }
-    let bound = |key| read.find(key).map(|item| item.number()).transpose();
-    let (min, max) = (bound("min")?, bound("max")?);
+    let unit = read.prose_or_empty("unit")?;
+    let (min, max) = accepted(read, &unit)?;
     match (min, max) {
-        (None, None) => return Err(read.error("min", "missing; expected `min`, `max` or both")),
+        (None, None) => return Err(read.error("min", "missing; expected `number`, or `min`, `max` or both")),
         (Some(min), Some(max)) if min > max => {
             return Err(read.error("min", format!("{min} is above max = {max}; accepted: up to that")));
         }
@@ -125,9 +126,42 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
         text: read.require("text", "the claim in words")?.prose()?.into(),
         paper: read.require("paper", "what the paper measured")?.prose()?.into(),
         measure: expression,
-        unit: read.prose_or_empty("unit")?,
+        unit,
+        ours: read.find("ours").map_or(Ok(false), |item| switch(&item))?,
         min,
         max,
         note: read.prose_or_empty("note")?,
     })
+}
+
+fn switch(item: &Item<'_>) -> Result<bool, ScenarioError> {
+    match item.raw()? {
+        Raw::Switch(on) => Ok(on),
+        _ => Err(item.unexpected("true or false")),
+    }
+}
+
+/// Share of the paper's effect by which a measurement may differ from the paper's number, either way.
+const TOLERANCE: f64 = 0.5;
+
+/// The bounds of what is accepted: as written, or, from the paper's number, half of the distance between it and the value without
+/// effect (1 for a ratio, 0 otherwise) either way. One rule for all numbers, so that no tolerance is as wide as the effect.
+fn accepted(read: &Reader<'_>, unit: &str) -> Result<(Option<f64>, Option<f64>), ScenarioError> {
+    let number = |key| read.find(key).map(|item| item.number()).transpose();
+    let bounds = (number("min")?, number("max")?);
+    let Some(paper) = number("number")? else {
+        return match read.find("neutral") {
+            Some(item) => Err(item.error("without `number` there is no tolerance; accepted: both")),
+            None => Ok(bounds),
+        };
+    };
+    if bounds != (None, None) {
+        return Err(read.error("number", "the tolerance follows from it; accepted: `number`, or `min` and `max`"));
+    }
+    let neutral = number("neutral")?.unwrap_or(if unit == "x" { 1.0 } else { 0.0 });
+    if paper == neutral {
+        return Err(read.error("number", "is the value without effect; accepted: `min` or `max` for such a claim"));
+    }
+    let tolerance = TOLERANCE * (paper - neutral).abs();
+    Ok((Some(paper - tolerance), Some(paper + tolerance)))
 }

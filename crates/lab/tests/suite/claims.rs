@@ -104,6 +104,7 @@ fn verdicts() {
             paper: String::new(),
             measure: Expression::parse(measure).unwrap(),
             unit: "x".into(),
+            ours: false,
             min,
             max,
             note: String::new(),
@@ -115,10 +116,15 @@ fn verdicts() {
     let expect =
         |verdict, value, measured: &str, accepted: &str| (verdict, value, measured.to_string(), accepted.to_string());
     assert_eq!(judged(ratio, Some(2.0), None), expect(Verdict::Reproduced, Some(2.1), "2.1x (2–2.2)", "at least 2x"));
-    assert_eq!(judged(ratio, None, Some(2.0)), expect(Verdict::NotReproduced, Some(2.1), "2.1x (2–2.2)", "at most 2x"));
+    // The interval reaches from 2 to 2.2.
+    assert_eq!(judged(ratio, None, Some(2.0)), expect(Verdict::Undecided, Some(2.1), "2.1x (2–2.2)", "at most 2x"));
     assert_eq!(
-        judged(ratio, Some(1.0), Some(2.1)),
-        expect(Verdict::Reproduced, Some(2.1), "2.1x (2–2.2)", "from 1 to 2.1x")
+        judged(ratio, None, Some(1.9)),
+        expect(Verdict::NotReproduced, Some(2.1), "2.1x (2–2.2)", "at most 1.9x")
+    );
+    assert_eq!(
+        judged(ratio, Some(1.0), Some(2.2)),
+        expect(Verdict::Reproduced, Some(2.1), "2.1x (2–2.2)", "from 1 to 2.2x")
     );
     let nothing = "goodput_rps{c}";
     assert_eq!(
@@ -126,6 +132,9 @@ fn verdicts() {
         expect(Verdict::NotApplicable, None, "not measured in this run", "at least 1x")
     );
     let (verdict, value, measured, _) = judged("1 / goodput_rps{b target=70us}", Some(1.0), None);
+    assert_eq!((verdict, value), (Verdict::Undecided, None), "infinite, but one seed has no such row");
+    assert!(measured.starts_with('∞'), "{measured}");
+    let (verdict, value, measured, _) = judged("0 * goodput_rps{b target=70us} / 0", Some(1.0), None);
     assert_eq!((verdict, value), (Verdict::NotApplicable, None));
-    assert!(measured.contains("division by zero"), "{measured}");
+    assert!(measured.contains("zero by zero"), "{measured}");
 }

@@ -12,3 +12,4 @@ mod runs;
 mod searches;
 mod sweeps;
 mod training;
+mod verdicts;

@@ -101,6 +101,9 @@ pub struct Claim {
     /// The measured number itself; absent when it could not be computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
+    /// Interval in which the median over the seeds lies with 95 % probability; absent for a single seed, or where it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
     /// Values accepted as reproduced, in words, such as `at least 1.04`.
     pub accepted: String,
     /// Whether it holds.
@@ -118,6 +121,8 @@ pub enum Verdict {
     Reproduced,
     /// Measured outside of it.
     NotReproduced,
+    /// The seeds leave it open: their interval reaches across a bound of what is accepted.
+    Undecided,
     /// This run did not measure it (another plant, or a point left out by `--quick`).
     NotApplicable,
 }

@@ -8,7 +8,7 @@ use leeward_control::params::Raw;
 use leeward_control::units::Nanos;
 
 const AWARE: (&str, &str) = ("breakwater aware", "on");
-const SCENARIOS: u64 = 6;
+const SCENARIOS: u64 = 24;
 
 #[test]
 fn with_the_allocator_aware_pool_there_is_no_lock_out() {

@@ -113,8 +113,15 @@ fn every_controller_meets_the_same_paths() {
     };
     let expected = taken("none");
     assert!(expected[0].abs_diff(2_000) < 200, "{expected:?}");
-    assert_eq!(taken("gradient"), expected);
-    assert_eq!(taken("codel"), expected);
+    // Clients of these hold requests back until they have learnt; DAGOR begins with a threshold of 32.
+    let paced = ["breakwater", "efficiency", "auto", "seda", "dagor", "window"];
+    for algorithm in Registry::builtin().algorithms().filter(|algorithm| !paced.contains(&algorithm.name)) {
+        assert_eq!(taken(algorithm.name), expected, "{}", algorithm.name);
+    }
+    for name in paced {
+        let near = taken(name).iter().zip(&expected).all(|(now, then)| now.abs_diff(*then) * 8 <= *then);
+        assert!(near, "{name}: {:?} of {expected:?}", taken(name));
+    }
 }
 
 /// Adds up what a slow half is told.

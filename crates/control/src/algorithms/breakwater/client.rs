@@ -10,6 +10,8 @@ use crate::units::Time;
 pub struct Client {
     credits: bool,
     announces: bool,
+    /// As published: nothing has come from the server yet, which hears of a session by its demand.
+    registers: bool,
     window: u32,
 }
 
@@ -19,6 +21,7 @@ impl Client {
         Client {
             credits: config.credits,
             announces: config.credits && config.demand == Demand::Synchronization,
+            registers: config.credits && config.version.is_published(),
             window: 0,
         }
     }
@@ -31,14 +34,16 @@ impl ClientHalf for Client {
     }
 
     fn reply(&mut self, event: &Reply) {
+        self.registers = false;
         self.window = event.feedback.window.0;
     }
 
     fn credit(&mut self, _: Time, feedback: &Feedback) {
+        self.registers = false;
         self.window = feedback.window.0;
     }
 
     fn announces_demand(&self) -> bool {
-        self.announces
+        self.announces || self.registers
     }
 }

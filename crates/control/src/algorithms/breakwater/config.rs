@@ -2,6 +2,7 @@
 //! off. Never here: the parameters' names and ranges ([`super::params`]).
 
 use super::super::client_params::client_config;
+use super::super::published::Version;
 use crate::client::ClientConfig;
 use crate::params::{ParamError, Params};
 use crate::registry::{Environment, Provision};
@@ -70,6 +71,8 @@ pub enum Awareness {
 /// Everything Breakwater may be told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// Whether our additions are on.
+    pub version: Version,
     /// Credits on: clients send by window. Off: clients send at will.
     pub credits: bool,
     /// Drop requests on arrival when the queueing delay is at `aqm_threshold` or above.
@@ -125,6 +128,12 @@ pub struct Config {
     pub client: ClientConfig,
 }
 
+/// Expiry at the testbed's clients, for every service time (Breakwater §5.1).
+const PUBLISHED_CLIENT_DELAY: Nanos = Nanos::from_micros(10);
+/// Round trip for which the poster's code adds [`POSTER_CREDITS`] to the smallest pool.
+const POSTER_ROUND_TRIP: Nanos = Nanos::from_micros(5);
+const POSTER_CREDITS: u64 = 25;
+
 impl Config {
     /// The configuration that `params` ask for.
     ///
@@ -133,6 +142,7 @@ impl Config {
     /// left for their wait at the client. An AQM threshold below the delay target: the pool could never settle at its
     /// target. A largest pool below the smallest.
     pub fn read(signal: Signal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
+        let version = Version::read(params);
         let on = |name| params.choice(name, "on") == "on";
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
         let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
@@ -148,8 +158,8 @@ impl Config {
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
             )));
         }
-        let allocator_aware = awareness(params, environment);
-        let least = default_min_pool(allocator_aware, params, environment);
+        let allocator_aware = awareness(version, params, environment)?;
+        let least = default_min_pool(version, allocator_aware, params, environment);
         let min_pool = params.count("min_pool", least) as u32;
         let max_pool = match params.count("max_pool", 0) as u32 {
             0 => None,
@@ -160,7 +170,12 @@ impl Config {
             }
             max_pool => Some(max_pool),
         };
+        // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what the target
+        // delay leaves of it.
+        let client_delay =
+            if version.is_published() { PUBLISHED_CLIENT_DELAY } else { environment.slo.saturating_sub(target) };
         Ok(Config {
+            version,
             credits: on("credits"),
             aqm: on("aqm"),
             additive: match params.choice("additive", "") {
@@ -177,7 +192,7 @@ impl Config {
             beta: params.number("beta", 0.02),    // Breakwater §5.1
             target,
             aqm_threshold,
-            stale: params.duration("stale", aqm_threshold),
+            stale: if version.is_published() { Nanos::MAX } else { params.duration("stale", aqm_threshold) },
             period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
             max_window: params.count("max_window", 64) as u32, // the published code's bound
             min_pool,
@@ -196,30 +211,39 @@ impl Config {
             initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
             allocator_aware,
             downstream_overcommit: params.number("downstream_overcommit", 0.25),
-            // The testbed expired requests after 10 µs at the client; a user's default follows from the objective: what
-            // the target delay leaves of it.
-            client: client_config(params, environment.slo.saturating_sub(target)),
+            client: client_config(params, client_delay),
         })
     }
 }
 
 /// As asked for, or by whether there is an allocator.
-fn awareness(params: &Params, environment: &Environment) -> Awareness {
-    let default = if environment.provision == Provision::Allocated { "on" } else { "off" };
+fn awareness(version: Version, params: &Params, environment: &Environment) -> Result<Awareness, ParamError> {
+    let default = match (environment.provision, version) {
+        (Provision::Fixed, _) => "off",
+        (Provision::Allocated, Version::Published) => "grants",
+        (Provision::Allocated, Version::Extended) => "on",
+    };
     match params.choice("allocator_aware", default) {
-        "on" => Awareness::On,
-        "grants" => Awareness::Grants,
-        _ => Awareness::Off,
+        "on" if version.is_published() => Err(ParamError::Conflict(
+            "`allocator_aware = on` is an addition of ours, which `as_published` turns off; accepted: `grants`, `off`"
+                .into(),
+        )),
+        "on" => Ok(Awareness::On),
+        "grants" => Ok(Awareness::Grants),
+        _ => Ok(Awareness::Off),
     }
 }
 
 /// The smallest pool: the number of cores, as in the published code. For an aware pool it is what all cores serve in
 /// the time that a credit takes to come back, so that a server that has parked its cores still asks for enough to need
 /// them.
-fn default_min_pool(awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
+fn default_min_pool(version: Version, awareness: Awareness, params: &Params, environment: &Environment) -> u64 {
     let cores = u64::from(environment.cores);
     if awareness == Awareness::Off {
         return cores;
+    }
+    if version.is_published() {
+        return cores.max(environment.rtt.0 / POSTER_ROUND_TRIP.0 * POSTER_CREDITS);
     }
     // The objective is ten times service and round trip unless it was set (Breakwater §5.1). Where it was set to less than
     // the round trip needs, a service as long as that is a careful guess: it gives the smaller pool.

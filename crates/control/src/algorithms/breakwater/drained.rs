@@ -72,6 +72,15 @@ impl Drained {
         }
     }
 
+    /// Whether `slot` is in.
+    pub(super) fn contains(&self, slot: SessionSlot) -> bool {
+        let places = match self {
+            Drained::Fifo { next, .. } => next,
+            Drained::Random { place, .. } => place,
+        };
+        places.get(slot.0 as usize).is_some_and(|link| *link != ABSENT)
+    }
+
     /// Removes `slot`; nothing happens if it is not in.
     pub(super) fn remove(&mut self, slot: SessionSlot) {
         let at = slot.0 as usize;

@@ -2,6 +2,7 @@
 //! Never here: what they mean together ([`super::config`]).
 
 use super::super::client_params::{CLIENT_DELAY, CLIENT_QUEUE, MAX_OUTSTANDING};
+use super::super::published::AS_PUBLISHED;
 use crate::params::{Kind, ParamSpec};
 
 const CREDITS: ParamSpec =
@@ -177,6 +178,7 @@ pub const DELAY: &[ParamSpec] = &[
     ALLOCATOR_AWARE,
     SERVICE,
     DOWNSTREAM_OVERCOMMIT,
+    AS_PUBLISHED,
     CLIENT_QUEUE,
     EXPIRY,
     MAX_OUTSTANDING,
@@ -213,6 +215,7 @@ pub const EFFICIENCY: &[ParamSpec] = &[
     ALLOCATOR_AWARE,
     SERVICE,
     DOWNSTREAM_OVERCOMMIT,
+    AS_PUBLISHED,
     MAX_POOL,
     CLIENT_QUEUE,
     EXPIRY,

@@ -11,6 +11,7 @@ use super::room::Room;
 use super::samples::{Sampler, Samples};
 use super::strangers::{Strangers, Trust};
 use super::turnover::Turnover;
+use crate::algorithms::published::Version;
 use crate::registry::Environment;
 use crate::server::{
     Admission, Arrival, ControlLoop, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
@@ -59,7 +60,7 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
             room,
             credits: config.credits,
             limit: Limit::new(config),
-            trust: Trust::new(config.target),
+            trust: (!config.version.is_published()).then(|| Trust::new(config.target)),
             pool,
         }),
     }
@@ -67,6 +68,7 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
 
 /// The fast half of one core.
 pub struct Core {
+    version: Version,
     pool: Arc<Pool>,
     sampler: Option<Sampler>,
     drained: Drained,
@@ -86,6 +88,7 @@ pub struct Core {
 impl Core {
     pub(super) fn new(config: &Config, environment: &Environment, pool: Arc<Pool>, sampler: Option<Sampler>) -> Self {
         Core {
+            version: config.version,
             pool,
             sampler,
             drained: Drained::new(config.waking),
@@ -157,9 +160,10 @@ impl Core {
             window = window.max(overcommit);
         }
         // Stay with the clients that are being served: their responses carry the credit for free.
-        let stays = issued <= total || !self.pool.binds();
+        let stays = issued <= total || !self.pool.binds() || self.version.is_published();
         if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
-            window = if issued > total && self.turnover.is_due(now) { 0 } else { overcommit };
+            let goes_on = issued > total && !self.version.is_published() && self.turnover.is_due(now);
+            window = if goes_on { 0 } else { overcommit };
         }
         window = window.max(pending).min(self.max_window - 1);
         window = window.min(match self.demand {
@@ -207,7 +211,10 @@ impl Admission for Core {
         session.demand = event.demand;
         if self.credits {
             self.strangers.insert(session.slot);
-            self.note_if_drained(session);
+            // The published server hears of a session with its first message.
+            if !self.version.is_published() || session.demand > 0 {
+                self.note_if_drained(session);
+            }
         }
     }
 
@@ -255,8 +262,10 @@ impl Admission for Core {
             self.drained.remove(session.slot);
             return None;
         }
-        // With requests pending, their responses will carry the credit.
-        if session.pending() > 0 {
+        // With requests pending, their responses will carry the credit. The published server leaves a session that is on the list
+        // to its turn.
+        let waits = self.version.is_published() && self.drained.contains(session.slot);
+        if session.pending() > 0 || waits {
             return None;
         }
         let before = session.window;
@@ -307,7 +316,7 @@ pub struct Control {
     room: Option<Room>,
     credits: bool,
     limit: Limit,
-    trust: Trust,
+    trust: Option<Trust>,
     pool: Arc<Pool>,
 }
 
@@ -326,7 +335,9 @@ impl ControlLoop for Control {
         if let Some(room) = &mut self.room {
             room.tick(&self.pool, signals);
         }
-        self.trust.tick(&self.pool, signals);
+        if let Some(trust) = &mut self.trust {
+            trust.tick(&self.pool, signals);
+        }
     }
 
     fn cores_granted(&mut self, event: &CoresGranted) {

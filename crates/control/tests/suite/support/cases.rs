@@ -1,6 +1,6 @@
 //! Which algorithms run with which parameters, and what each case promises.
 
-use leeward_control::algorithms::breakwater;
+use leeward_control::algorithms::{breakwater, published};
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::Nanos;
@@ -86,6 +86,14 @@ pub(crate) fn every_algorithm() -> Vec<Case> {
     }
     cases.push(Case::new(find("window"), &[("max_window", "2")], None));
     cases.push(Case::new(find("seda"), &[("responses", "3"), ("adj_i", "1000")], None));
+    // Without our additions the books must balance, too. Those of DAGOR and of the efficiency signal keep clients from being locked out for
+    // ever, which as published they may be: a client above its threshold never hears that it has risen, and a session keeps its last credit.
+    let locks_out = ["dagor", "efficiency"];
+    let is_case = |name| published::additions(name).is_some() && !locks_out.contains(&name);
+    for algorithm in registry.algorithms().filter(|algorithm| is_case(algorithm.name)) {
+        let by_credits = BY_CREDITS.contains(&algorithm.name).then_some(64);
+        cases.push(Case::new(algorithm, &[(published::SWITCH, "on")], by_credits));
+    }
     cases
 }
 

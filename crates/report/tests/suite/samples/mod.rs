@@ -40,6 +40,7 @@ fn claim(id: &str, text: &str, numbers: [&str; 3], verdict: Verdict, note: &str)
         id: id.into(),
         text: text.into(),
         paper: numbers[0].into(),
+        interval: None,
         measured: numbers[1].into(),
         value: None,
         accepted: numbers[2].into(),

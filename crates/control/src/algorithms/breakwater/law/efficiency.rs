@@ -6,6 +6,7 @@ use super::{Bounds, Law};
 use crate::algorithms::breakwater::config::{Additive, Config, Decrease};
 use crate::algorithms::breakwater::pool::Pool;
 use crate::algorithms::breakwater::samples::Samples;
+use crate::algorithms::published::Version;
 use crate::server::Signals;
 use crate::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(super) enum Gain {
 /// Compares each iteration with the one before, and takes the step that follows.
 #[derive(Debug)]
 pub(super) struct Efficiency {
+    version: Version,
     threshold: f64,
     drop_threshold: f64,
     additive: Additive,
@@ -36,6 +38,7 @@ pub(super) struct Efficiency {
 impl Efficiency {
     pub(super) fn new(config: &Config) -> Self {
         Efficiency {
+            version: config.version,
             threshold: config.efficiency_threshold,
             drop_threshold: config.drop_threshold,
             additive: config.additive.unwrap_or(Additive::AtLeastOne), // thesis §2.3.2, eq. 2.3
@@ -52,13 +55,16 @@ impl Efficiency {
     /// load and twice the throughput.
     pub(super) fn judge(&mut self, end: &End, decrease: Decrease) -> Gain {
         let End::Counted(iteration) = end else { return Gain::Grow };
-        let seconds = iteration.counted.as_secs_f64();
+        let seconds = match self.version {
+            Version::Extended => iteration.counted.as_secs_f64(),
+            Version::Published => 1.0, // counts
+        };
         let (received, responses) = (iteration.received as f64 / seconds, iteration.responses as f64 / seconds);
         let (more_in, more_out) = (received - self.last.0, responses - self.last.1);
         self.last = (received, responses);
         // 0/0 is not in the papers: where nothing has changed, one credit more is the next experiment. A pool at its least
         // would otherwise stay there for as long as its clients keep their pace.
-        let unchanged = more_in == 0.0 && more_out == 0.0;
+        let unchanged = more_in == 0.0 && more_out == 0.0 && !self.version.is_published();
         let gained = match decrease {
             // Thesis Algorithm 1, lines 13 and 14.
             Decrease::Multiplicative => more_in * more_out > 0.0 && more_out.abs() > self.threshold * more_in.abs(),
@@ -101,7 +107,7 @@ impl Efficiency {
 
     fn change(&mut self, pool: &Pool, to: impl FnOnce(f64) -> f64) {
         // The fraction counts: of 20 credits, 2 % is less than one.
-        if self.exact as i64 != pool.total() {
+        if self.exact as i64 != pool.total() || self.version.is_published() {
             self.exact = pool.total() as f64;
         }
         let most = self.bounds.most(pool.sessions()) as f64;

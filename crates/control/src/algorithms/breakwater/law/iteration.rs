@@ -77,7 +77,8 @@ impl Iterations {
             network,
             round_trips: config.iteration.into(),
             // What the smallest pool lets in within one round trip: with less, no size of the pool has been tried.
-            least: config.min_pool.into(),
+            // As published, every sample counts.
+            least: if config.version.is_published() { 0 } else { config.min_pool.into() },
             begun: None,
             round_trip: network,
             transit: network,

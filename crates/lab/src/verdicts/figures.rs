@@ -1,0 +1,134 @@
+//! The figures of the five papers: which scenario judges each, or why none does. Never here: the verdicts.
+
+/// A figure of a paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// The paper.
+    pub paper: &'static str,
+    /// The figure's number.
+    pub number: &'static str,
+    /// Scenarios that judge it; none: [`Figure::reason`] says why.
+    pub scenarios: &'static [&'static str],
+    /// Reason why nothing judges it, or what of it is out of reach.
+    pub reason: &'static str,
+}
+
+const DIAGRAM: &str = "a diagram or a listing: nothing is measured";
+const PROFILED: &str = "needs the papers' memcached, Lucene and qperf under the profiler on their machines: `profiler/experiments` runs \
+                        its counterpart here, with no verdict on the papers' numbers";
+
+const LUCENE: &str = "Lucene's locks are held for times that differ by query a hundredfold, which a simulated path cannot say; `lk-search` runs \
+                      the counterpart on the real plant, for a machine with CPUs to spare";
+
+const fn judged(paper: &'static str, number: &'static str, scenarios: &'static [&'static str]) -> Figure {
+    Figure { paper, number, scenarios, reason: "" }
+}
+
+const fn missing(paper: &'static str, number: &'static str, reason: &'static str) -> Figure {
+    Figure { paper, number, scenarios: &[], reason }
+}
+
+const B: &str = "Breakwater";
+const T: &str = "Thesis";
+const H: &str = "Hoover";
+const P: &str = "Poster";
+const U: &str = "µTune";
+
+/// All figures, paper by paper.
+pub fn figures() -> &'static [Figure] {
+    FIGURES
+}
+
+const FIGURES: &[Figure] = &[
+    judged(B, "1", &["bw-motivation"]),
+    missing(B, "2", DIAGRAM),
+    judged(B, "3", &["bw-overall"]),
+    judged(B, "4", &["bw-distribution"]),
+    judged(B, "5", &["bw-service-time"]),
+    judged(B, "6", &["bw-clients"]),
+    judged(B, "7", &["bw-shift"]),
+    judged(B, "8", &["bw-speculation"]),
+    judged(B, "9", &["bw-breakdown"]),
+    judged(B, "10", &["bw-aggressiveness"]),
+    judged(B, "11", &["bw-sensitivity"]),
+    judged(B, "12", &["bw-memcached-usr"]),
+    judged(T, "2.1", &["bw-motivation"]),
+    missing(T, "2.2", DIAGRAM),
+    missing(
+        T,
+        "2.3",
+        "gRPC's server, whose thread pool and HTTP/2 are not modelled; its message, that a lock hides overload from the CPU, is lk-one-mutex",
+    ),
+    judged(T, "2.4", &["lk-trylock"]),
+    missing(T, "2.5", DIAGRAM),
+    judged(T, "2.6", &["lk-phases"]),
+    judged(T, "2.7", &["bw-overall"]),
+    judged(T, "2.8", &["bw-distribution"]),
+    judged(T, "2.9", &["bw-service-time"]),
+    judged(T, "2.10", &["bw-clients"]),
+    judged(T, "2.11", &["bw-shift"]),
+    judged(T, "2.12", &["bw-speculation"]),
+    judged(T, "2.13", &["bw-breakdown"]),
+    judged(T, "2.14", &["bw-aggressiveness"]),
+    judged(T, "2.15", &["bw-sensitivity"]),
+    judged(T, "2.16", &["bw-memcached-usr"]),
+    missing(T, "2.17", LUCENE),
+    judged(T, "2.18", &["lk-var"]),
+    judged(T, "2.19", &["lk-replicas"]),
+    judged(T, "2.20", &["lk-two-mutex"]),
+    judged(T, "2.21", &["lk-breakdown"]),
+    judged(T, "2.22", &["lk-te"]),
+    judged(T, "2.23", &["lk-mismatch"]),
+    missing(T, "3.1", DIAGRAM),
+    missing(T, "3.2", PROFILED),
+    missing(T, "3.3", PROFILED),
+    missing(T, "3.4", PROFILED),
+    missing(T, "3.5", DIAGRAM),
+    missing(T, "3.6", DIAGRAM),
+    missing(T, "3.7", DIAGRAM),
+    missing(
+        T,
+        "3.8",
+        "a table of the papers' applications: lines of code and peak throughput of programs that are not here",
+    ),
+    missing(T, "3.9", PROFILED),
+    missing(T, "3.10", PROFILED),
+    missing(T, "3.11", PROFILED),
+    missing(T, "3.12", PROFILED),
+    missing(T, "3.13", "patches of memcached and Lucene, which are not part of this project"),
+    missing(T, "3.14", "qperf, a QUIC benchmark that is not part of this project"),
+    missing(T, "3.15", "qperf, a QUIC benchmark that is not part of this project"),
+    missing(T, "3.16", DIAGRAM),
+    missing(T, "3.17", PROFILED),
+    missing(T, "3.18", "three generations of CPUs, one of them with Intel PT"),
+    missing(T, "3.19", PROFILED),
+    missing(T, "3.20", PROFILED),
+    missing(T, "3.21", PROFILED),
+    judged(H, "1", &["lk-one-mutex"]),
+    judged(H, "2", &["lk-one-mutex"]),
+    missing(H, "3", DIAGRAM),
+    judged(H, "4", &["lk-phases"]),
+    judged(H, "5", &["lk-hoover"]),
+    judged(H, "6", &["lk-lock-ratio"]),
+    judged(H, "7", &["lk-var"]),
+    judged(H, "8", &["lk-mismatch"]),
+    missing(H, "9", LUCENE),
+    judged(H, "10", &["lk-hoover-te"]),
+    judged(P, "1", &["ca-ramp"]),
+    judged(P, "2", &["ca-collapse"]),
+    missing(U, "1", DIAGRAM),
+    judged(U, "2", &["mt-motivation"]),
+    missing(U, "3", DIAGRAM),
+    missing(U, "4", DIAGRAM),
+    missing(U, "5", DIAGRAM),
+    judged(U, "6", &["mt-saturation"]),
+    judged(U, "7", &["mt-sync-async"]),
+    judged(U, "8", &["mt-sync"]),
+    judged(U, "9", &["mt-wakeups"]),
+    judged(U, "10", &["mt-contention"]),
+    judged(U, "11", &["mt-async"]),
+    judged(U, "12", &["mt-pools"]),
+    missing(U, "13", "counters of cache misses and true sharing, which the simulated tier does not have"),
+    judged(U, "14", &["mt-steady"]),
+    judged(U, "15", &["mt-overhead"]),
+];

@@ -1,0 +1,44 @@
+//! A scenario in two forms: with our additions, as its file says, and with the algorithms as published. Never here: running either.
+
+use crate::scenario::{Scenario, ScenarioError};
+use leeward_control::algorithms::published;
+use leeward_control::registry::Registry;
+use std::path::Path;
+
+/// Both forms of a scenario.
+pub(super) struct Forms {
+    /// The file's own.
+    pub(super) extended: Scenario,
+    /// As published, with the variants alone that differ; `None` where none does.
+    pub(super) published: Option<Scenario>,
+}
+
+impl Forms {
+    /// Reads the scenario `id` from its text, in both forms.
+    pub(super) fn read(
+        (id, text): (&str, &str),
+        overrides: &[String],
+        quick: bool,
+        registry: &Registry,
+    ) -> Result<Forms, ScenarioError> {
+        let parse = |overrides: &[String]| {
+            Scenario::parse(&format!("{id}.toml"), text, Path::new(""), overrides, quick, registry)
+        };
+        let extended = parse(overrides)?;
+        let differs = |controller: &str| published::additions(controller).is_some();
+        let mut labels: Vec<&str> = Vec::new();
+        for variant in extended.controllers.iter().filter(|variant| differs(&variant.controller)) {
+            if !labels.contains(&variant.base_label.as_str()) {
+                labels.push(&variant.base_label);
+            }
+        }
+        if labels.is_empty() {
+            return Ok(Forms { extended, published: None });
+        }
+        let switch = |label: &&str| format!("controller.{label}.params.{}=true", published::SWITCH);
+        let all: Vec<String> = overrides.iter().cloned().chain(labels.iter().map(switch)).collect();
+        let mut published = parse(&all)?;
+        published.controllers.retain(|variant| differs(&variant.controller));
+        Ok(Forms { extended, published: Some(published) })
+    }
+}

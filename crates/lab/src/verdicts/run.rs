@@ -1,0 +1,172 @@
+//! The runs of a scenario in both forms, and the verdicts on its claims. Never here: which seeds decide what (`claims`).
+
+use super::forms::Forms;
+use crate::claims::judge;
+use crate::error::RunError;
+use crate::numbers::median;
+use crate::options::{Options, Progress};
+use crate::run::run;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::{Builtin, builtin_scenarios};
+use leeward_control::registry::Registry;
+use leeward_outcome::results::{Point, Results, RunKey};
+use leeward_outcome::verdicts::{Gain, Judged, JudgedClaim};
+use std::sync::atomic::AtomicBool;
+
+/// Scenarios of the papers, by the beginning of their ids.
+const PAPERS: [&str; 4] = ["bw-", "lk-", "ca-", "mt-"];
+
+/// How much of each scenario is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Seeds per point.
+    pub seeds: u32,
+    /// The first seed. Baselines were tuned on seeds from 1: a later one judges them on others.
+    pub seed: u64,
+    /// Whether the `[quick]` sections apply.
+    pub quick: bool,
+    /// Overrides for every scenario.
+    pub overrides: Vec<String>,
+    /// Threads; `None` for one per CPU.
+    pub threads: Option<usize>,
+}
+
+/// Failure of a scenario's verdicts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerdictsError {
+    /// The scenario was refused.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Scenarios whose id has one of the `filters` in it, or all of the papers' where there are none.
+pub fn scenarios(filters: &[String]) -> Vec<&'static Builtin> {
+    let of_paper = |id: &str| PAPERS.iter().any(|paper| id.starts_with(paper));
+    let picked = |id: &str| match filters {
+        [] => of_paper(id),
+        filters => filters.iter().any(|filter| id.contains(filter.as_str())),
+    };
+    builtin_scenarios().iter().filter(|builtin| picked(builtin.id)).collect()
+}
+
+/// Judges the claims of one built-in scenario.
+///
+/// # Errors
+/// A refused override, or a run that failed.
+pub fn judge_scenario(
+    builtin: &Builtin,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Judged, VerdictsError> {
+    let mut overrides = vec![format!("run.seeds={}", extent.seeds)];
+    overrides.extend(extent.overrides.iter().cloned());
+    let forms = Forms::read((builtin.id, builtin.text), &overrides, extent.quick, registry)?;
+    let scenario = &forms.extended;
+    let blank = Judged {
+        id: scenario.id.clone(),
+        title: scenario.title.clone(),
+        source: scenario.source.clone(),
+        seeds: extent.seeds,
+        quick: extent.quick,
+        ..Judged::default()
+    };
+    let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
+    if let Some(reason) = not_simulated(scenario) {
+        let nothing = Results::default();
+        let claims = claims(scenario, &nothing, &nothing);
+        return Ok(Judged { not_run: reason, claims, ..blank });
+    }
+    let extended = run(scenario, registry, &options, progress, cancel)?;
+    let Some(form) = &forms.published else {
+        return Ok(Judged { claims: claims(scenario, &extended, &extended), ..blank });
+    };
+    let differing = run(form, registry, &options, progress, cancel)?;
+    let gains = gains(&extended, &differing);
+    let published = replaced(&extended, differing);
+    Ok(Judged { claims: claims(scenario, &published, &extended), gains, ..blank })
+}
+
+/// Judges scenarios one after the other; `told` is called with each when it is done.
+///
+/// # Errors
+/// As [`judge_scenario`], for the first that fails.
+pub fn judge_all(
+    builtins: &[&Builtin],
+    extent: &Extent,
+    registry: &Registry,
+    told: &mut dyn FnMut(&Judged),
+    cancel: &AtomicBool,
+) -> Result<Vec<Judged>, VerdictsError> {
+    let mut all = Vec::new();
+    for builtin in builtins {
+        let judged = judge_scenario(builtin, extent, registry, &|_| {}, cancel)?;
+        told(&judged);
+        all.push(judged);
+    }
+    Ok(all)
+}
+
+fn not_simulated(scenario: &Scenario) -> Option<String> {
+    let measured = scenario.workload.services.iter().find(|service| !service.is_simulated());
+    measured.map(|service| {
+        format!("`{}` is a service of the real plant: `leeward run {} --plant real`", service.text, scenario.id)
+    })
+}
+
+fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<JudgedClaim> {
+    let both = |claim| JudgedClaim {
+        ours: claim_is_ours(scenario, claim),
+        published: judge(claim, published),
+        extended: judge(claim, extended),
+    };
+    scenario.claims.iter().map(both).collect()
+}
+
+fn claim_is_ours(scenario: &Scenario, claim: &crate::scenario::ClaimSpec) -> bool {
+    claim.ours || scenario.source.starts_with("ours") || scenario.source.starts_with("an addition")
+}
+
+/// `extended` with the rows of the variants that `published` has in the place of its own.
+fn replaced(extended: &Results, published: Results) -> Results {
+    let labels: Vec<String> = published.points.iter().map(|point| point.run.label.clone()).collect();
+    let kept = |run: &RunKey| !labels.contains(&run.label);
+    let mut all = extended.clone();
+    macro_rules! replace {
+        ($($table:ident),*) => {$(
+            all.$table.retain(|row| kept(&row.run));
+            all.$table.extend(published.$table);
+        )*};
+    }
+    replace!(points, windows, shifts, locks, replicas, services);
+    all
+}
+
+/// Every variant that differs, at its highest demand.
+fn gains(extended: &Results, published: &Results) -> Vec<Gain> {
+    let mut labels: Vec<&str> = published.points.iter().map(|point| point.run.label.as_str()).collect();
+    labels.dedup();
+    let most = |results: &Results, label: &str| {
+        let of_label = |point: &&Point| point.run.label == label;
+        results.points.iter().filter(of_label).map(|point| point.workload.demand_rps).fold(0.0, f64::max)
+    };
+    let at_most = |results: &Results, label: &str, field: fn(&Point) -> f64| {
+        let demand = most(results, label);
+        let here = |point: &&Point| point.run.label == label && point.workload.demand_rps == demand;
+        median(&mut results.points.iter().filter(here).map(field).collect::<Vec<_>>())
+    };
+    let gain = |label: &str| Gain {
+        label: label.into(),
+        demand_rps: most(published, label),
+        published_rps: at_most(published, label, |point| point.goodput_rps),
+        extended_rps: at_most(extended, label, |point| point.goodput_rps),
+        published_p99_us: at_most(published, label, |point| point.p99_us),
+        extended_p99_us: at_most(extended, label, |point| point.p99_us),
+    };
+    labels.into_iter().map(gain).collect()
+}

@@ -1,0 +1,182 @@
+//! Verdicts over scenarios: both forms of a scenario, flips against what was written down, and a canary: a planted change of a law must flip one.
+
+use leeward_control::algorithms::breakwater;
+use leeward_control::registry::{Algorithm, Registry};
+use leeward_control::server::{ControlLoop, CoresGranted, Downstream, Gauges, ServerHalves, Signals};
+use leeward_control::units::Nanos;
+use leeward_lab::results::Verdict;
+use leeward_lab::verdicts::{Expectations, Extent, figures, judge_scenario, markdown};
+use leeward_lab::{Builtin, builtin_scenarios};
+use leeward_outcome::verdicts::{Judged, Verdicts};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// A small scenario whose claims hang on Breakwater's law.
+const SMALL: Builtin = Builtin {
+    id: "small",
+    text: r#"
+id = "small"
+title = "A canary's cage"
+source = "Breakwater (OSDI'20) §5.2"
+[workload]
+service = "exp:10us"
+clients = 200
+demand = "2x"
+[run]
+warmup = "200ms"
+duration = "300ms"
+[[controller]]
+name = "breakwater"
+params = { aqm = "off" }
+[[controller]]
+name = "none"
+[[plot]]
+title = "Goodput"
+x = "demand_rps"
+y = "goodput_rps"
+[[claim]]
+id = "in-time"
+text = "Goodput over capacity"
+paper = "near the capacity"
+measure = "goodput_rps{breakwater} / capacity_rps{breakwater}"
+unit = "x"
+min = 0.8
+[[claim]]
+id = "over-none"
+text = "Goodput over that without control"
+paper = "a multiple"
+measure = "goodput_rps{breakwater} / goodput_rps{none}"
+unit = "x"
+min = 10
+"#,
+};
+
+fn extent(seeds: u32) -> Extent {
+    Extent { seeds, seed: 101, quick: false, overrides: Vec::new(), threads: Some(2) }
+}
+
+fn judge(builtin: &Builtin, registry: &Registry, seeds: u32) -> Judged {
+    judge_scenario(builtin, &extent(seeds), registry, &|_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+/// A slow half that never sees a delay: the pool grows whatever waits.
+struct Blind(Box<dyn ControlLoop>);
+
+impl ControlLoop for Blind {
+    fn period(&self) -> Nanos {
+        self.0.period()
+    }
+    fn tick(&mut self, signals: &Signals) {
+        self.0.tick(&Signals { packet_delay: Nanos::ZERO, run_delay: Nanos::ZERO, ..*signals });
+    }
+    fn cores_granted(&mut self, event: &CoresGranted) {
+        self.0.cores_granted(event);
+    }
+    fn downstream(&mut self, event: &Downstream) {
+        self.0.downstream(event);
+    }
+    fn gauges(&self) -> Gauges {
+        self.0.gauges()
+    }
+}
+
+/// All algorithms, with a change planted in Breakwater's law.
+fn planted() -> Registry {
+    let mut registry = Registry::builtin();
+    registry.replace(Algorithm {
+        build_server: |params, environment| {
+            let ServerHalves { cores, control } = (breakwater::ALGORITHM.build_server)(params, environment)?;
+            Ok(ServerHalves { cores, control: Box::new(Blind(control)) })
+        },
+        ..breakwater::ALGORITHM
+    });
+    registry
+}
+
+#[test]
+fn a_planted_change_of_a_law_flips_a_verdict() {
+    let before = judge(&SMALL, &Registry::builtin(), 3);
+    assert!(before.claims.iter().all(|claim| claim.verdict() == Verdict::Reproduced), "{:?}", before.claims);
+    let written = Expectations::of(std::slice::from_ref(&before), &extent(3));
+    let again = judge(&SMALL, &Registry::builtin(), 3);
+    assert_eq!(written.flips(&Expectations::of(&[again], &extent(3))), Vec::<String>::new());
+    let flips = written.flips(&Expectations::of(&[judge(&SMALL, &planted(), 3)], &extent(3)));
+    assert!(flips.iter().any(|flip| flip.starts_with("small in-time: was reproduced")), "{flips:?}");
+}
+
+/// Nothing is in time without control: the ratio is infinite for every seed, and counts.
+#[test]
+fn infinite_ratios_count() {
+    let judged = judge(&SMALL, &Registry::builtin(), 3);
+    let claim = judged.claims.iter().find(|claim| claim.published.id == "over-none").unwrap();
+    assert_eq!((claim.verdict(), claim.published.value), (Verdict::Reproduced, None), "{claim:?}");
+    assert_eq!(claim.published.measured, "∞x (∞–∞)");
+}
+
+#[test]
+fn expectations_are_read_as_they_are_written() {
+    let judged = judge(&SMALL, &Registry::builtin(), 2);
+    let written = Expectations::of(&[judged], &Extent { overrides: vec!["run.window=1ms".into()], ..extent(2) });
+    assert_eq!(Expectations::parse(&written.text()).unwrap(), written);
+    let now = Expectations::parse("seeds 2\nseed 101\nscenario small\n").unwrap();
+    assert_eq!(written.flips(&now).len(), 2, "claims that are gone");
+    assert_eq!(now.flips(&written).len(), 2, "claims that are new");
+    for wrong in ["claim a b c", "seeds many", "colour red", "nothing"] {
+        assert!(Expectations::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn every_scenario_of_a_figure_exists_and_every_figure_has_a_reason_or_a_scenario() {
+    for figure in figures() {
+        assert_ne!(figure.scenarios.is_empty(), figure.reason.is_empty(), "{figure:?}");
+        for id in figure.scenarios {
+            assert!(builtin_scenarios().iter().any(|known| known.id == *id), "{figure:?}");
+        }
+    }
+}
+
+fn docs() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// The page is what its data says, and its data knows the claims of today.
+#[test]
+fn the_table_of_verdicts_is_up_to_date() {
+    let data = std::fs::read_to_string(docs().join("verdicts.json")).unwrap();
+    let verdicts: Verdicts = serde_json::from_str(&data).unwrap();
+    let page = std::fs::read_to_string(docs().join("verdicts.md")).unwrap();
+    assert!(page == markdown(&verdicts), "docs/verdicts.md is not what `leeward verdicts` makes of docs/verdicts.json");
+    for judged in &verdicts.scenarios {
+        let scenario = leeward_lab::Scenario::builtin(&judged.id, &[], false).unwrap();
+        let today: Vec<&str> = scenario.claims.iter().map(|claim| claim.id.as_str()).collect();
+        let then: Vec<&str> = judged.claims.iter().map(|claim| claim.published.id.as_str()).collect();
+        assert_eq!(today, then, "{}: `leeward verdicts --scenario {}` judges its claims anew", judged.id, judged.id);
+    }
+}
+
+/// A verdict is never wider than half of the paper's effect, and has two sides.
+#[test]
+fn tolerances_follow_from_the_papers_numbers() {
+    let text = |claim: &str| {
+        SMALL
+            .text
+            .replace("measure = \"goodput_rps{breakwater} / capacity_rps{breakwater}\"\nunit = \"x\"\nmin = 0.8", claim)
+    };
+    let read = |claim: &str| {
+        leeward_lab::Scenario::parse("small.toml", &text(claim), Path::new(""), &[], false, &Registry::builtin())
+    };
+    let measure = "measure = \"goodput_rps{breakwater}\"\n";
+    let bounds = |claim: &str| {
+        let scenario = read(&format!("{measure}{claim}")).unwrap();
+        (scenario.claims[0].min.unwrap(), scenario.claims[0].max.unwrap())
+    };
+    let near = |(min, max): (f64, f64), (low, high): (f64, f64)| (min - low).abs() < 1e-9 && (max - high).abs() < 1e-9;
+    assert!(near(bounds("unit = \"x\"\nnumber = 1.06"), (1.03, 1.09)));
+    assert!(near(bounds("unit = \"x\"\nnumber = 0.8"), (0.7, 0.9)));
+    assert!(near(bounds("unit = \"ms\"\nnumber = 500"), (250.0, 750.0)));
+    assert!(near(bounds("unit = \"k/s\"\nnumber = 801\nneutral = 850"), (776.5, 825.5)));
+    for wrong in ["number = 2\nmin = 1", "number = 1\nunit = \"x\"", "neutral = 1\nmin = 2", "ours = 3\nmin = 1"] {
+        assert!(read(&format!("{measure}{wrong}")).is_err(), "{wrong}");
+    }
+}
