@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check profiler profiler-test setup clean
+.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -17,6 +17,7 @@ help:
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
 	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
 	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes)"
+	@echo "make python  the Python package as a wheel, into target/python/wheels; make python-check tests it"
 	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 
 setup:
@@ -65,6 +66,13 @@ ecosystem: setup
 # Its lock file still fits, its examples compile, and its tests over real sockets pass.
 ecosystem-check:
 	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
+
+# The wheel, and its tests with what `python/requirements.txt` pins, in a virtual environment that the script makes.
+python: setup
+	scripts/python wheel
+
+python-check: setup
+	scripts/python check
 
 compare-threading: setup
 	cargo run --release --locked --manifest-path compare/Cargo.toml --target-dir target/compare -- threading $(ARGS)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use leeward_lab::run::Options;
 use leeward_lab::scenario::machine;
-use leeward_lab::{Scenario, builtin_scenarios};
+use leeward_lab::{Scenario, ScenarioError, builtin_scenarios};
 
 use crate::failure::Failure;
 
@@ -54,8 +54,16 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
     )))
 }
 
+/// The same scenario with these overrides and no others; its name has been found before.
+pub(crate) fn with(what: &What, overrides: &[String]) -> Result<Scenario, ScenarioError> {
+    if builtin_scenarios().iter().any(|known| *known.id == what.scenario) {
+        return Scenario::builtin(&what.scenario, overrides, what.quick);
+    }
+    Scenario::load(Path::new(&what.scenario), overrides, what.quick)
+}
+
 /// The machine's values, then what was written by hand, which wins.
-fn overrides(what: &What) -> Result<Vec<String>, Failure> {
+pub(crate) fn overrides(what: &What) -> Result<Vec<String>, Failure> {
     let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
     all.extend(what.overrides.iter().cloned());
     Ok(all)

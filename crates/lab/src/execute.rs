@@ -76,7 +76,6 @@ pub(crate) fn in_parallel<'a, T: Send>(
     cancel: &AtomicBool,
     work: impl Fn(&PlannedRun<'a>) -> Result<T, RunError> + Sync,
 ) -> Result<Vec<T>, RunError> {
-    let pool = pool(options)?;
     let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     // The first run may take a minute: whoever waits is to see at once that it has begun.
     progress(Progress { done: 0, total: runs.len() });
@@ -89,9 +88,12 @@ pub(crate) fn in_parallel<'a, T: Send>(
         progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len() });
         Some(outcome)
     };
-    // Runs differ in length by orders of magnitude, so each is a task of its own.
-    let outcomes: Vec<Option<Result<T, RunError>>> =
-        pool.install(|| runs.par_iter().with_max_len(1).map(one).collect());
+    let outcomes: Vec<Option<Result<T, RunError>>> = match options.threads {
+        // A sweep makes a hundred thousand runs one by one: none of them is worth a pool.
+        Some(1) => runs.iter().map(one).collect(),
+        // Runs differ in length by orders of magnitude, so each is a task of its own.
+        _ => pool(options)?.install(|| runs.par_iter().with_max_len(1).map(one).collect()),
+    };
     let mut finished = Vec::with_capacity(runs.len());
     let mut missing = false;
     for outcome in outcomes {

@@ -5,6 +5,7 @@
 //! - [`claims`]: the little language in which a scenario writes what a paper claims.
 //! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
 //! - [`training`]: curves of threading setups from measurements, and advice from curves.
+//! - [`sweep`]: a scenario over a grid of values.
 //! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
 //!
@@ -25,6 +26,7 @@ pub mod run;
 pub mod scenario;
 mod shifts;
 pub mod store;
+pub mod sweep;
 mod trained;
 pub mod training;
 pub mod tune;

@@ -87,6 +87,19 @@ impl Schedule {
         Schedule { requests, clients: trace.clients(), duration }
     }
 
+    /// The part that generator `index` of `of` issues: the requests of every `of`-th client, which is numbered anew. The parts
+    /// together are the whole, so that the requests don't depend on how many generators there are.
+    ///
+    /// # Panics
+    /// When `index` is not less than `of`.
+    pub fn share(&self, index: u32, of: u32) -> Self {
+        assert!(index < of, "generator {index} of {of}");
+        let own = self.requests.iter().filter(|request| request.client % of == index);
+        let requests = own.map(|request| Planned { client: request.client / of, ..*request }).collect();
+        let clients = (self.clients.saturating_sub(index)).div_ceil(of).max(1);
+        Schedule { requests, clients, duration: self.duration }
+    }
+
     /// The requests, by time.
     pub fn requests(&self) -> &[Planned] {
         &self.requests
@@ -129,6 +142,24 @@ mod tests {
         assert!((count / 10_000.0 - 1.0).abs() < 0.05, "{count}");
         assert!(schedule.requests().is_sorted_by_key(|request| request.at));
         assert!(schedule.requests().iter().all(|request| request.client < 10 && request.at.0 < 100_000_000));
+    }
+
+    #[test]
+    fn the_shares_of_all_generators_are_the_whole_schedule() {
+        let schedule = Schedule::draw(&workload(), 1, Nanos::from_millis(20)).unwrap();
+        for of in [1, 3, 10] {
+            let shares: Vec<Schedule> = (0..of).map(|index| schedule.share(index, of)).collect();
+            assert_eq!(shares.iter().map(Schedule::clients).sum::<u32>(), schedule.clients());
+            let numbered = |(index, share): (usize, &Schedule)| {
+                let client = move |client: u32| client * of + index as u32;
+                share.requests().iter().map(|one| Planned { client: client(one.client), ..*one }).collect::<Vec<_>>()
+            };
+            let mut all: Vec<Planned> = shares.iter().enumerate().flat_map(numbered).collect();
+            all.sort_by_key(|request| (request.at, request.client));
+            let mut whole = schedule.requests().to_vec();
+            whole.sort_by_key(|request| (request.at, request.client));
+            assert_eq!(all, whole);
+        }
     }
 
     #[test]

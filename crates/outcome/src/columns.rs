@@ -37,6 +37,19 @@ pub enum Kind {
     Text,
 }
 
+/// How a field's values are best kept by whoever keeps many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A floating-point number.
+    Float,
+    /// A whole number that is not negative.
+    Whole,
+    /// True or false, of which cells are 1 and 0.
+    Flag,
+    /// A text.
+    Text,
+}
+
 /// A field's value in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'a> {
@@ -55,6 +68,8 @@ pub struct Column {
     pub name: &'static str,
     /// Type of the field's values.
     pub kind: Kind,
+    /// How its values are best kept.
+    pub storage: Storage,
     /// Quantity of the field.
     pub quantity: Quantity,
     /// Its name for people.
@@ -78,12 +93,16 @@ pub trait Value: Serialize {
     /// Type of the values.
     const KIND: Kind;
 
+    /// How they are best kept.
+    const STORAGE: Storage;
+
     /// The value in a row.
     fn cell(&self) -> Cell<'_>;
 }
 
 impl Value for f64 {
     const KIND: Kind = Kind::Number;
+    const STORAGE: Storage = Storage::Float;
 
     fn cell(&self) -> Cell<'_> {
         Cell::Number(*self)
@@ -92,6 +111,7 @@ impl Value for f64 {
 
 impl Value for u32 {
     const KIND: Kind = Kind::Number;
+    const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
         Cell::Number(f64::from(*self))
@@ -100,6 +120,7 @@ impl Value for u32 {
 
 impl Value for u64 {
     const KIND: Kind = Kind::Number;
+    const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
         Cell::Number(*self as f64)
@@ -109,6 +130,7 @@ impl Value for u64 {
 /// 1 for true.
 impl Value for bool {
     const KIND: Kind = Kind::Number;
+    const STORAGE: Storage = Storage::Flag;
 
     fn cell(&self) -> Cell<'_> {
         Cell::Number(if *self { 1.0 } else { 0.0 })
@@ -117,6 +139,7 @@ impl Value for bool {
 
 impl Value for String {
     const KIND: Kind = Kind::Text;
+    const STORAGE: Storage = Storage::Text;
 
     fn cell(&self) -> Cell<'_> {
         Cell::Text(self)
@@ -125,6 +148,7 @@ impl Value for String {
 
 impl<T: Value> Value for Option<T> {
     const KIND: Kind = T::KIND;
+    const STORAGE: Storage = T::STORAGE;
 
     fn cell(&self) -> Cell<'_> {
         self.as_ref().map_or(Cell::Absent, T::cell)
@@ -194,6 +218,7 @@ macro_rules! table {
                 const OWN: &[$crate::columns::Column] = &[$($crate::columns::Column {
                     name: stringify!($field),
                     kind: <$value as $crate::columns::Value>::KIND,
+                    storage: <$value as $crate::columns::Value>::STORAGE,
                     quantity: $crate::columns::Quantity::$quantity,
                     heading: $heading,
                 },)*];

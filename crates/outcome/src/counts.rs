@@ -16,6 +16,16 @@ macro_rules! counters {
             pub fn since(&self, earlier: &Self) -> Self {
                 $name { $($field: self.$field - earlier.$field,)* }
             }
+
+            /// Counts of both.
+            pub fn and(&self, other: &Self) -> Self {
+                $name { $($field: self.$field + other.$field,)* }
+            }
+
+            /// Every counter by its name.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($field), self.$field),)*]
+            }
         }
     };
 }

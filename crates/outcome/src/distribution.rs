@@ -60,6 +60,23 @@ impl Distribution {
         }
     }
 
+    /// Every bucket with samples: a span in it, ns, and how many there are. With [`Distribution::sum_ns`] it is all of it.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.histogram.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+    }
+
+    /// Sum of all samples, ns.
+    pub fn sum_ns(&self) -> u128 {
+        self.sum
+    }
+
+    /// The distribution that has these buckets and this sum.
+    pub fn of_buckets(buckets: impl IntoIterator<Item = (u64, u64)>, sum_ns: u128) -> Self {
+        let mut distribution = Distribution::new();
+        buckets.into_iter().for_each(|(value, count)| distribution.histogram.saturating_record_n(value, count));
+        Distribution { sum: sum_ns, ..distribution }
+    }
+
     /// All of it, in nanoseconds.
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.histogram
@@ -120,6 +137,15 @@ mod tests {
         assert_eq!((one.percentiles().count, one.percentiles().mean_ns), (2, 20.0));
         one.record(Nanos(u64::MAX));
         assert!(one.percentiles().max.0 >= LONGEST_NS);
+    }
+
+    #[test]
+    fn a_distribution_is_made_again_of_its_buckets() {
+        let mut one = Distribution::new();
+        (0..5_000u64).for_each(|step| one.record(Nanos(step * step * 7 + 1)));
+        let again = Distribution::of_buckets(one.buckets(), one.sum_ns());
+        assert_eq!(again.histogram(), one.histogram());
+        assert_eq!(again.percentiles(), one.percentiles());
     }
 
     #[test]

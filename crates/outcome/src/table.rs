@@ -1,6 +1,6 @@
 //! The tables of the results by name, and their rows by field name, for claims and plots.
 
-pub use crate::columns::{Cell, Column, Kind, Quantity};
+pub use crate::columns::{Cell, Column, Kind, Quantity, Storage};
 
 use crate::columns::Fields;
 use crate::results::{Lock, Point, Replica, Results, RunKey, ServiceRow, Shift, Window};
@@ -183,6 +183,8 @@ mod tests {
         for table in Table::ALL {
             assert_eq!(Table::find(table.name()), Some(*table));
             for name in table.fields() {
+                let kept = table.column(name).unwrap();
+                assert_eq!(kept.kind == Kind::Text, kept.storage == Storage::Text, "{name}");
                 assert_eq!(table.column(name), column(name), "{name} of {}", table.name());
             }
         }

@@ -21,6 +21,8 @@ mod select;
 mod tables;
 mod verdicts;
 
+pub use palette::{VariantLook, looks, spare_colors};
+
 use leeward_outcome::results::Results;
 use leeward_outcome::verdicts::Verdicts;
 

@@ -4,6 +4,44 @@
 use leeward_outcome::results::Results;
 use leeward_outcome::table::{Row, Table};
 
+/// How a variant looks on a light page, for figures that are drawn elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariantLook {
+    /// The variant's label.
+    pub label: String,
+    /// Colour, such as `#0b62a8`.
+    pub color: String,
+    /// Number of the marker's shape, from 0 and less than 8.
+    pub marker: usize,
+}
+
+/// The looks of the variants in `results`, in order of appearance.
+pub fn looks(results: &Results) -> Vec<VariantLook> {
+    let colors = light_colors();
+    let look = |(label, look): (String, Look)| VariantLook {
+        label,
+        color: colors.get(look.color).copied().unwrap_or("#000000").into(),
+        marker: look.marker,
+    };
+    Palette::of(results).labels.into_iter().map(look).collect()
+}
+
+/// Colours of series that are no controller's, most different from those first.
+pub fn spare_colors() -> Vec<&'static str> {
+    let colors = light_colors();
+    SPARE.iter().filter_map(|index| colors.get(*index).copied()).collect()
+}
+
+/// The colours of `style.css`, as a light page has them.
+fn light_colors() -> Vec<&'static str> {
+    let style = include_str!("style.css");
+    let color = |index: usize| {
+        let (_, rest) = style.split_once(&format!(".c{index} {{ --c: light-dark("))?;
+        rest.split_once(',').map(|(light, _)| light)
+    };
+    (0..).map_while(color).collect()
+}
+
 /// How a series looks: indices into the style sheet's colours (`c0`…) and the marker shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
@@ -105,6 +143,16 @@ impl Palette {
 mod tests {
     use super::*;
     use leeward_outcome::results::{Point, RunKey};
+
+    #[test]
+    fn looks_elsewhere_have_the_pages_colours() {
+        let run = RunKey::new("breakwater", "breakwater", 1);
+        let results = Results { points: vec![Point { run, ..Point::default() }], ..Results::default() };
+        let expected = VariantLook { label: "breakwater".into(), color: "#0b62a8".into(), marker: 1 };
+        assert_eq!(looks(&results), [expected]);
+        assert_eq!(light_colors().len(), SPARE.len() + 1);
+        assert_eq!(spare_colors().len(), SPARE.len());
+    }
 
     #[test]
     fn controllers_keep_their_colour_and_variants_differ() {

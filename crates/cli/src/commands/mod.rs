@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod serve;
 mod source;
 mod summary;
+mod sweep;
 mod target;
 pub(crate) mod top;
 pub(crate) mod train;

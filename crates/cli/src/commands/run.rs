@@ -36,6 +36,10 @@ pub(crate) struct RunArgs {
     /// Print the results as one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Run it for each of these values, such as demand=0.8x,1.2x or controller=seda,dagor; several span a grid. Prints a line of
+    /// JSON per run, in the grid's order on any number of threads. On several machines: docs/cluster.md
+    #[arg(long = "sweep", value_name = "KEY=VALUES", conflicts_with_all = ["out", "json"])]
+    pub(crate) sweep: Vec<String>,
 }
 
 fn plant(word: &str) -> Result<String, String> {
@@ -51,11 +55,15 @@ Examples:
   leeward run bw-overall --quick                      fewer and shorter runs
   leeward run mine.toml --seed 7 --out /tmp/mine      a scenario of your own
   leeward run bw-overall --set workload.clients=200   one value changed, by its key in the file
+  leeward run bw-overall --quick --sweep clients=100,1000 --sweep rtt=10us,30us
   leeward run real-overall --plant real               on this machine's CPUs and sockets
   leeward run bw-overall --quick --json | jq '.claims[] | {id, verdict}'";
 
 /// The command.
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    if !args.sweep.is_empty() {
+        return super::sweep::sweep(args);
+    }
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
     target::check_folder(&folder)?;

@@ -14,7 +14,7 @@ const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
 /// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
 /// reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("control", &[]),
     ("workload", &["control"]),
     // What comes of a run, whoever makes it: below every plant and above none.
@@ -69,6 +69,8 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.
     ("compare", &["catalogue", "control", "load", "rpc", "runtime", "services", "workload"]),
+    // A workspace of its own, so that nothing else needs Python.
+    ("python", &["catalogue", "control", "lab", "load", "outcome", "profile", "report", "services", "workload"]),
     // For tests alone: nobody has it among the dependencies that count here.
     ("testkit", &[]),
 ];
@@ -83,7 +85,7 @@ const PURE: [(&str, &[&str]); 6] = [
     ("session", &["thiserror"]),
 ];
 
-/// Packages of the workspaces as cargo knows them: this one, and those of `compare` and `ecosystem`.
+/// Packages of the workspaces as cargo knows them: this one, and those of `compare`, `ecosystem` and `python`.
 fn packages() -> Vec<Package> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let read = |manifest: &str| -> Metadata {
@@ -91,7 +93,7 @@ fn packages() -> Vec<Package> {
         // Nobody's dependencies are looked up: their names are enough.
         command.manifest_path(root.join(manifest)).no_deps().exec().unwrap()
     };
-    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml"]
+    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml", "python/Cargo.toml"]
         .into_iter()
         .flat_map(|manifest| read(manifest).packages)
         .collect()

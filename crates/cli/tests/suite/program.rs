@@ -327,3 +327,38 @@ fn lists_and_results_fit_a_terminal() {
         assert!(longest.unwrap() <= 80, "{}", stdout(&output));
     }
 }
+
+#[test]
+fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    let sweep = ["run", "tiny.toml", "--sweep", "controller=breakwater,none", "--sweep", "demand=0.5x,1.2x"];
+    let run = |threads: &str| leeward(&[&sweep[..], &["--threads", threads]].concat(), folder.path());
+    let output = run("1");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines: Vec<serde_json::Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<(&str, &str, u64)> = lines
+        .iter()
+        .map(|line| {
+            (line["label"].as_str().unwrap(), line["sweep"]["demand"].as_str().unwrap(), line["seed"].as_u64().unwrap())
+        })
+        .collect();
+    let expected = ["breakwater", "none"]
+        .into_iter()
+        .flat_map(|label| ["0.5x", "1.2x"].map(|demand| (label, demand)))
+        .flat_map(|(label, demand)| [1, 2].map(|seed| (label, demand, seed)));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert_eq!(run("3").stdout, output.stdout);
+    assert!(!folder.path().join("results").exists(), "nothing is written");
+    check_refused(
+        &leeward(&["run", "tiny.toml", "--sweep", "demand"], folder.path()),
+        &["--sweep demand", "KEY=VALUE,VALUE"],
+    );
+    check_refused(
+        &leeward(&["run", "tiny.toml", "--sweep", "rtt=30"], folder.path()),
+        &["network.rtt", "is not a duration"],
+    );
+    let real = leeward(&["run", "tiny.toml", "--plant", "real", "--sweep", "demand=1x"], folder.path());
+    check_refused(&real, &["would measure each other"]);
+}

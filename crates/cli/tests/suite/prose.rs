@@ -13,11 +13,21 @@ const FORBIDDEN: [&str; 11] =
 const PENDING: [&str; 0] = [];
 
 /// Folders with Rust sources.
-const SOURCES: [&str; 5] = ["crates", "services", "profiler", "compare", "ecosystem"];
+const SOURCES: [&str; 6] = ["crates", "services", "profiler", "compare", "ecosystem", "python"];
 
 /// Folders whose paths documents may name.
-const NAMED: [&str; 9] =
-    ["crates/", "services/", "profiler/", "compare/", "ecosystem/", "experiments/", "docs/", "scripts/", ".cargo/"];
+const NAMED: [&str; 10] = [
+    "crates/",
+    "services/",
+    "profiler/",
+    "compare/",
+    "ecosystem/",
+    "python/",
+    "experiments/",
+    "docs/",
+    "scripts/",
+    ".cargo/",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()

@@ -10,5 +10,6 @@ mod fuzz;
 mod golden;
 mod runs;
 mod searches;
+mod sweeps;
 mod training;
 mod verdicts;

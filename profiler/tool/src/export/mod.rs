@@ -10,6 +10,8 @@ mod perfetto;
 mod proto;
 mod rows;
 
+pub use rows::Row;
+
 use std::io::{self, Write};
 
 use thiserror::Error;

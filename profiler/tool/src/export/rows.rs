@@ -5,20 +5,29 @@ use crate::format::{Event, ObjectKind, What};
 use crate::symbols::Symbols;
 
 /// A row. Times and spans in nanoseconds; times as in the event.
-#[derive(Default)]
-pub(super) struct Row {
-    pub(super) kind: &'static str,
-    pub(super) start: u64,
-    pub(super) wait: u64,
-    pub(super) name: String,
-    pub(super) place: String,
-    pub(super) object: u64,
-    pub(super) id: Option<u64>,
-    pub(super) cpu: Option<u32>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// Kind of the event, such as `held`.
+    pub kind: &'static str,
+    /// When it began.
+    pub start: u64,
+    /// How long was waited before it.
+    pub wait: u64,
+    /// Function, or kind of lock; empty for none.
+    pub name: String,
+    /// Place in the source; empty if it is not known.
+    pub place: String,
+    /// Address of a lock or queue; 0 for none.
+    pub object: u64,
+    /// Request, or thread.
+    pub id: Option<u64>,
+    /// CPU.
+    pub cpu: Option<u32>,
 }
 
 impl Row {
-    pub(super) fn of(event: &Event, symbols: &mut Symbols) -> Row {
+    /// Row of an event.
+    pub fn of(event: &Event, symbols: &mut Symbols) -> Row {
         let now = event.time;
         let plain = |kind| Row { kind, start: now, ..Row::default() };
         let mut locked = |kind, object: ObjectKind, lock, site, wait, reach| Row {

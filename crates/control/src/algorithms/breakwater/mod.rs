@@ -35,6 +35,7 @@ use crate::params::{ParamError, Params};
 use crate::registry::{Algorithm, Environment};
 use crate::server::ServerHalves;
 use config::{Config, Signal};
+pub use law::{PoolLaw, PoolState};
 
 /// The registry's entry for the delay signal.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -65,6 +66,18 @@ pub const AUTO: Algorithm = Algorithm {
     build_server: |params, environment| server_by(Signal::Auto, params, environment),
     build_client: |params, environment| client_by(Signal::Auto, params, environment),
 };
+
+/// The server's side under a law of the pool that somebody else brings; `params` are [`ALGORITHM`]'s.
+///
+/// # Errors
+/// Parameters that can't stand together.
+pub fn server_under(
+    law: Box<dyn PoolLaw>,
+    params: &Params,
+    environment: &Environment,
+) -> Result<ServerHalves, ParamError> {
+    Ok(server::halves_under(law, &Config::read(Signal::Delay, params, environment)?, environment))
+}
 
 fn server_by(signal: Signal, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
     Ok(server::halves(&Config::read(signal, params, environment)?, environment))

@@ -5,7 +5,7 @@ use super::allocation::Growth;
 use super::config::{Awareness, Config, Demand, Signal};
 use super::downstream::Limit;
 use super::drained::Drained;
-use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, Law};
+use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, ForeignLaw, Law, PoolLaw};
 use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples};
@@ -22,13 +22,23 @@ use crate::units::{CreditId, Credits, Nanos, Priority, Time};
 
 /// The server's halves: `environment.cores` fast ones around one pool.
 pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
-    let pool = Arc::new(Pool::new(config.initial_pool.into()));
     let samples = Arc::new(Samples::new(environment.cores));
     let law: Box<dyn Law> = match config.signal {
         Signal::Delay => Box::new(DelayLaw::new(config)),
         Signal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
         Signal::Auto => Box::new(AutoLaw::new(config, Arc::clone(&samples))),
     };
+    halves_by(law, samples, config, environment)
+}
+
+/// The same with a law of the pool that somebody else brings.
+pub fn halves_under(law: Box<dyn PoolLaw>, config: &Config, environment: &Environment) -> ServerHalves {
+    let samples = Arc::new(Samples::new(environment.cores));
+    halves_by(Box::new(ForeignLaw::new(config, law)), samples, config, environment)
+}
+
+fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environment: &Environment) -> ServerHalves {
+    let pool = Arc::new(Pool::new(config.initial_pool.into()));
     // An allocator that has not been heard of yet may have cores.
     let room =
         (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold, config.period));

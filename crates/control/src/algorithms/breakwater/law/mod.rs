@@ -4,16 +4,20 @@
 //! - [`delay`]: the queueing delay for CPUs (Breakwater §3.2.1).
 //! - [`efficiency`]: what more load brings in throughput (thesis §2.3.2, Hoover Algorithm 1).
 //! - [`auto`]: whichever of these two has evidence of overload.
-//! - [`iteration`]: the measurement under the last two.
+//! - [`foreign`]: a law that somebody else brings.
+//! - [`iteration`]: the measurement under efficiency and auto.
 
 mod auto;
 mod delay;
 mod efficiency;
+mod foreign;
 mod iteration;
 
 pub(super) use auto::AutoLaw;
 pub(super) use delay::DelayLaw;
 pub(super) use efficiency::EfficiencyLaw;
+pub(super) use foreign::ForeignLaw;
+pub use foreign::{PoolLaw, PoolState};
 
 use super::config::Config;
 use super::pool::Pool;

@@ -1,0 +1,163 @@
+"""Load on a real server from several machines at once: Ray's actors that run this package's generator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import _leeward
+from .errors import ClusterError, LoadError
+from .extras import need
+
+
+class Load:
+    """What the generators measured together."""
+
+    def __init__(self, native: _leeward.Recording) -> None:
+        self.native = native
+
+    @property
+    def goodput_rps(self) -> float:
+        """Responses within the objective per second of the measured part."""
+        return self.native.goodput_rps
+
+    @property
+    def throughput_rps(self) -> float:
+        """Responses per second of the measured part."""
+        return self.native.throughput_rps
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How requests ended, the whole run."""
+        return self.native.totals
+
+    @property
+    def measured(self) -> dict[str, int]:
+        """How requests ended, the measured part."""
+        return self.native.measured
+
+    @property
+    def generators(self) -> int:
+        """How many generators there were."""
+        return self.native.generators
+
+    @property
+    def kept(self) -> bool:
+        """Whether every generator kept to its schedule; if not, the latencies are the generators' own."""
+        return self.native.kept
+
+    def percentiles(self, which: str = "latency") -> dict[str, float]:
+        """Count, mean_us, p50_us, p90_us, p99_us, p999_us and max_us of `latency` (from the time a request was due),
+        `latency_from_send` or `reject_delay`."""
+        return self.native.percentiles(which)
+
+    def buckets(self, which: str = "latency") -> list[tuple[float, int]]:
+        """All of a distribution: upper ends of its buckets in µs, and counts."""
+        return self.native.buckets(which)
+
+    def cdf(self, which: str = "latency", **options: Any) -> Any:
+        """A figure: see `leeward.plot.cdf`."""
+        from . import plot
+
+        return plot.cdf(self, which, **options)
+
+    def __repr__(self) -> str:
+        tail = self.percentiles()["p99_us"]
+        return f"<load by {self.generators} generators: {self.goodput_rps:.0f}/s in time, p99 {tail:.0f} µs>"
+
+
+def generate(address: str, index: int, of: int, options: Mapping[str, Any]) -> bytes:
+    """Runs one generator here. The schedule is drawn from the seed for all; this one issues the share of every `of`-th client."""
+    return _leeward.load(address, index=index, of=of, **options).to_bytes()
+
+
+def load(
+    hosts: int | list[str] | None,
+    address: str,
+    *,
+    demand: float,
+    clients: int = 1000,
+    duration: str = "5s",
+    warmup: str = "1s",
+    service: str = "exp:10us",
+    controller: str = "none",
+    params: Mapping[str, str] | None = None,
+    slo: str = "200us",
+    rtt: str = "10us",
+    seed: int = 1,
+    cluster: str | None = None,
+) -> Load:
+    """Loads the server at `address`, open loop, with `demand` requests per second of all `clients` together.
+
+    `hosts`: how many generators; or the addresses of the cluster's nodes, one generator on each (`ray status` names them); or None for
+    one generator in this process, without Ray. When each request is due is drawn from the seed before the run, and does not depend on
+    how many generators issue them. Latency counts from then. Histograms are merged bucket by bucket: nothing is lost.
+
+    `controller` and `params`: those of the server, whose client side runs in the generators. `cluster`: the address of the Ray cluster.
+    """
+    options: dict[str, Any] = {
+        "demand_rps": float(demand),
+        "clients": clients,
+        "duration": duration,
+        "warmup": warmup,
+        "service": service,
+        "controller": controller,
+        "params": list((params or {}).items()),
+        "slo": slo,
+        "rtt": rtt,
+        "seed": seed,
+    }
+    if hosts is None:
+        return Load(_leeward.load(address, index=0, of=1, **options))
+    count = hosts if isinstance(hosts, int) else len(hosts)
+    if count < 1:
+        raise LoadError("hosts: none; accepted: a number from 1, or a list of nodes")
+    return _by_actors(hosts, count, address, options, cluster)
+
+
+def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[str, Any], cluster: str | None) -> Load:
+    from .on_ray import join
+
+    ray = need("ray")
+    ours = not ray.is_initialized()
+    if ours:
+        join(ray, None, cluster)
+    try:
+        actors = [ray.remote(num_cpus=1, **_place(ray, hosts, index))(Generator).remote() for index in range(count)]
+        ready, late = ray.wait([actor.ready.remote() for actor in actors], num_returns=count, timeout=60)
+        if late:
+            raise ClusterError(f"{len(ready)} of {count} generators have a CPU to run on; accepted: fewer hosts, or more nodes")
+        # All are there: connecting and drawing the schedule take the same time everywhere, and the warm-up covers the rest.
+        running = [actor.run.remote(address, index, count, options) for index, actor in enumerate(actors)]
+        answers = [_leeward.Recording.from_bytes(answer) for answer in ray.get(running)]
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else error from None
+    except ray.exceptions.RayError as error:
+        raise ClusterError(str(error).splitlines()[0]) from error
+    finally:
+        if ours:
+            ray.shutdown()
+    return Load(_leeward.merge(answers))
+
+
+def _place(ray: Any, hosts: int | list[str], index: int) -> dict[str, Any]:
+    """Where a generator runs: on the named node, or on another one than the last where there are several."""
+    if isinstance(hosts, int):
+        return {"scheduling_strategy": "SPREAD"}
+    nodes = {node["NodeManagerAddress"]: node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    if hosts[index] not in nodes:
+        raise ClusterError(f"hosts: there is no node {hosts[index]}; accepted: {', '.join(sorted(nodes))}")
+    strategy = need("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(nodes[hosts[index]], soft=False)
+    return {"scheduling_strategy": strategy}
+
+
+class Generator:
+    """The actor: a generator of its own on a node."""
+
+    def ready(self) -> bool:
+        """Whether it is there."""
+        return True
+
+    def run(self, address: str, index: int, of: int, options: dict[str, Any]) -> bytes:
+        """Runs its share."""
+        return generate(address, index, of, options)

@@ -1,0 +1,205 @@
+"""Engines of a sweep: what runs batches of cells, and where. Each gives the answers back in the order of the batches."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import _leeward
+from .errors import ClusterError, SweepError
+from .scenario import Scenario
+
+ENGINES = ("auto", "threads", "processes", "ray")
+# A worker that is gone is made anew so many times before the sweep gives up: runs are pure, so a batch that kills every worker would.
+RETRIES = 3
+# Seconds between two looks: Ctrl-C is heard in between.
+LOOK = 0.1
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What all batches share."""
+
+    scenario: Scenario
+    axes: list[tuple[str, list[str]]]
+    seeds: int
+    seed: int
+    table: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Cells that one worker runs."""
+
+    start: int
+    stop: int
+    part: str
+    last: bool
+
+
+def run_batch(spec: Spec, start: int, stop: int, signal: _leeward.Stop | None = None) -> bytes:
+    """The rows of these cells: a pure function of its arguments, wherever it runs."""
+    grid = _leeward.Grid(spec.axes, spec.seeds, spec.seed)
+    return spec.scenario.native().run_cells(grid, start, stop, spec.table, signal).to_bytes()
+
+
+class Runner(Protocol):
+    """Runs batches."""
+
+    workers: int
+
+    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+        """Answers, in the order of `batches`."""
+
+
+@contextmanager
+def engine(on: str, workers: int | None, address: str | None) -> Iterator[Runner]:
+    """The engine called `on`; what it started ends with it."""
+    if on not in ENGINES:
+        raise SweepError(f"on: there is no engine `{on}`; accepted: {', '.join(ENGINES)}")
+    if workers is not None and workers < 1:
+        raise SweepError(f"workers: {workers} is not accepted; accepted: a number from 1")
+    if on == "auto":
+        on = "ray" if address or _ray_is_there() else "threads"
+    if on == "ray":
+        from .on_ray import ray_runner
+
+        with ray_runner(workers, address) as runner:
+            yield runner
+    elif on == "processes":
+        yield Processes(workers or _cpus())
+    else:
+        yield Threads(workers or _cpus())
+
+
+def _ray_is_there() -> bool:
+    import sys
+
+    ray = sys.modules.get("ray")
+    return bool(os.environ.get("RAY_ADDRESS")) or bool(ray and ray.is_initialized())
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def in_order(batches: list[Batch], most: int, submit: Callable[[Batch], Future[bytes]], resubmit: Callable[[Batch], Future[bytes]]) -> Iterator[tuple[Batch, bytes]]:
+    """Answers in order, with `most` batches under way: memory stays bounded however many there are."""
+    waiting: deque[tuple[Batch, Future[bytes]]] = deque()
+    rest = iter(batches)
+    for batch in rest:
+        waiting.append((batch, submit(batch)))
+        if len(waiting) < most:
+            continue
+        yield _first(waiting, resubmit)
+    while waiting:
+        yield _first(waiting, resubmit)
+
+
+def _first(waiting: deque[tuple[Batch, Future[bytes]]], resubmit: Callable[[Batch], Future[bytes]]) -> tuple[Batch, bytes]:
+    """The answer of the batch that was given out first. Others of a pool that broke are given out anew."""
+    for attempt in range(RETRIES + 1):
+        batch, future = waiting[0]
+        while not wait([future], timeout=LOOK, return_when=FIRST_COMPLETED).done:
+            pass
+        try:
+            answer = future.result()
+        except BrokenProcessPool as error:
+            if attempt == RETRIES:
+                raise ClusterError(f"workers died {RETRIES + 1} times over cells {batch.start} to {batch.stop}") from error
+            again = [(batch, resubmit(batch)) for batch, _ in waiting]
+            waiting.clear()
+            waiting.extend(again)
+            continue
+        waiting.popleft()
+        return batch, answer
+    raise AssertionError("the last attempt returns or raises")
+
+
+class Threads:
+    """Threads of this process: runs don't hold the interpreter."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+        signal = _leeward.Stop()
+        # A controller in Python that decides on every request holds the interpreter: threads would only wait for each other.
+        workers = 1 if any(callable(getattr(cls, "request", None)) for _, cls, _ in spec.scenario.python) else self.workers
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="leeward")
+
+        def submit(batch: Batch) -> Future[bytes]:
+            return pool.submit(run_batch, spec, batch.start, batch.stop, signal)
+
+        try:
+            yield from in_order(batches, 4 * workers, submit, submit)
+        finally:
+            signal.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Processes:
+    """Processes of this machine. A process that dies is replaced, and what it had is run again."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool: Executor | None = None
+
+    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+        shipped = pickled(spec)
+        self._pool = self._new()
+
+        def submit(batch: Batch) -> Future[bytes]:
+            assert self._pool is not None
+            try:
+                return self._pool.submit(run_shipped, shipped, batch.start, batch.stop)
+            except BrokenProcessPool as error:
+                broken: Future[bytes] = Future()
+                broken.set_exception(error)
+                return broken
+
+        def resubmit(batch: Batch) -> Future[bytes]:
+            if getattr(self._pool, "_broken", False):
+                self._end()
+                self._pool = self._new()
+            return submit(batch)
+
+        try:
+            yield from in_order(batches, 4 * self.workers, submit, resubmit)
+        finally:
+            self._end()
+
+    def _new(self) -> Executor:
+        import multiprocessing
+
+        # Not forked: a copy of a process with threads may never run.
+        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def pickled(spec: Spec) -> bytes:
+    """The spec for another process: classes by value where cloudpickle is installed, by name otherwise."""
+    import pickle
+
+    try:
+        import cloudpickle
+    except ImportError:
+        return pickle.dumps(spec)
+    return bytes(cloudpickle.dumps(spec))
+
+
+def run_shipped(shipped: bytes, start: int, stop: int) -> bytes:
+    """`run_batch` in another process."""
+    import pickle
+
+    spec: Any = pickle.loads(shipped)
+    return run_batch(spec, start, stop)

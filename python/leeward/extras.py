@@ -1,0 +1,30 @@
+"""Libraries that are not required: imported where they are used, and named with their extra where they are missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from .errors import MissingExtra
+
+EXTRAS = {
+    "cloudpickle": "ray",
+    "matplotlib": "plot",
+    "matplotlib.figure": "plot",
+    "optuna": "tune",
+    "pandas": "frames",
+    "polars": "frames",
+    "pyarrow": "frames",
+    "pyarrow.dataset": "frames",
+    "ray": "ray",
+    "ray.util.scheduling_strategies": "ray",
+}
+
+
+def need(library: str) -> Any:
+    """The library, or an exception that says how to install it."""
+    try:
+        return import_module(library)
+    except ImportError as error:
+        extra = EXTRAS[library]
+        raise MissingExtra(f"{library} is missing: pip install 'leeward[{extra}]'") from error

@@ -1,0 +1,187 @@
+"""Figures as the papers draw them, in the colours of the HTML report. Each call returns a `matplotlib.figure.Figure`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _leeward
+from .errors import ResultsError
+from .extras import need
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHORT = {
+    "goodput": "goodput_rps",
+    "throughput": "throughput_rps",
+    "demand": "demand_ratio",
+    "controller": "label",
+    "tail": "p99_us",
+    "median": "p50_us",
+    "p50": "p50_us",
+    "p99": "p99_us",
+    "p999": "p999_us",
+    "delay": "delay_us",
+    "time": "start_s",
+    "drops": "drop_rate",
+    "utilization": "cpu_utilization",
+    "rtt": "rtt_us",
+    "slo": "slo_us",
+}
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
+HEADINGS = {name: (heading, unit) for name, heading, unit in _leeward.fields()}
+
+
+def heading(field: str) -> str:
+    """A field's name for people, with its unit."""
+    words, unit = HEADINGS.get(field, (field, ""))
+    return f"{words} [{unit}]" if unit else words
+
+
+def looks(variants: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Colour and marker of variants, given as pairs of label and controller, and the colours of other series."""
+    known, spare = _leeward.looks(list(variants))
+    return {label: (color, MARKERS[marker % len(MARKERS)]) for label, color, marker in known}, spare
+
+
+def plot(what: Any, y: str = "goodput", x: str | None = None, by: str = "label", *, ax: Axes | None = None, logy: bool | None = None) -> Figure:
+    """Lines: `y` over `x`, one for each value of `by`; the mean over seeds, with a band from the smallest to the largest.
+
+    `what`: results or a sweep. `y`: `goodput`, `tail` (the 99th percentile, on a logarithmic axis), `delay`, or any field. `x`: `demand`
+    by default, `time` for time series. `by`: `controller`, `clients`, or any field.
+    """
+    field, by = SHORT.get(y, y), SHORT.get(by, by)
+    x = SHORT.get(x, x) if x else None
+    table = _table_with(what, [field] + ([x] if x else []) + [by])
+    if x is None:
+        x = "start_s" if "start_s" in table.names else "demand_ratio"
+    series = _grouped(table, x, field, by)
+    figure, axes = _axes(ax)
+    styles, spare = looks(_variants(table))
+    for index, (name, points) in enumerate(series.items()):
+        plain = (spare[index % len(spare)], MARKERS[index % len(MARKERS)])
+        color, marker = styles.get(name, plain) if by == "label" else plain
+        at = list(points)
+        means = [sum(values) / len(values) for values in points.values()]
+        mark: dict[str, Any] = {} if x == "start_s" else {"marker": marker, "markersize": 4}
+        axes.plot(at, means, color=color, label=str(name), linewidth=1.6, **mark)
+        if any(len(values) > 1 for values in points.values()):
+            low, high = [min(values) for values in points.values()], [max(values) for values in points.values()]
+            axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
+    if logy or (logy is None and y in ("tail", "p99", "p999")):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    _finish(axes, heading(x), heading(field))
+    return figure
+
+
+def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None = None) -> Figure:
+    """Cumulative distribution: of latencies where `what` is a `Load` (or a dict of names to them), else of a field over the rows of
+    results or of a sweep, one line for each value of `by`."""
+    figure, axes = _axes(ax)
+    if hasattr(what, "buckets"):
+        what = {"load": what}
+    if isinstance(what, dict):
+        _, spare = looks([])
+        for index, (name, load) in enumerate(what.items()):
+            buckets = load.buckets(which)
+            total, sums, so_far = sum(count for _, count in buckets), [], 0
+            for _, count in buckets:
+                so_far += count
+                sums.append(so_far / total)
+            axes.step([us for us, _ in buckets], sums, where="post", color=spare[index % len(spare)], label=name)
+        axes.set_xscale("log")
+        _finish(axes, f"{which.replace('_', ' ')} [µs]", "share of requests")
+        return figure
+    field, by = SHORT.get(which, which), SHORT.get(by, by)
+    table = _table_with(what, [field, by])
+    styles, spare = looks(_variants(table))
+    grouped: dict[Any, list[float]] = {}
+    for name, value in zip(table.column(by), table.column(field)):
+        if value is not None:
+            grouped.setdefault(name, []).append(value)
+    for index, (name, values) in enumerate(grouped.items()):
+        values.sort()
+        color = styles[name][0] if by == "label" and name in styles else spare[index % len(spare)]
+        axes.step(values, [(rank + 1) / len(values) for rank in range(len(values))], where="post", color=color, label=str(name))
+    _finish(axes, heading(field), "share")
+    return figure
+
+
+def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *, only: str | None = None, ax: Axes | None = None) -> Figure:
+    """Heat map of a sweep: the mean of `z` over seeds, for each `x` and `y`; of the variant `only` where there are several."""
+    names = [SHORT.get(name, name) for name in (x, y, z)]
+    table = _table_with(what, names)
+    labels = table.column("label")
+    if only is None and len(set(labels)) > 1:
+        raise ResultsError(f"several variants; accepted: only={', '.join(sorted(set(labels)))}")
+    cells: dict[tuple[Any, Any], list[float]] = {}
+    for label, across, up, value in zip(labels, *(table.column(name) for name in names)):
+        if value is not None and (only is None or label == only):
+            cells.setdefault((across, up), []).append(value)
+    if not cells:
+        raise ResultsError(f"no rows of the variant `{only}`; accepted: {', '.join(sorted(set(labels)))}")
+    columns = sorted({key[0] for key in cells})
+    rows = sorted({key[1] for key in cells})
+    mean = [[_mean(cells.get((column, row))) for column in columns] for row in rows]
+    figure, axes = _axes(ax)
+    image = axes.imshow(mean, origin="lower", aspect="auto", cmap="viridis")
+    axes.set_xticks(range(len(columns)), [_short(value) for value in columns])
+    axes.set_yticks(range(len(rows)), [_short(value) for value in rows])
+    axes.set_xlabel(heading(names[0]))
+    axes.set_ylabel(heading(names[1]))
+    figure.colorbar(image, ax=axes, label=heading(names[2]))
+    return figure
+
+
+def _mean(values: list[float] | None) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _table_with(what: Any, fields: Sequence[str]) -> _leeward.Table:
+    """The first table that has all of these fields."""
+    found: list[_leeward.Table] = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services")]
+    for table in found:
+        if all(field in table.names for field in fields) and len(table):
+            return table
+    accepted = ", ".join(sorted({name for table in found for name in table.names}))
+    raise ResultsError(f"no table has {' and '.join(fields)}; accepted: {accepted}")
+
+
+def _variants(table: _leeward.Table) -> list[tuple[str, str]]:
+    if "label" not in table.names:
+        return []
+    return list(dict.fromkeys(zip(table.column("label"), table.column("controller"))))
+
+
+def _grouped(table: _leeward.Table, x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:
+    """Series to x to values of y, the series in order of appearance and x ascending."""
+    grouped: dict[Any, dict[Any, list[float]]] = {}
+    for name, at, value in zip(table.column(by), table.column(x), table.column(y)):
+        if at is not None and value is not None:
+            grouped.setdefault(name, {}).setdefault(at, []).append(value)
+    return {name: dict(sorted(points.items())) for name, points in grouped.items()}
+
+
+def _axes(ax: Axes | None) -> tuple[Figure, Any]:
+    if ax is not None:
+        whole: Any = ax.figure
+        return whole, ax
+    # A figure of its own: nothing of this stays behind in the state of pyplot, and no display is needed.
+    figure: Figure = need("matplotlib.figure").Figure(figsize=(5.4, 3.4), dpi=150, layout="constrained")
+    return figure, figure.subplots()
+
+
+def _finish(axes: Any, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize="small")

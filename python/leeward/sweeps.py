@@ -1,0 +1,231 @@
+"""Sweeps: a scenario over a grid of values, on threads, processes or Ray, in memory or into a data set.
+
+Which engine runs it changes nothing: the cells of the grid have an order, and their rows come back in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _leeward
+from .controller import Controller
+from .datasets import Dataset
+from .engines import Batch, Spec, engine
+from .errors import SweepError
+from .frames import frame
+from .progress import bar
+from .scenario import Scenario
+from .values import written
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Runs of a part of a data set: some hundred kilobytes, and what an interrupt costs at most.
+PART = 500
+# Runs that a worker is given at once, at most: a task's way to a worker and back costs about a millisecond.
+BATCH = 50
+
+
+class Sweep:
+    """What a sweep came to: one row per run, in the order of the grid, the seed fastest."""
+
+    def __init__(self, table: _leeward.Table | None, dataset: Dataset | None = None) -> None:
+        self._table = table
+        self.dataset = dataset
+
+    def table(self, name: str | None = None) -> _leeward.Table:
+        """All rows as one table in memory."""
+        if self._table is not None:
+            return self._table
+        assert self.dataset is not None
+        return self.dataset.table()
+
+    def frame(self, kind: str = "polars") -> Any:
+        """All rows as a frame of `polars`, `pandas` or `arrow`."""
+        return frame(self.table(), kind)
+
+    def to_bytes(self) -> bytes:
+        """All rows as bytes: the same on every engine."""
+        return self.table().to_bytes()
+
+    def plot(self, y: str = "goodput", x: str | None = None, by: str = "label", **options: Any) -> Figure:
+        """A figure: see `leeward.plot.plot`."""
+        from . import plot as drawing
+
+        return drawing.plot(self, y, x, by, **options)
+
+    def heat(self, z: str = "goodput", x: str = "demand", y: str = "clients", **options: Any) -> Figure:
+        """A heat map: see `leeward.plot.heat`."""
+        from . import plot as drawing
+
+        return drawing.heat(self, z, x, y, **options)
+
+    def __len__(self) -> int:
+        return len(self.table())
+
+    def __repr__(self) -> str:
+        where = f" in {self.dataset.folder}" if self.dataset else ""
+        return f"<sweep{where}>"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Cells whose rows are kept together."""
+
+    name: str
+    start: int
+    stop: int
+
+
+def sweep(
+    scenario: Scenario,
+    grid: Mapping[str, Sequence[Any]],
+    seeds: int = 1,
+    *,
+    seed: int = 1,
+    on: str = "auto",
+    workers: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    table: str = "points",
+    progress: bool | None = None,
+    address: str | None = None,
+) -> Sweep:
+    """Runs a scenario for every combination of values, each with so many seeds.
+
+    `grid`: keys and their values. `controller` chooses variants by label, other controllers by name, and classes of yours; `demand`,
+    `clients`, `service`, `rtt`, `slo`, `cores`, `p` and `r` are short names; everything else is a key of the scenario's file. A number
+    for a demand is a multiple of the capacity.
+
+    `on`: `threads`, `processes`, `ray`, or `auto`, which is Ray if a cluster is there and threads otherwise. `workers`: how many; by
+    default one per CPU. `address`: of the Ray cluster to join. The rows are the same on all.
+
+    `out`: a folder for a Parquet data set with a folder per variant. Rows are written as they come and memory is bounded; the same call
+    again goes on where it was interrupted. Without it the rows stay in memory.
+    """
+    if seeds < 1:
+        raise SweepError(f"seeds: {seeds} is not accepted; accepted: a number from 1")
+    scenario, axes = _axes(scenario, grid)
+    native_grid = _leeward.Grid(axes, seeds, seed)
+    scenario.native()  # a mistake is said before any worker starts
+    spec = Spec(scenario, axes, seeds, seed, table)
+    first_cells(scenario, native_grid)
+    parts = list(_parts(native_grid, axes, seeds, one=out is None))
+    dataset = None
+    if out is not None:
+        dataset = Dataset.create(Path(out), _plan(spec), [part.name for part in parts])
+        parts = [part for part in parts if not dataset.has(part.name)]
+    tables: list[_leeward.Table] = []
+    total = sum(part.stop - part.start for part in parts)
+    with bar(scenario.name.removesuffix(".toml"), "run", progress) as tell, engine(on, workers, address) as runner:
+        batches = list(_batches(parts, total, runner.workers))
+        done = 0
+        collected: list[_leeward.Table] = []
+        if tell:
+            tell(0, total)
+        for batch, answer in runner.run(spec, batches):
+            done += batch.stop - batch.start
+            if tell:
+                tell(done, total)
+            collected.append(_leeward.Table.from_bytes(answer))
+            if batch.last:
+                whole = _leeward.Table.concat(collected)
+                collected = []
+                if dataset is None:
+                    tables.append(whole)
+                else:
+                    dataset.write(batch.part, whole)
+    if dataset is not None:
+        return Sweep(None, dataset)
+    return Sweep(_leeward.Table.concat(tables).dense())
+
+
+def opened(folder: Path) -> Sweep:
+    """The data set of a sweep that is there."""
+    return Sweep(None, Dataset.open(folder))
+
+
+def _axes(scenario: Scenario, grid: Mapping[str, Sequence[Any]]) -> tuple[Scenario, list[tuple[str, list[str]]]]:
+    """The scenario with all controllers that the grid names, and the axes with their values in writing."""
+    axes: list[tuple[str, list[str]]] = []
+    for key, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) and not hasattr(values, "__iter__"):
+            raise SweepError(f"{key}: {values!r} is no list of values")
+        values = list(values)
+        if key == "controller":
+            scenario = scenario.controllers(*values)
+            axes.append((key, [one if isinstance(one, str) else one.__name__ for one in values]))
+        else:
+            axes.append((key, [written(key, value) for value in values]))
+    if scenario.only is not None and "controller" not in grid:
+        axes.insert(0, ("controller", list(scenario.only)))
+    return scenario, axes
+
+
+def first_cells(scenario: Scenario, grid: _leeward.Grid) -> None:
+    """Checks each value of each axis once, so that a mistake in the last one is not found after hours."""
+    seen: set[tuple[str, str]] = set()
+    for index in range(0, len(grid), max(1, len(grid) // 10_000)):
+        values, _ = grid.cell(index)
+        new = [pair for pair in values if pair not in seen]
+        if new:
+            seen.update(new)
+            scenario.native().check_cell(grid, index)
+
+
+def _parts(grid: _leeward.Grid, axes: list[tuple[str, list[str]]], seeds: int, *, one: bool) -> Iterator[_Part]:
+    """The grid in pieces of one variant each, where the controller is the first axis that changes."""
+    if one:
+        yield _Part("part", 0, len(grid))
+        return
+    start, current, number = 0, _variant(grid, 0), 0
+    for index in range(1, len(grid) + 1):
+        variant = _variant(grid, index) if index < len(grid) else None
+        if variant != current or index - start == PART:
+            yield _Part(f"variant={_folder(current)}/part-{number:06}.parquet", start, index)
+            start, current, number = index, variant, number + 1
+
+
+def _variant(grid: _leeward.Grid, index: int) -> str | None:
+    values, _ = grid.cell(index)
+    return dict(values).get("controller", "all")
+
+
+def _folder(label: str | None) -> str:
+    """A label as a folder's name; a slash would be two folders."""
+    return (label or "all").replace("%", "%25").replace("/", "%2F").replace(":", "%3A")
+
+
+def _batches(parts: list[_Part], total: int, workers: int) -> Iterator[Batch]:
+    """Pieces of parts for the workers: small enough that all of them are busy until the end."""
+    size = max(1, min(BATCH, total // (workers * 8) or 1))
+    for part in parts:
+        for start in range(part.start, part.stop, size):
+            stop = min(start + size, part.stop)
+            yield Batch(start, stop, part.name, stop == part.stop)
+
+
+def _plan(spec: Spec) -> dict[str, Any]:
+    """What makes a data set this sweep's and no other's."""
+    scenario = spec.scenario
+    python = [f"{label}={cls.__module__}.{cls.__qualname__}" for label, cls, _ in scenario.python]
+    return {
+        "format": 1,
+        "scenario": scenario.name,
+        "text_sha256": hashlib.sha256(scenario.text.encode()).hexdigest(),
+        "overrides": list(scenario.overrides),
+        "quick": scenario.is_quick,
+        "controllers": python,
+        "axes": [[key, values] for key, values in spec.axes],
+        "seeds": spec.seeds,
+        "seed": spec.seed,
+        "table": spec.table,
+        "leeward": _leeward.__version__,
+    }
+
+
+__all__ = ["Controller", "Sweep", "opened", "sweep"]

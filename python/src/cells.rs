@@ -1,0 +1,99 @@
+//! Pieces of a sweep: the cells of a grid that a worker runs, as one table.
+
+use crate::errors;
+use crate::patience::{Progress, Stop, catching, patiently};
+use crate::scenario::Scenario;
+use crate::table::{Builder, Table};
+use leeward_control::registry::Registry;
+use leeward_lab::sweep::{self, Axis, CONTROLLER, SweepError, run_cells};
+use leeward_outcome::table as rows;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Every combination of the axes' values, with seeds.
+#[pyclass(frozen, module = "leeward._leeward")]
+#[derive(Clone)]
+pub(crate) struct Grid {
+    grid: sweep::Grid,
+}
+
+#[pymethods]
+impl Grid {
+    /// `axes` are pairs of a key and its values, as `--set` writes them.
+    #[new]
+    fn new(py: Python<'_>, axes: Vec<(String, Vec<String>)>, seeds: u32, seed: u64) -> PyResult<Self> {
+        let axes = axes.into_iter().map(|(key, values)| Axis { key, values }).collect();
+        let grid = sweep::Grid::new(axes, seeds, seed).map_err(|error| errors::sweep(py, &error))?;
+        Ok(Grid { grid })
+    }
+
+    fn __len__(&self) -> usize {
+        self.grid.cells()
+    }
+
+    /// Axes' values and the seed of the cell at `index`.
+    fn cell(&self, index: usize) -> (Vec<(String, String)>, u64) {
+        let cell = self.grid.cell(index);
+        let values = cell.values.iter().map(|(axis, value)| (axis.key.clone(), value.to_string()));
+        (values.collect(), cell.seed)
+    }
+}
+
+impl Scenario {
+    /// Checks the scenario of a cell without running it.
+    pub(crate) fn check_one(&self, py: Python<'_>, grid: &Grid, index: usize) -> PyResult<()> {
+        let (registry, cell) = (self.source.registry(py)?, grid.grid.cell(index));
+        let checked = catching(py, || self.source.check(&cell.overrides(self.source.overrides()), &registry))?;
+        let mut checked = checked.map_err(|error| errors::scenario(py, &error))?;
+        let selected = cell.label().map_or(Ok(()), |label| sweep::select(&mut checked, label));
+        selected.map_err(|error| errors::sweep(py, &error))
+    }
+
+    /// Runs the cells from `start` to `stop_at`, not included, on one thread that does not hold the interpreter: rows of `table`,
+    /// with a column for each axis that no column of the results tells.
+    pub(crate) fn run_range(
+        &self,
+        py: Python<'_>,
+        grid: &Grid,
+        start: usize,
+        stop_at: usize,
+        table: &str,
+        stop: Option<&Stop>,
+    ) -> PyResult<Table> {
+        let found = rows::Table::find(table).ok_or_else(|| {
+            let names: Vec<&str> = rows::Table::ALL.iter().map(|table| table.name()).collect();
+            errors::plain(py, "ResultsError", &format!("there is no table `{table}`; accepted: {}", names.join(", ")))
+        })?;
+        if start > stop_at || stop_at > grid.grid.cells() {
+            return Err(errors::plain(py, "SweepError", "cells that the grid does not have"));
+        }
+        let (source, grid) = (self.source.with(py, None), grid.grid.clone());
+        let registry: Registry = source.registry(py)?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let progress = Arc::new(Progress::default());
+        let (flag, counted) = (Arc::clone(&cancel), Arc::clone(&progress));
+        let asked = source.asked();
+        let ran: Result<Table, SweepError> = patiently(py, &cancel, &progress, None, stop, &asked, move || {
+            let mut builder = Builder::of(found);
+            let extra: Vec<&Axis> = grid.axes.iter().filter(|axis| !is_told(axis)).collect();
+            extra.iter().for_each(|axis| builder.extra(&axis.key, &axis.values));
+            let base = source.overrides().to_vec();
+            let scenario = |overrides: &[String]| source.check(overrides, &registry);
+            run_cells(&grid, start..stop_at, &base, &registry, scenario, &flag, |index, results| {
+                let cell = grid.cell(index);
+                let own = cell.values.iter().filter(|(axis, _)| !is_told(axis)).map(|(_, value)| *value);
+                builder.rows(found, &results, &own.collect::<Vec<_>>());
+                counted.done.fetch_add(1, Ordering::Relaxed);
+            })?;
+            Ok(builder.finish())
+        })?;
+        ran.map_err(|error| errors::sweep(py, &error))
+    }
+}
+
+/// Whether columns of the results say which value of this axis a row has.
+fn is_told(axis: &Axis) -> bool {
+    matches!(axis.path(), CONTROLLER | "workload.demand" | "workload.clients" | "workload.service")
+        || matches!(axis.path(), "workload.p" | "workload.r" | "network.rtt")
+}

@@ -1,0 +1,258 @@
+//! A Python class as an algorithm: its parameters, and how its halves are made. An algorithm's functions are plain ones, so the class
+//! that they are for is a parameter, which is a number, too.
+
+use super::ask::ask;
+use super::dials::{Dialled, Dials};
+use super::halves::{Asked, FastHalf, Law, SendAll, SlowHalf};
+use super::seen;
+use crate::errors;
+use leeward_control::algorithms::breakwater;
+use leeward_control::client::{ClientConfig, ClientParts};
+use leeward_control::params::{Kind, ParamError, ParamSpec, Params, Raw};
+use leeward_control::registry::{Algorithm, Environment};
+use leeward_control::server::{Admission, ServerHalves};
+use leeward_control::units::{Nanos, parse_duration};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyType};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The parameter that names the class.
+const CLASS: &str = "python_class";
+/// The most numbers that name classes.
+const CLASSES_MAX: u64 = 1 << 53;
+
+/// A class and what it declares.
+struct Class {
+    slot: u64,
+    label: String,
+    class: Py<PyAny>,
+    own: &'static [ParamSpec],
+    defaults: Vec<(&'static str, Raw)>,
+}
+
+static CLASSES: Mutex<BTreeMap<u64, Arc<Class>>> = Mutex::new(BTreeMap::new());
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A controller of a scenario that is written in Python.
+pub(crate) struct Written {
+    class: Arc<Class>,
+    /// Parameters that its section in the scenario has, as TOML.
+    params: Vec<(String, String)>,
+    name: &'static str,
+    specs: &'static [ParamSpec],
+    laws_pool: bool,
+    per_request: bool,
+}
+
+impl Written {
+    pub(crate) fn new(
+        py: Python<'_>,
+        label: String,
+        class: Py<PyAny>,
+        params: Vec<(String, String)>,
+    ) -> PyResult<Self> {
+        let bound = class.bind(py);
+        let wrong = |problem: &str| errors::plain(py, "ControllerError", &format!("{label}: {problem}"));
+        bound.cast::<PyType>().map_err(|_| wrong("not a class; accepted: a class made from leeward.Controller"))?;
+        let has = |name: &str| bound.getattr(name).is_ok_and(|method| method.is_callable());
+        let (laws_pool, per_request, ticks) = (has("pool"), has("request"), has("tick"));
+        if laws_pool && (per_request || ticks) {
+            return Err(wrong("has `pool` and another method; accepted: `pool` alone, or `tick`, `request` or both"));
+        }
+        if !laws_pool && !per_request && !ticks {
+            return Err(wrong("decides nothing; accepted: a class with `tick`, `request` or both, or with `pool`"));
+        }
+        let (own, defaults) = declared(bound, &wrong)?;
+        let slot = NEXT.fetch_add(1, Ordering::Relaxed);
+        let hidden = ParamSpec {
+            name: CLASS,
+            kind: Kind::Count { min: 0, max: CLASSES_MAX },
+            default: "the class",
+            doc: "number of the class in this process",
+            tune: &[],
+        };
+        let theirs = if laws_pool { breakwater::ALGORITHM.params } else { &[] };
+        let theirs = theirs.iter().filter(|spec| !own.iter().any(|mine| mine.name == spec.name)).copied();
+        let specs = kept_specs(std::iter::once(hidden).chain(own.iter().copied()).chain(theirs).collect());
+        let class = Arc::new(Class { slot, label: label.clone(), class, own, defaults });
+        CLASSES.lock().unwrap_or_else(PoisonError::into_inner).insert(slot, Arc::clone(&class));
+        Ok(Written { class, params, name: kept_name(&label), specs, laws_pool, per_request })
+    }
+
+    /// The same once more.
+    pub(crate) fn clone_ref(&self, _: Python<'_>) -> Self {
+        Written { class: Arc::clone(&self.class), params: self.params.clone(), ..*self }
+    }
+
+    /// The number of its class.
+    pub(crate) fn slot(&self) -> u64 {
+        self.class.slot
+    }
+
+    /// Whether Python is asked about every request.
+    pub(crate) fn per_request(&self) -> bool {
+        self.per_request
+    }
+
+    /// The registry's entry.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        Algorithm {
+            name: self.name,
+            summary: "a controller written in Python",
+            source: "yours",
+            params: self.specs,
+            build_server: |params, environment| class_of(params)?.server(params, environment),
+            build_client: if self.laws_pool { breakwater::ALGORITHM.build_client } else { |_, _| Ok(client()) },
+        }
+    }
+
+    /// Its section in the scenario's file.
+    pub(crate) fn section(&self) -> String {
+        let params: String = self.params.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
+        let (name, slot) = (self.name, self.class.slot);
+        format!("\n[[controller]]\nname = \"{name}\"\nparams = {{ {CLASS} = {slot}{params} }}\n")
+    }
+}
+
+impl Drop for Written {
+    /// The list of classes keeps one reference; the last `Written` ends it.
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.class) == 2 {
+            let removed = CLASSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.class.slot);
+            drop(removed);
+        }
+    }
+}
+
+fn client() -> ClientParts {
+    ClientParts { half: Box::new(SendAll), config: ClientConfig::default() }
+}
+
+fn class_of(params: &Params) -> Result<Arc<Class>, ParamError> {
+    let slot = params.count(CLASS, 0);
+    let found = CLASSES.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).cloned();
+    found.ok_or_else(|| ParamError::Conflict("the controller's class is gone".into()))
+}
+
+impl Class {
+    /// Makes an object, and the halves that ask it.
+    fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
+        let asked = Arc::new(ask(self.slot, |py| self.object(py, params, environment)));
+        if asked.pool.is_some() {
+            return breakwater::server_under(Box::new(Law { asked }), params, environment);
+        }
+        let dials = Arc::new(Dials::open());
+        let fast = || -> Box<dyn Admission> {
+            let dialled = Dialled { dials: Arc::clone(&dials) };
+            match asked.request {
+                Some(_) => Box::new(FastHalf { asked: Arc::clone(&asked), dialled }),
+                None => Box::new(dialled),
+            }
+        };
+        let cores = (0..environment.cores).map(|_| fast()).collect();
+        Ok(ServerHalves { cores, control: Box::new(SlowHalf { asked, dials }) })
+    }
+
+    fn object(&self, py: Python<'_>, params: &Params, environment: &Environment) -> PyResult<Asked> {
+        let arguments = PyDict::new(py);
+        for (spec, (name, default)) in self.own.iter().zip(&self.defaults) {
+            let set = params.pairs().find(|(set, _)| set == name).map(|(_, raw)| raw);
+            let raw = set.as_ref().unwrap_or(default);
+            match (spec.kind, raw) {
+                (Kind::Duration { .. }, Raw::Text(text)) => {
+                    arguments.set_item(name, parse_duration(text).map_or(f64::NAN, Nanos::as_micros_f64))?;
+                }
+                (Kind::Choice(_), Raw::Text(word)) => arguments.set_item(name, word == "on")?,
+                (_, Raw::Text(text)) => arguments.set_item(name, text)?,
+                (_, Raw::Number(number)) => arguments.set_item(name, number)?,
+                (_, Raw::Integer(number)) => arguments.set_item(name, number)?,
+                (_, Raw::Switch(on)) => arguments.set_item(name, on)?,
+            }
+        }
+        let object = self.class.bind(py).call((seen::Environment::of(environment),), Some(&arguments))?;
+        let method = |name: &str| object.getattr(name).ok().filter(|method| method.is_callable()).map(Bound::unbind);
+        let wrong = |problem: String| errors::plain(py, "ControllerError", &format!("{}: {problem}", self.label));
+        let period: String = object
+            .getattr("period")?
+            .extract()
+            .map_err(|_| wrong("period: accepted: a duration such as \"1ms\"".into()))?;
+        let period = parse_duration(&period).ok().filter(|period| period.0 >= 1_000);
+        let period = period.ok_or_else(|| wrong("period: accepted: a duration from 1us, such as \"1ms\"".into()))?;
+        Ok(Asked {
+            slot: self.slot,
+            label: self.label.clone(),
+            tick: method("tick"),
+            request: method("request"),
+            pool: method("pool"),
+            period,
+        })
+    }
+}
+
+/// The parameters that a class declares, by its attribute `params`: names and defaults.
+#[expect(clippy::type_complexity, reason = "two lists of one length")]
+fn declared(
+    class: &Bound<'_, PyAny>,
+    wrong: &dyn Fn(&str) -> PyErr,
+) -> PyResult<(&'static [ParamSpec], Vec<(&'static str, Raw)>)> {
+    let Ok(given) = class.getattr("params") else { return Ok((&[], Vec::new())) };
+    let given = given.cast::<PyDict>().map_err(|_| wrong("params: accepted: a dict of names and defaults"))?.clone();
+    let (mut specs, mut defaults) = (Vec::new(), Vec::new());
+    for (name, default) in given.iter() {
+        let name: String = name.extract().map_err(|_| wrong("params: names are texts"))?;
+        let (kind, raw) = if default.is_instance_of::<PyBool>() {
+            (Kind::SWITCH, Raw::Switch(default.extract()?))
+        } else if default.is_instance_of::<PyInt>() {
+            (Kind::Count { min: 0, max: CLASSES_MAX }, Raw::Integer(default.extract()?))
+        } else if let Ok(number) = default.extract::<f64>() {
+            (Kind::Number { min: -1e12, max: 1e12 }, Raw::Number(number))
+        } else if let Some(text) =
+            default.cast::<PyString>().ok().map(ToString::to_string).filter(|text| parse_duration(text).is_ok())
+        {
+            (Kind::SPAN, Raw::Text(text))
+        } else {
+            return Err(wrong(&format!(
+                "params: {name}: accepted: a number, True or False, or a duration such as \"80us\""
+            )));
+        };
+        if matches!(raw, Raw::Number(number) if !number.is_finite()) {
+            return Err(wrong(&format!("params: {name}: accepted: a finite number")));
+        }
+        let name = kept_name(&name);
+        specs.push(ParamSpec {
+            name,
+            kind,
+            default: "the class's",
+            doc: "a parameter of a class in Python",
+            tune: &[],
+        });
+        defaults.push((name, raw));
+    }
+    Ok((kept_specs(specs), defaults))
+}
+
+/// Names that live as long as the process, as those of every algorithm do; each is kept once.
+fn kept_name(name: &str) -> &'static str {
+    static KEPT: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.iter().find(|known| **known == name) {
+        return known;
+    }
+    let new: &'static str = Box::leak(name.to_string().into_boxed_str());
+    kept.push(new);
+    new
+}
+
+/// Declarations likewise.
+fn kept_specs(specs: Vec<ParamSpec>) -> &'static [ParamSpec] {
+    static KEPT: Mutex<Vec<&'static [ParamSpec]>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.iter().find(|known| **known == specs) {
+        return known;
+    }
+    let new: &'static [ParamSpec] = Box::leak(specs.into_boxed_slice());
+    kept.push(new);
+    new
+}

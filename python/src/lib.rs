@@ -1,0 +1,49 @@
+//! The native half of the Python package `leeward`: scenarios, runs, tables in Arrow's layout, controllers written in Python, load.
+//! Names, plots and sweeps for people are in `leeward/`, which is Python.
+//!
+//! - `errors`: from an error here to an exception of `leeward.errors`.
+//! - `scenario`, `run`, `cells`: a checked scenario; all of its runs; pieces of a sweep.
+//! - `controller`: the halves of a controller that asks Python.
+//! - `results`, `table`: what comes out, as JSON, Arrow or Parquet.
+//! - `read`, `load`, `listing`: recordings and traces; the load generator; what there is to choose from.
+
+mod cells;
+mod controller;
+mod errors;
+mod listing;
+mod load;
+mod patience;
+mod read;
+mod results;
+mod run;
+mod scenario;
+mod table;
+
+use pyo3::prelude::*;
+
+/// The module `leeward._leeward`.
+#[pymodule]
+fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("RECORDING", pyo3::types::PyBytes::new(module.py(), read::MAGIC))?;
+    module.add_class::<scenario::Scenario>()?;
+    module.add_class::<results::Results>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<cells::Grid>()?;
+    module.add_class::<patience::Stop>()?;
+    module.add_class::<controller::Signals>()?;
+    module.add_class::<controller::Arrival>()?;
+    module.add_class::<controller::Pool>()?;
+    module.add_class::<controller::Environment>()?;
+    module.add_class::<load::Recording>()?;
+    module.add_function(wrap_pyfunction!(load::load, module)?)?;
+    module.add_function(wrap_pyfunction!(load::merge, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::scenarios, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::controllers, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::looks, module)?)?;
+    module.add_function(wrap_pyfunction!(listing::fields, module)?)?;
+    module.add_function(wrap_pyfunction!(read::recording, module)?)?;
+    module.add_function(wrap_pyfunction!(read::trace_events, module)?)?;
+    module.add_function(wrap_pyfunction!(read::trace_requests, module)?)?;
+    Ok(())
+}

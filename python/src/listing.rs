@@ -1,0 +1,67 @@
+//! Lists to choose from: scenarios, controllers, fields of tables, and how variants look.
+
+use crate::scenario::{builtin_text, unknown};
+use leeward_control::registry::Registry;
+use leeward_lab::builtin_scenarios;
+use leeward_lab::results::{Point, Results, RunKey};
+use leeward_outcome::table::{Quantity, Table, column};
+use pyo3::prelude::*;
+
+/// Ids of the scenarios that come along; with `id` the text of that one.
+#[pyfunction]
+#[pyo3(signature = (id=None))]
+pub(crate) fn scenarios(py: Python<'_>, id: Option<&str>) -> PyResult<Vec<String>> {
+    match id {
+        None => Ok(builtin_scenarios().iter().map(|known| known.id.to_string()).collect()),
+        Some(id) => builtin_text(id).map(|text| vec![text.to_string()]).ok_or_else(|| unknown(py, id)),
+    }
+}
+
+/// A controller's parameter: name, default, summary, values worth trying.
+type Param = (String, String, String, Vec<String>);
+
+/// Controllers: name, summary, source, parameters.
+#[pyfunction]
+pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
+    let registry = Registry::builtin();
+    let all = registry.algorithms().map(|algorithm| {
+        let params = algorithm.params.iter().map(|spec| {
+            let tune = spec.tune.iter().map(ToString::to_string).collect();
+            (spec.name.to_string(), spec.default.to_string(), spec.doc.to_string(), tune)
+        });
+        let texts = [algorithm.name, algorithm.summary, algorithm.source].map(String::from);
+        let [name, summary, source] = texts;
+        (name, summary, source, params.collect())
+    });
+    all.collect()
+}
+
+/// How variants, given as pairs of label and controller, look in reports: label, colour, marker. And the colours of other series.
+#[pyfunction]
+pub(crate) fn looks(variants: Vec<(String, String)>) -> (Vec<(String, String, usize)>, Vec<&'static str>) {
+    let point =
+        |(label, controller): &(String, String)| Point { run: RunKey::new(controller, label, 0), ..Point::default() };
+    let results = Results { points: variants.iter().map(point).collect(), ..Results::default() };
+    let looks = leeward_report::looks(&results).into_iter().map(|look| (look.label, look.color, look.marker));
+    (looks.collect(), leeward_report::spare_colors())
+}
+
+/// Fields of the tables: name, heading, unit; once each.
+#[pyfunction]
+pub(crate) fn fields() -> Vec<(&'static str, &'static str, &'static str)> {
+    let mut names: Vec<&'static str> = Table::ALL.iter().flat_map(|table| table.fields().iter().copied()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let field = |name| column(name).map(|column| (name, column.heading, unit(column.quantity)));
+    names.into_iter().filter_map(field).collect()
+}
+
+fn unit(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Requests | Quantity::Messages => "1/s",
+        Quantity::Micros => "µs",
+        Quantity::Millis => "ms",
+        Quantity::Seconds => "s",
+        _ => "",
+    }
+}

@@ -1,0 +1,301 @@
+//! The load generator: one of several that share a schedule, and what all of them came to.
+
+use crate::errors;
+use crate::patience::{Progress, Stop, patiently};
+use leeward_catalogue::Catalogue;
+use leeward_control::params::{Params, Raw};
+use leeward_control::registry::{Algorithm, Environment, Registry};
+use leeward_control::units::{Nanos, Rate, parse_duration};
+use leeward_load::{Answers, LoadConfig, Plan, Polling, Schedule, run};
+use leeward_outcome::Distribution;
+use leeward_services::case::Target;
+use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A distribution as it travels: its buckets and its sum.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Buckets {
+    buckets: BTreeMap<u64, u64>,
+    sum_ns: u64,
+}
+
+impl Buckets {
+    fn of(distribution: &Distribution) -> Self {
+        Buckets {
+            buckets: distribution.buckets().collect(),
+            sum_ns: u64::try_from(distribution.sum_ns()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn add(&mut self, other: &Buckets) {
+        other.buckets.iter().for_each(|(value, count)| *self.buckets.entry(*value).or_default() += count);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    fn distribution(&self) -> Distribution {
+        Distribution::of_buckets(self.buckets.iter().map(|(value, count)| (*value, *count)), self.sum_ns.into())
+    }
+}
+
+/// Measurements of a generator or of several.
+#[pyclass(frozen, module = "leeward._leeward")]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Recording {
+    generators: u32,
+    seconds: f64,
+    slo_us: f64,
+    /// How requests ended: the whole run, and its measured part.
+    totals: BTreeMap<String, u64>,
+    measured: BTreeMap<String, u64>,
+    throughput_rps: f64,
+    goodput_rps: f64,
+    latency: Buckets,
+    latency_from_send: Buckets,
+    reject_delay: Buckets,
+    /// Whether every generator kept to its schedule.
+    kept: bool,
+    failures: BTreeMap<String, u64>,
+}
+
+#[pymethods]
+impl Recording {
+    /// Bytes that [`Recording::from_bytes`] reads.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = serde_json::to_vec(self).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The recording of these bytes.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        serde_json::from_slice(bytes).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))
+    }
+
+    #[getter]
+    fn generators(&self) -> u32 {
+        self.generators
+    }
+
+    #[getter]
+    fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    #[getter]
+    fn slo_us(&self) -> f64 {
+        self.slo_us
+    }
+
+    #[getter]
+    fn totals(&self) -> BTreeMap<String, u64> {
+        self.totals.clone()
+    }
+
+    #[getter]
+    fn measured(&self) -> BTreeMap<String, u64> {
+        self.measured.clone()
+    }
+
+    #[getter]
+    fn failures(&self) -> BTreeMap<String, u64> {
+        self.failures.clone()
+    }
+
+    #[getter]
+    fn throughput_rps(&self) -> f64 {
+        self.throughput_rps
+    }
+
+    #[getter]
+    fn goodput_rps(&self) -> f64 {
+        self.goodput_rps
+    }
+
+    #[getter]
+    fn kept(&self) -> bool {
+        self.kept
+    }
+
+    /// Buckets of a distribution, `latency`, `latency_from_send` or `reject_delay`: upper ends in µs, and counts.
+    fn buckets(&self, py: Python<'_>, which: &str) -> PyResult<Vec<(f64, u64)>> {
+        let buckets = self.which(py, which)?;
+        Ok(buckets.buckets.iter().map(|(value, count)| (*value as f64 / 1e3, *count)).collect())
+    }
+
+    /// Percentiles of a distribution, µs.
+    fn percentiles<'py>(&self, py: Python<'py>, which: &str) -> PyResult<Bound<'py, PyDict>> {
+        let told = self.which(py, which)?.distribution().percentiles();
+        let dict = PyDict::new(py);
+        dict.set_item("count", told.count)?;
+        dict.set_item("mean_us", told.mean_ns / 1e3)?;
+        for (name, span) in [
+            ("p50_us", told.p50),
+            ("p90_us", told.p90),
+            ("p99_us", told.p99),
+            ("p999_us", told.p999),
+            ("max_us", told.max),
+        ] {
+            dict.set_item(name, span.as_micros_f64())?;
+        }
+        Ok(dict)
+    }
+}
+
+impl Recording {
+    fn which(&self, py: Python<'_>, which: &str) -> PyResult<&Buckets> {
+        match which {
+            "latency" => Ok(&self.latency),
+            "latency_from_send" => Ok(&self.latency_from_send),
+            "reject_delay" => Ok(&self.reject_delay),
+            _ => {
+                let words =
+                    format!("there is no distribution `{which}`; accepted: latency, latency_from_send, reject_delay");
+                Err(errors::plain(py, "ResultsError", &words))
+            }
+        }
+    }
+}
+
+/// Puts what several generators measured at the same time together: counts and buckets add up, nothing is lost.
+#[pyfunction]
+pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<Recording> {
+    let mut recordings = recordings.iter().map(Py::get);
+    let first = recordings.next().ok_or_else(|| errors::plain(py, "ResultsError", "no recordings to merge"))?;
+    let add = |all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>| {
+        more.iter().for_each(|(name, count)| *all.entry(name.clone()).or_default() += count);
+    };
+    Ok(recordings.fold(first.clone(), |mut all, more| {
+        all.generators += more.generators;
+        all.seconds = all.seconds.max(more.seconds);
+        add(&mut all.totals, &more.totals);
+        add(&mut all.measured, &more.measured);
+        add(&mut all.failures, &more.failures);
+        all.throughput_rps += more.throughput_rps;
+        all.goodput_rps += more.goodput_rps;
+        all.latency.add(&more.latency);
+        all.latency_from_send.add(&more.latency_from_send);
+        all.reject_delay.add(&more.reject_delay);
+        all.kept &= more.kept;
+        all
+    }))
+}
+
+/// Everything that a generator is told.
+struct Asked {
+    config: LoadConfig,
+    plan: Plan,
+    algorithm: Algorithm,
+    params: Params,
+    environment: Environment,
+}
+
+/// Runs generator `index` of `of` against `address`: its share of the schedule that `seed` draws.
+#[pyfunction]
+#[pyo3(signature = (address, demand_rps, clients, duration, warmup, service, controller, params, slo, rtt, seed, index, of, cpu=None, busy=false, stop=None))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of one call from Python")]
+pub(crate) fn load(
+    py: Python<'_>,
+    address: &str,
+    demand_rps: f64,
+    clients: u32,
+    duration: &str,
+    warmup: &str,
+    service: &str,
+    controller: &str,
+    params: Vec<(String, String)>,
+    slo: &str,
+    rtt: &str,
+    seed: u64,
+    index: u32,
+    of: u32,
+    cpu: Option<usize>,
+    busy: bool,
+    stop: Option<&Stop>,
+) -> PyResult<Recording> {
+    let wrong = |key: &str, problem: String| errors::plain(py, "LoadError", &format!("{key}: {problem}"));
+    let span = |key: &str, text: &str| parse_duration(text).map_err(|error| wrong(key, error.to_string()));
+    let (slo, rtt) = (span("slo", slo)?, span("rtt", rtt)?);
+    let (duration, warmup) = (span("duration", duration)?, span("warmup", warmup)?);
+    if warmup >= duration {
+        return Err(wrong("warmup", format!("{warmup} is all of the duration, {duration}: nothing would be measured")));
+    }
+    if !(demand_rps.is_finite() && demand_rps > 0.0) {
+        return Err(wrong("demand", format!("{demand_rps} is not a rate; accepted: a number above 0")));
+    }
+    if index >= of || clients < of {
+        return Err(wrong(
+            "clients",
+            format!("{clients} are not enough for {of} generators; accepted: one for each at least"),
+        ));
+    }
+    let resolved = address.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let resolved = resolved
+        .ok_or_else(|| wrong("address", format!("`{address}` is none; accepted: one such as 127.0.0.1:7117")))?;
+    let registry = Registry::builtin();
+    let algorithm = registry.find(controller).map_err(|error| wrong("controller", error.to_string()))?.clone();
+    let pairs: Vec<(&str, Raw)> =
+        params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
+    let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
+    let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
+    let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo };
+    let config = LoadConfig {
+        ask: requests.prepare(&target).map_err(|error| wrong("service", error.to_string()))?,
+        answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
+        warmup,
+        polling: if busy { Polling::Busy } else { Polling::Hybrid },
+        cpu,
+        ..LoadConfig::new(resolved, slo)
+    };
+    let workload = Workload {
+        clients,
+        arrivals: Arrivals::Poisson,
+        shares: Shares::Equal,
+        demand: vec![Segment { from: Nanos::ZERO, rate: Rate(demand_rps) }],
+        service: requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1))),
+    };
+    let schedule = Schedule::draw(&workload, seed, duration).map_err(|error| wrong("demand", error.to_string()))?;
+    let plan = Plan::Open(schedule.share(index, of));
+    let environment = Environment::new(1, rtt, slo);
+    let asked = Asked { config, plan, algorithm, params, environment };
+    let cancel = Arc::new(AtomicBool::new(false));
+    let progress = Arc::new(Progress::default());
+    let (flag, counted) = (Arc::clone(&cancel), Arc::clone(&progress));
+    let ran = patiently(py, &cancel, &progress, None, stop, &[], move || {
+        let client = || (asked.algorithm.build_client)(&asked.params, &asked.environment);
+        run(&asked.config, &asked.plan, client, &flag, |_| {
+            counted.done.fetch_add(1, Ordering::Relaxed);
+        })
+    })?;
+    let ran = ran.map_err(|error| errors::plain(py, "LoadError", &error.to_string()))?;
+    let report = &ran.report;
+    if let Some(violation) = report.violations.first() {
+        return Err(errors::plain(
+            py,
+            "LoadError",
+            &format!("the books do not balance, please report this: {violation}"),
+        ));
+    }
+    let named = |counts: &leeward_outcome::Counts| {
+        counts.named().into_iter().map(|(name, count)| (name.to_string(), count)).collect()
+    };
+    Ok(Recording {
+        generators: 1,
+        seconds: Nanos(report.duration_ns.saturating_sub(report.warmup_ns)).as_secs_f64(),
+        slo_us: slo.as_micros_f64(),
+        totals: named(&report.totals),
+        measured: named(&report.measured),
+        throughput_rps: report.throughput_per_s,
+        goodput_rps: report.goodput_per_s,
+        latency: Buckets::of(&ran.latency),
+        latency_from_send: Buckets::of(&ran.latency_from_send),
+        reject_delay: Buckets::of(&ran.reject_delay),
+        kept: report.adherence.kept,
+        failures: report.failures.clone(),
+    })
+}

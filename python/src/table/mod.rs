@@ -1,0 +1,241 @@
+//! A table in memory: columns of numbers and texts in Arrow's layout, so that data-frame libraries take it without a copy.
+//!
+//! - `build`: rows of the results into columns.
+//! - `arrow`: Arrow's C stream interface.
+//! - `records`: other rows into columns.
+//! - `parquet`: a file that every data-frame library reads.
+
+mod arrow;
+mod build;
+mod parquet;
+mod records;
+
+pub(crate) use build::Builder;
+pub(crate) use records::{Field, Records};
+
+use crate::errors;
+use arrow::Stream;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyList};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A column's values. What is absent has some value all the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "values", rename_all = "snake_case")]
+pub(crate) enum Values {
+    /// Numbers.
+    Float(Vec<f64>),
+    /// Whole numbers.
+    Whole(Vec<i64>),
+    /// 0 or 1.
+    Flag(Vec<u8>),
+    /// Texts.
+    Text(Texts),
+}
+
+/// Texts one after the other, and where each begins; the last entry is where the last one ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Texts {
+    begins: Vec<i64>,
+    bytes: String,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Texts { begins: vec![0], bytes: String::new() }
+    }
+}
+
+impl Texts {
+    fn push(&mut self, text: &str) {
+        self.bytes.push_str(text);
+        self.begins.push(self.bytes.len() as i64);
+    }
+
+    fn get(&self, row: usize) -> &str {
+        &self.bytes[self.begins[row] as usize..self.begins[row + 1] as usize]
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) values: Values,
+    /// Whether each row has a value; `None` if all have.
+    pub(crate) present: Option<Vec<bool>>,
+}
+
+impl Column {
+    fn new(name: &str, values: Values) -> Self {
+        Column { name: name.into(), values, present: None }
+    }
+
+    fn len(&self) -> usize {
+        match &self.values {
+            Values::Float(values) => values.len(),
+            Values::Whole(values) => values.len(),
+            Values::Flag(values) => values.len(),
+            Values::Text(texts) => texts.begins.len() - 1,
+        }
+    }
+
+    fn has(&self, row: usize) -> bool {
+        self.present.as_ref().is_none_or(|present| present[row])
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() > 0 && self.present.as_ref().is_some_and(|present| !present.contains(&true))
+    }
+
+    /// Appends the rows of a column of the same type.
+    fn append(&mut self, other: Column) -> bool {
+        let before = self.len();
+        let rows = other.len();
+        if self.present.is_some() || other.present.is_some() {
+            let present = self.present.get_or_insert_with(|| vec![true; before]);
+            present.extend(other.present.unwrap_or_else(|| vec![true; rows]));
+        }
+        match (&mut self.values, other.values) {
+            (Values::Float(all), Values::Float(more)) => all.extend(more),
+            (Values::Whole(all), Values::Whole(more)) => all.extend(more),
+            (Values::Flag(all), Values::Flag(more)) => all.extend(more),
+            (Values::Text(all), Values::Text(more)) => {
+                let from = all.bytes.len() as i64;
+                all.begins.extend(more.begins.iter().skip(1).map(|begin| begin + from));
+                all.bytes.push_str(&more.bytes);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Columns of equal length.
+#[pyclass(frozen, module = "leeward._leeward")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    pub(crate) columns: Arc<Vec<Column>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: Vec<Column>) -> Self {
+        Table { columns: Arc::new(columns) }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.columns.first().map_or(0, Column::len)
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// Rows.
+    fn __len__(&self) -> usize {
+        self.rows()
+    }
+
+    /// Names of the columns.
+    #[getter]
+    fn names(&self) -> Vec<&str> {
+        self.columns.iter().map(|column| column.name.as_str()).collect()
+    }
+
+    /// Values of a column as Python objects, `None` where a row has none.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let found = self.columns.iter().find(|column| column.name == name).ok_or_else(|| {
+            let message = format!("there is no column `{name}`; accepted: {}", self.names().join(", "));
+            errors::plain(py, "ResultsError", &message)
+        })?;
+        let list = PyList::empty(py);
+        for row in 0..found.len() {
+            match &found.values {
+                _ if !found.has(row) => list.append(py.None())?,
+                Values::Float(values) => list.append(values[row])?,
+                Values::Whole(values) => list.append(values[row])?,
+                Values::Flag(values) => list.append(values[row] != 0)?,
+                Values::Text(texts) => list.append(texts.get(row))?,
+            }
+        }
+        Ok(list)
+    }
+
+    /// The same without columns in which no row has a value.
+    fn dense(&self) -> Table {
+        Table::new(self.columns.iter().filter(|column| !column.is_empty()).cloned().collect())
+    }
+
+    /// The same without the column called `name`.
+    fn without(&self, name: &str) -> Table {
+        Table::new(self.columns.iter().filter(|column| column.name != name).cloned().collect())
+    }
+
+    /// Bytes that [`Table::from_bytes`] reads; the same for the same table.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = serde_json::to_vec(&*self.columns)
+            .map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The table of these bytes.
+    #[staticmethod]
+    fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Table> {
+        let columns: Vec<Column> =
+            serde_json::from_slice(bytes).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        let rows = columns.first().map_or(0, Column::len);
+        if columns.iter().any(|column| column.len() != rows) {
+            return Err(errors::plain(py, "ResultsError", "columns of different lengths"));
+        }
+        Ok(Table::new(columns))
+    }
+
+    /// The rows of all, one after the other; all have the same columns.
+    #[staticmethod]
+    fn concat(py: Python<'_>, tables: Vec<Py<Table>>) -> PyResult<Table> {
+        let mut all: Option<Vec<Column>> = None;
+        for table in &tables {
+            let more: Vec<Column> = table.get().columns.iter().cloned().collect();
+            let Some(columns) = &mut all else {
+                all = Some(more);
+                continue;
+            };
+            let same = columns.len() == more.len()
+                && columns.iter_mut().zip(more).all(|(column, more)| column.name == more.name && column.append(more));
+            if !same {
+                return Err(errors::plain(py, "ResultsError", "tables of different columns"));
+            }
+        }
+        Ok(Table::new(all.unwrap_or_default()))
+    }
+
+    /// Writes a Parquet file.
+    fn write_parquet(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let table = self.clone();
+        let written = py.detach(move || parquet::write(&table, &path).map_err(|error| (path, error)));
+        written.map_err(|(path, error)| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
+    }
+
+    /// The rows of Parquet files of this library, one after the other.
+    #[staticmethod]
+    fn read_parquet(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Table> {
+        let read = py.detach(move || parquet::read(&paths));
+        read.map_err(|(path, error)| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
+    }
+
+    /// Arrow's C stream interface: whoever takes it shares this table's memory.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let _ = requested_schema; // a wish that need not be granted
+        PyCapsule::new_with_value(py, Stream::of(self), c"arrow_array_stream")
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<leeward table of {} rows: {}>", self.rows(), self.names().join(", "))
+    }
+}

@@ -1,0 +1,157 @@
+//! A table as a Parquet file, the same bytes for the same table. The file is written under another name and renamed, so that a
+//! file which is there is whole.
+
+use super::{Column, Table, Texts, Values};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{Type, TypePtr};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Writes `table` to `path`.
+pub(super) fn write(table: &Table, path: &Path) -> Result<(), ParquetError> {
+    let partial = path.with_extension(format!("partial-{}", std::process::id()));
+    let written = whole(table, &partial).and_then(|()| Ok(std::fs::rename(&partial, path)?));
+    written.inspect_err(|_| drop(std::fs::remove_file(&partial))) // best effort: the first error is the one to tell
+}
+
+fn whole(table: &Table, path: &Path) -> Result<(), ParquetError> {
+    let fields = table.columns.iter().map(field).collect::<Result<Vec<TypePtr>, _>>()?;
+    let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?);
+    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+    let mut writer = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
+    let mut group = writer.next_row_group()?;
+    for column in table.columns.iter() {
+        write_column(&mut group, column)?;
+    }
+    group.close()?;
+    writer.into_inner()?.sync_all()?;
+    Ok(())
+}
+
+/// Every field may be absent: a sweep's files have the same columns whether a part of it uses them or not.
+fn field(column: &Column) -> Result<TypePtr, ParquetError> {
+    let (physical, logical) = match column.values {
+        Values::Float(_) => (Physical::DOUBLE, None),
+        Values::Whole(_) => (Physical::INT64, None),
+        Values::Flag(_) => (Physical::BOOLEAN, None),
+        Values::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+    };
+    let builder = Type::primitive_type_builder(&column.name, physical).with_repetition(Repetition::OPTIONAL);
+    Ok(Arc::new(builder.with_logical_type(logical).build()?))
+}
+
+fn write_column(group: &mut SerializedRowGroupWriter<'_, File>, column: &Column) -> Result<(), ParquetError> {
+    let rows = 0..column.len();
+    let there: Vec<i16> = rows.clone().map(|row| i16::from(column.has(row))).collect();
+    let rows = rows.filter(|row| column.has(*row));
+    match &column.values {
+        Values::Float(values) => next::<DoubleType>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &there),
+        Values::Whole(values) => next::<Int64Type>(group, &rows.map(|row| values[row]).collect::<Vec<_>>(), &there),
+        Values::Flag(values) => next::<BoolType>(group, &rows.map(|row| values[row] != 0).collect::<Vec<_>>(), &there),
+        Values::Text(texts) => {
+            let values: Vec<ByteArray> = rows.map(|row| ByteArray::from(texts.get(row))).collect();
+            next::<ByteArrayType>(group, &values, &there)
+        }
+    }
+}
+
+/// Writes the next column of the group.
+fn next<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    there: &[i16],
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else { return Ok(()) };
+    column.typed::<T>().write_batch(values, Some(there), None)?;
+    column.close()
+}
+
+/// The rows of files that [`write`] wrote, one after the other.
+pub(super) fn read(paths: &[PathBuf]) -> Result<Table, (PathBuf, ParquetError)> {
+    let mut all: Vec<Column> = Vec::new();
+    for path in paths {
+        let columns = file(path).map_err(|error| (path.clone(), error))?;
+        let differ = || (path.clone(), ParquetError::General("other columns than the file before it".into()));
+        if all.is_empty() {
+            all = columns;
+        } else if all.len() != columns.len() {
+            return Err(differ());
+        } else if !all.iter_mut().zip(columns).all(|(column, more)| column.name == more.name && column.append(more)) {
+            return Err(differ());
+        }
+    }
+    Ok(Table::new(all))
+}
+
+fn file(path: &Path) -> Result<Vec<Column>, ParquetError> {
+    let reader = SerializedFileReader::new(File::open(path)?)?;
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let mut columns = Vec::new();
+    for (index, column) in schema.columns().iter().enumerate() {
+        let mut whole: Option<Column> = None;
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let rows = group.metadata().num_rows() as usize;
+            let part = column_of(column.name(), group.get_column_reader(index)?, rows)?;
+            match &mut whole {
+                None => whole = Some(part),
+                Some(whole) => drop(whole.append(part)),
+            }
+        }
+        columns.extend(whole);
+    }
+    Ok(columns)
+}
+
+fn column_of(name: &str, reader: ColumnReader, rows: usize) -> Result<Column, ParquetError> {
+    let (values, present) = match reader {
+        ColumnReader::DoubleColumnReader(reader) => {
+            let (values, there) = typed(reader, rows)?;
+            (Values::Float(spread(values, &there)), there)
+        }
+        ColumnReader::Int64ColumnReader(reader) => {
+            let (values, there) = typed(reader, rows)?;
+            (Values::Whole(spread(values, &there)), there)
+        }
+        ColumnReader::BoolColumnReader(reader) => {
+            let (values, there) = typed(reader, rows)?;
+            (Values::Flag(spread(values.into_iter().map(u8::from).collect(), &there)), there)
+        }
+        ColumnReader::ByteArrayColumnReader(reader) => {
+            let (values, there) = typed(reader, rows)?;
+            let (mut texts, mut values) = (Texts::default(), values.into_iter());
+            for there in &there {
+                let value = if *there { values.next() } else { None };
+                texts.push(value.as_ref().map_or(Ok(""), |value| value.as_utf8())?);
+            }
+            (Values::Text(texts), there)
+        }
+        _ => return Err(ParquetError::General(format!("column {name}: a type that no sweep writes"))),
+    };
+    Ok(Column { name: name.into(), values, present: Some(present).filter(|present| present.contains(&false)) })
+}
+
+/// Values that are there, and which rows have one.
+fn typed<T: DataType>(mut reader: ColumnReaderImpl<T>, rows: usize) -> Result<(Vec<T::T>, Vec<bool>), ParquetError> {
+    let (mut values, mut there) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    while there.len() < rows {
+        let (read, _, _) = reader.read_records(rows - there.len(), Some(&mut there), None, &mut values)?;
+        if read == 0 {
+            return Err(ParquetError::General("fewer rows than the file says".into()));
+        }
+    }
+    Ok((values, there.into_iter().map(|level: i16| level > 0).collect()))
+}
+
+/// Values at their rows; those without one have a default.
+fn spread<T: Default>(values: Vec<T>, there: &[bool]) -> Vec<T> {
+    let mut values = values.into_iter();
+    there.iter().map(|there| if *there { values.next().unwrap_or_default() } else { T::default() }).collect()
+}

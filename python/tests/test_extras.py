@@ -1,0 +1,54 @@
+"""Plots, tuning, reading, load into memory."""
+
+import matplotlib.figure
+import pytest
+
+import leeward as lw
+from leeward import plot
+
+
+@pytest.fixture(scope="module")
+def swept(short):
+    return lw.sweep(short, {"controller": ["breakwater", "seda"], "demand": [0.8, 2.0], "clients": [20, 40]}, seeds=2)
+
+
+def test_figures_wear_the_reports_colours(short, swept):
+    figure = swept.plot("goodput", by="controller")
+    assert isinstance(figure, matplotlib.figure.Figure)
+    (axes,) = figure.axes
+    assert {line.get_label(): line.get_color() for line in axes.lines} == {"breakwater": "#0b62a8", "seda": "#0b8a5b"}
+    assert axes.get_xlabel() == "Demand over capacity" and axes.get_ylabel() == "Goodput [1/s]"
+    assert short.run(seeds=1).plot("tail").axes[0].get_yscale() == "log"
+
+
+def test_every_kind_of_figure_is_drawn(swept, tmp_path):
+    series = lw.scenario("bw-shift").quick().set({"workload.clients": 40}).controllers("breakwater").run(seeds=1)
+    figures = [
+        series.plot("delay", "time"),
+        swept.plot("p99", "demand", "clients"),
+        swept.heat("goodput", "demand", "clients", only="seda"),
+        plot.cdf(swept, "p99_us"),
+    ]
+    for index, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"{index}.png")
+        assert (tmp_path / f"{index}.png").stat().st_size > 5_000
+    with pytest.raises(lw.ResultsError, match="accepted:"):
+        swept.plot("godput")
+    with pytest.raises(lw.ResultsError, match="several variants"):
+        swept.heat()
+
+
+def test_a_search_says_what_to_expect_of_seeds_that_it_has_not_seen(short):
+    scenario = short.set("workload.demand", [2.0])
+    space = {"target": ("10us", "200us")}
+    found = lw.tune(scenario, space, controller="seda", trials=6, seeds=1, held_out=2)
+    again = lw.tune(scenario, space, controller="seda", trials=6, seeds=1, held_out=2)
+    assert found.params == again.params and found.value == again.value, "drawn from the seed"
+    expected = found.scenario.run(2, seed=2).table().column("goodput_rps")
+    assert found.held_out == sum(expected) / 2
+    default = scenario.controllers("seda").run(2, seed=2).table().column("goodput_rps")
+    assert found.default == sum(default) / 2
+    with pytest.raises(lw.SweepError, match="is not a duration"):
+        lw.tune(scenario, {"target": ("10", "200")}, controller="seda", trials=1)
+    with pytest.raises(lw.SweepError, match="4 variants"):
+        lw.tune(scenario, space, trials=1)

@@ -1,0 +1,59 @@
+"""Ctrl-C, and progress while the interpreter is free."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import leeward as lw
+
+# A run that would last for minutes.
+LONG = 'lw.scenario("bw-overall").set({"run.duration": "100s", "run.seeds": 8})'
+
+
+def interrupted(code: str) -> None:
+    """Runs `code`, which prints a line when it is about to wait, sends it Ctrl-C and expects `KeyboardInterrupt`."""
+    program = subprocess.Popen([sys.executable, "-c", "import leeward as lw\n" + code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "begins\n"
+    time.sleep(0.3)
+    program.send_signal(signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert "KeyboardInterrupt" in errors and program.returncode != 0, errors
+
+
+def test_ctrl_c_ends_a_run():
+    interrupted(f'print("begins", flush=True)\n{LONG}.run()')
+
+
+def test_ctrl_c_ends_a_sweep_on_threads():
+    interrupted(f'print("begins", flush=True)\nlw.sweep({LONG}, {{"demand": [1.0, 2.0]}}, on="threads")')
+
+
+def test_ctrl_c_ends_a_controller_in_python():
+    code = f"""
+class Mine(lw.Controller):
+    def request(self, arrival):
+        return True
+print("begins", flush=True)
+{LONG}.controllers(Mine).run()
+"""
+    interrupted(code)
+
+
+def test_the_interpreter_is_free_while_a_run_lasts(short):
+    counted = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not done.is_set():
+            counted += 1
+            time.sleep(0.001)
+
+    other = threading.Thread(target=count)
+    other.start()
+    short.set({"run.duration": "200ms", "workload.demand": [2.0]}).run(seeds=2, threads=1)
+    done.set()
+    other.join()
+    assert counted > 5
