@@ -63,12 +63,12 @@ mod tests {
     #[test]
     fn whatever_a_law_says_stays_within_the_bounds() {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
-        let pairs = [("min_pool", Raw::Integer(4)), ("max_pool", Raw::Integer(100))];
+        let pairs = [("min_pool", Raw::Integer(4)), ("max_window", Raw::Integer(10))];
         let params = Params::read(DELAY, &pairs).unwrap();
         let config = Config::read(Signal::Delay, &params, &environment).unwrap();
         let pool = Pool::new(10);
         (0..1_000).for_each(|_| pool.session_opened());
-        for (says, expected) in [(50, 50), (i64::MIN, 4), (i64::MAX, 100)] {
+        for (says, expected) in [(50, 50), (i64::MIN, 4), (i64::MAX, 10_000)] {
             ForeignLaw::new(&config, Box::new(Always(says))).tick(&pool, &Signals::idle(Time::ZERO));
             assert_eq!(pool.total(), expected);
         }
