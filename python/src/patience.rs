@@ -48,8 +48,8 @@ pub(crate) struct Progress {
 /// A Python exception on its way out of a controller, as a panic that nobody reports.
 pub(crate) struct Raised(pub(crate) PyErr);
 
-/// Does `work` on a thread of its own, without the interpreter. After Ctrl-C `cancel` is set, and the call is over at once: a run
-/// that is under way ends by itself.
+/// Does `work` on a thread of its own, without the interpreter. After Ctrl-C, or if it is to `stop`, `cancel` is set, and the call is over
+/// at once: a run that is under way ends by itself.
 pub(crate) fn patiently<T: Send + 'static>(
     py: Python<'_>,
     cancel: &Arc<AtomicBool>,
@@ -82,6 +82,8 @@ pub(crate) fn patiently<T: Send + 'static>(
         py.check_signals().inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
         if stop.is_some_and(|stop| stop.flag.load(Ordering::Relaxed)) {
             cancel.store(true, Ordering::Relaxed);
+            // Python waits for its own threads at its end: one that waited for the run would keep it alive for minutes.
+            return Err(errors::plain(py, "RunError", "the run was to stop"));
         }
         if look % TELL == TELL - 1 && !asked.is_empty() {
             let endless = py.import("leeward.errors")?.getattr("ControllerEndless")?;
