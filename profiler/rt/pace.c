@@ -262,15 +262,18 @@ void lw_pace_ticked(uint64_t before, uint64_t now) {
         go_to_sleep(now);
 }
 
+void lw_pace_clear(void) {
+    memset(&lw_pace, 0, sizeof lw_pace);
+    atomic_store(&stills_head, 0);
+    atomic_store(&stills_tail, 0);
+}
+
 void lw_pace_begin(uint64_t now) {
     look_around();
     pauses = pauses_length();
-    memset(&lw_pace, 0, sizeof lw_pace);
     if (lw_config.overhead > 0)
         lw_overhead_begin();
     atomic_store(&lw_pace.tick, wanted_tick());
-    atomic_store(&stills_head, 0);
-    atomic_store(&stills_tail, 0);
     starved = false;
     last_entry = look_at = window_stood = 0;
     calm = CALM_LEAST;

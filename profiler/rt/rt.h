@@ -352,6 +352,9 @@ uint64_t lw_overhead_tick(void);
 bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
 void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks);
 
+/* Forgets an earlier session, or that of a forked program's parent: by the control thread, before there is a ticking thread. The ticking
+ * thread would clear what the control thread takes from. */
+void lw_pace_clear(void);
 /* Before the first tick; by the ticking thread, as the rest of these. */
 void lw_pace_begin(uint64_t now);
 /* Between two ticks now, in nanoseconds. */

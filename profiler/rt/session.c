@@ -56,6 +56,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     else if (lw_sched_begin(reason, sizeof reason))
         lw_writer_note(1, LW_NOTE_SCHED, reason);
     lw_threads_discard();
+    lw_pace_clear();
     if (lw_engine != LW_ENGINE_NONE)
         patch();
     if (!lw_ticker_start(lw_engine)) {
