@@ -4,7 +4,8 @@
 """
 import os, sys
 
-KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "readers")
+# Need::ALL of require.rs, whose tests compare the two.
+KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "promtool", "readers")
 
 
 def required():
