@@ -246,6 +246,44 @@ const fn calls(load: Load) -> [Contender; 2] {
     ]
 }
 
+/// Gain of datagrams over streams, and their price over no protocol at all. The contenders are those of [`udp`].
+const UDP: &[Bar] = &[
+    Bar {
+        what: "requests per second by datagrams, to those over TCP",
+        ours: 0,
+        against: &[1],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(2.0),
+    },
+    Bar {
+        what: "the same, to a bare echo of datagrams",
+        ours: 0,
+        against: &[2],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(0.8),
+    },
+];
+
+const UDP_TRIP: &[Bar] = &[Bar {
+    what: "median round trip by datagrams, to that over TCP",
+    ours: 0,
+    against: &[1],
+    metric: Metric::P50,
+    bound: Bound::AtMost(1.0),
+}];
+
+const fn udp(far: Load, near: Load, bare: Load) -> [Contender; 3] {
+    [
+        contender("leeward, datagrams", ServerKind::LeewardUdp, far),
+        contender("leeward, TCP", ServerKind::Leeward, near),
+        contender("mmsg echo", ServerKind::Mmsg, bare),
+    ]
+}
+
+const fn udp_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
+    Case { name, contenders, bars, when: When::Always, with_work: false }
+}
+
 /// All of them, in the order in which they run.
 pub(crate) const CASES: &[Case] = &[
     Case {
@@ -293,6 +331,24 @@ pub(crate) const CASES: &[Case] = &[
     uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, false),
     uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, true),
     uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, true),
+    udp_case(
+        "udp-1",
+        &udp(
+            closed(Dialect::LeewardUdp, MANY, 1),
+            closed(Dialect::Leeward, MANY, 1),
+            closed(Dialect::BareUdp, MANY, 1),
+        ),
+        UDP,
+    ),
+    udp_case(
+        "udp-trip",
+        &udp(
+            Load::RoundTrip(Dialect::LeewardUdp),
+            Load::RoundTrip(Dialect::Leeward),
+            Load::RoundTrip(Dialect::BareUdp),
+        ),
+        UDP_TRIP,
+    ),
     calls_case("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP),
     calls_case("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS),
     calls_case("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS),

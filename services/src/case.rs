@@ -7,7 +7,7 @@ use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_control::units::{Nanos, UnitError};
 use leeward_load::ask::Ask;
-use leeward_rpc::client::Client;
+use leeward_rpc::client::{Client, Encryption};
 use leeward_workload::Service;
 use std::fmt::{Debug, Display};
 use std::net::SocketAddr;
@@ -102,6 +102,8 @@ pub struct Target<'a> {
     pub rtt: Nanos,
     /// The objective.
     pub slo: Nanos,
+    /// Encryption to reach it with; `None` for none.
+    pub encryption: Option<&'a Encryption>,
 }
 
 impl Target<'_> {
@@ -114,6 +116,7 @@ impl Target<'_> {
             .replica(self.address.to_string())
             .admission(self.algorithm, self.params.clone())
             .objective(self.rtt, self.slo);
+        let client = client.encryption(self.encryption.cloned().unwrap_or_default());
         client.build().map_err(|error| error.to_string())
     }
 }

@@ -2,7 +2,7 @@
 //! a scenario names. Never here: which services there are.
 
 use leeward_load::ask::Ask;
-use leeward_port::Config;
+use leeward_port::{Config, Source};
 use leeward_rpc::server::{Builder, Server, ServerError};
 use std::fmt::{self, Debug, Formatter};
 use std::io;
@@ -44,6 +44,11 @@ pub trait Port {
 
     /// Its address.
     fn address(&self) -> SocketAddr;
+
+    /// The port for those who watch it; `None` where no watch is kept.
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
 
     /// Whether a core could not go on: [`Port::stop`] then says why.
     fn has_failed(&self) -> bool;

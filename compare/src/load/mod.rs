@@ -2,11 +2,12 @@
 //! built per request that could be built before, so that the server is what limits, not the load.
 //!
 //! - `speak`: what a protocol must say. `bare`, `leeward`, `grpc`: the protocols.
-//! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a time.
+//! - `closed`: many connections, as fast as the server answers. `round_trip`: one request at a time. `far`: both over datagrams.
 //! - `half`: half of what a server manages, from `leeward-load`, which controllers need.
 
 mod bare;
 mod closed;
+mod far;
 mod grpc;
 pub(crate) mod half;
 mod leeward;
@@ -30,6 +31,10 @@ pub(crate) enum Dialect {
     Leeward,
     /// gRPC over HTTP/2.
     Grpc,
+    /// Datagrams as long as Leeward's.
+    BareUdp,
+    /// Leeward's protocol over datagrams.
+    LeewardUdp,
 }
 
 /// Load that a server gets.
@@ -75,6 +80,11 @@ pub(crate) fn round_trips(
         Dialect::Bare => round_trip::run(bare::Bare::new(payload), address, times, edge),
         Dialect::Leeward => round_trip::run(leeward::Leeward::new(payload), address, times, edge),
         Dialect::Grpc => round_trip::run(grpc::Grpc::new(payload), address, times, edge),
+        Dialect::BareUdp => far::round_trips(bare::Bare::new(payload), |_, _| far::Wire::bare(address), times, edge),
+        Dialect::LeewardUdp => {
+            let wire = |number, clock| far::Wire::leeward(address, number, clock);
+            far::round_trips(leeward::Leeward::new(payload), wire, times, edge)
+        }
     }
 }
 
@@ -95,5 +105,10 @@ pub(crate) fn closed_loop(
         Dialect::Bare => closed::run(|| bare::Bare::new(payload), &plan, edge),
         Dialect::Leeward => closed::run(|| leeward::Leeward::new(payload), &plan, edge),
         Dialect::Grpc => closed::run(|| grpc::Grpc::new(payload), &plan, edge),
+        Dialect::BareUdp => far::closed(|| bare::Bare::new(payload), |_, _| far::Wire::bare(address), &plan, edge),
+        Dialect::LeewardUdp => {
+            let wire = |number, clock| far::Wire::leeward(address, number, clock);
+            far::closed(|| leeward::Leeward::new(payload), wire, &plan, edge)
+        }
     }
 }

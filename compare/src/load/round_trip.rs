@@ -33,6 +33,23 @@ pub(crate) fn run(
     while !speaker.is_open() {
         wire.receive(&mut speaker)?;
     }
+    trips(times, edge, |_| {
+        speaker.ask(&mut wire.out);
+        wire.send()?;
+        while wire.receive(&mut speaker)? == 0 {}
+        Ok(())
+    })
+}
+
+/// Times of one round trip after the other. `trip` makes one that began at the given instant.
+///
+/// # Errors
+/// Those of `trip` and `edge`.
+pub(super) fn trips(
+    times: Times,
+    edge: Edge<'_>,
+    mut trip: impl FnMut(Instant) -> Result<()>,
+) -> Result<Histogram<u64>> {
     // Three digits, up to a minute.
     let mut histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3).context("a histogram")?;
     let begun = Instant::now();
@@ -48,9 +65,7 @@ pub(crate) fn run(
             edge()?;
             return Ok(histogram);
         }
-        speaker.ask(&mut wire.out);
-        wire.send()?;
-        while wire.receive(&mut speaker)? == 0 {}
+        trip(asked)?;
         if measuring {
             histogram.saturating_record(asked.elapsed().as_nanos() as u64);
         }

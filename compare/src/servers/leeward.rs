@@ -27,6 +27,15 @@ pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAd
     start(builder(args).io_uring(io_uring), Echo)
 }
 
+/// The echo service over datagrams.
+///
+/// # Errors
+/// It can't start.
+pub(crate) fn start_far(args: &ServeArgs) -> Result<SocketAddr> {
+    let server = builder(args).udp(ANY).start(ANY, Echo).context("starting Leeward's server")?;
+    server.datagram_address().context("a server without datagrams")
+}
+
 /// The synthetic service, which keeps the core busy as long as a request says, under a controller with its defaults.
 ///
 /// # Errors

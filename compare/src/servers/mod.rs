@@ -6,6 +6,7 @@ pub(crate) mod bare;
 mod busy;
 mod epoll;
 mod leeward;
+mod mmsg;
 mod stamps;
 pub(crate) mod tonic;
 #[allow(unsafe_code)]
@@ -32,6 +33,10 @@ pub(crate) enum ServerKind {
     Leeward,
     /// The same, with one system call per socket: without io_uring
     LeewardSingle,
+    /// The first, asked by datagrams
+    LeewardUdp,
+    /// Datagrams sent back, many in one system call
+    Mmsg,
     /// Length-framed messages sent back; reads one socket again and again
     Busy,
     /// Length-framed messages sent back; any number of sockets, over epoll
@@ -99,6 +104,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
         ServerKind::Leeward => announce(leeward::start_echo(args, IoUring::Auto)?)?,
+        ServerKind::LeewardUdp => announce(leeward::start_far(args)?)?,
+        ServerKind::Mmsg => {
+            let socket = mmsg::listen()?;
+            announce(socket.local_addr()?)?;
+            on_its_cpu(args.cpu, move || mmsg::serve(&socket));
+        }
         ServerKind::LeewardSingle => announce(leeward::start_echo(args, IoUring::Off)?)?,
         ServerKind::NoControl => announce(leeward::start_synthetic("none", args)?)?,
         ServerKind::Breakwater => announce(leeward::start_synthetic("breakwater", args)?)?,

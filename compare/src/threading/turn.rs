@@ -63,6 +63,7 @@ impl Bench {
             params: &leeward_control::params::Params::default(),
             rtt: RTT,
             slo: SLO,
+            encryption: None,
         };
         let ask = requests.prepare(&target)?.context("a tier is asked for something")?;
         Ok(Bench { leaves, tier, times, ask })

@@ -72,6 +72,12 @@ counters! {
     bytes_read,
     /// Bytes written.
     bytes_written,
+    /// Datagrams that the kernel dropped for want of room.
+    overflowed,
+    /// Datagrams that were sent again.
+    retransmitted,
+    /// Calls and words that came again.
+    duplicates,
 }
 
 /// Adds to a counter that only this thread writes.
@@ -111,10 +117,14 @@ impl Counters {
         cores.iter().map(|core| core.in_time.load(Ordering::Relaxed)).sum()
     }
 
+    /// Drops of all `cores` for the reason at this place of [`DropReason::ALL`].
+    pub fn dropped_for(cores: &[Counters], place: usize) -> u64 {
+        cores.iter().filter_map(|core| core.dropped_for.get(place)).map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
     /// Drops of all `cores` by the names of their reasons, those that there were.
     pub fn drops(cores: &[Counters]) -> BTreeMap<String, u64> {
-        let count =
-            |place: usize| -> u64 { cores.iter().map(|core| core.dropped_for[place].load(Ordering::Relaxed)).sum() };
+        let count = |place| Counters::dropped_for(cores, place);
         let named = DropReason::ALL.iter().enumerate().map(|(place, reason)| (format!("{reason:?}"), count(place)));
         named.filter(|(_, count)| *count > 0).collect()
     }

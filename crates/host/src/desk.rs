@@ -21,6 +21,11 @@ pub trait Desk {
     /// The core's fast half.
     fn admission(&mut self) -> &mut dyn Admission;
 
+    /// Number of the refusal that the fast half has just made, where a watch keeps it for those who ask why.
+    fn refusal(&self) -> Option<u64> {
+        None
+    }
+
     /// The connection's unsent bytes, where words are appended.
     fn out(&mut self) -> &mut Vec<u8>;
 }

@@ -3,7 +3,7 @@
 //! - [`Pulse`]: the slow half, ticked once per period by the core that notices first. [`Ticks`]: the period itself.
 //! - [`Desk`]: what a connection asks of the core that looks after it: time, chance, the fast half, room for words.
 //! - [`Choices`]: the random numbers of a core. [`Counters`], [`Counts`]: what became of the requests.
-//! - [`Recording`]: the file of what a controller was asked and decided.
+//! - [`Recording`]: the file of what a controller was asked and decided. [`watched`]: a controller that a watch looks at.
 //!
 //! Never here: sockets, protocols, threads that execute requests.
 
@@ -16,6 +16,7 @@ mod pulse;
 mod recording;
 pub mod sync;
 mod ticks;
+mod watched;
 
 pub use choices::Choices;
 pub use counters::{Counters, Counts, add};
@@ -23,3 +24,4 @@ pub use desk::Desk;
 pub use pulse::{Load, Pulse};
 pub use recording::{Recorded, Recording};
 pub use ticks::Ticks;
+pub use watched::{Bounds, watched};

@@ -151,6 +151,7 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
         let status = match &why {
             Ending::ConnectionLimit => "503 Service Unavailable",
             Ending::SlowRequest => "408 Request Timeout",
+            Ending::Unencrypted => "426 Upgrade Required",
             Ending::Protocol { words, .. } => words,
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use leeward_control::budget::Budget;
 use leeward_control::params::ParamError;
 use leeward_control::units::Nanos;
-use leeward_rpc::client::ConnectionConfig;
+use leeward_rpc::client::{ConnectionConfig, DatagramSize, Transport};
 use leeward_rpc::wire::Method;
 use leeward_workload::Service;
 
@@ -119,6 +119,13 @@ pub struct LoadConfig {
     pub cpu: Option<usize>,
     /// Limits of each connection.
     pub connection: ConnectionConfig,
+    /// Transport of each connection.
+    pub transport: Transport,
+    /// The longest datagram that is sent and asked for, where that is the transport.
+    pub datagram: DatagramSize,
+    /// Encryption of each TCP connection, and the name that the server must prove.
+    #[cfg(feature = "tls")]
+    pub tls: Option<(leeward_rpc::tls::ClientTls, leeward_rpc::tls::ServerName)>,
 }
 
 impl LoadConfig {
@@ -143,6 +150,10 @@ impl LoadConfig {
             polling: Polling::default(),
             cpu: None,
             connection: ConnectionConfig::default(),
+            transport: Transport::Tcp,
+            datagram: DatagramSize::DEFAULT,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 }

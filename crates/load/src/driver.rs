@@ -9,7 +9,7 @@ use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::params::ParamError;
 use leeward_control::units::{Nanos, Priority, Rate, Time};
-use leeward_rpc::client::{Event, Request};
+use leeward_rpc::client::{DatagramCounts, Event, Request};
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -240,7 +240,7 @@ impl<'a> Driver<'a> {
         mut client: impl FnMut() -> Result<ClientParts, ParamError>,
         stop: &AtomicBool,
     ) -> Result<(), LoadError> {
-        let LoadConfig { address, connect_timeout, connection, .. } = *self.config;
+        let LoadConfig { address, connect_timeout, .. } = *self.config;
         let count = plan.connections();
         for number in 0..count {
             let mut parts = client()?;
@@ -251,7 +251,7 @@ impl<'a> Driver<'a> {
                 // What is under way here must not displace itself.
                 parts.config.queue = parts.config.queue.max(*outstanding as usize);
             }
-            let link = Link::open(number, address, connect_timeout, parts, connection, &self.poller)
+            let link = Link::open(number, self.config, connect_timeout, parts, &self.poller, self.clock.now())
                 .map_err(|source| LoadError::Connect { address, number: number + 1, of: count, source })?;
             self.links.push(link);
             self.act(number, Action::Flush);
@@ -351,7 +351,11 @@ impl<'a> Driver<'a> {
         for number in 0..self.links.len() as u32 {
             self.act(number, Action::Close);
         }
-        self.recorder.finish(course)
+        let mut counts = DatagramCounts::default();
+        self.links.iter().for_each(|link| counts += link.datagrams());
+        let mut recording = self.recorder.finish(course);
+        (recording.report.retransmitted, recording.report.duplicates) = (counts.retransmitted, counts.duplicates);
+        recording
     }
 
     fn source<'p>(&mut self, plan: &'p Plan) -> (Source<'p>, u64) {

@@ -53,6 +53,7 @@ mod poller;
 pub mod recorder;
 pub mod report;
 pub mod schedule;
+mod socket;
 mod system;
 pub mod trace;
 

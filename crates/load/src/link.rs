@@ -1,17 +1,18 @@
 //! A socket and the connection that it carries: moves bytes and reports what the connection says.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::io::{self, ErrorKind};
+use std::time::Instant;
 
 use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::units::{Nanos, Time};
-use leeward_rpc::client::{Connection, ConnectionConfig, Event, Phase, Request};
+use leeward_rpc::client::{Connection, DatagramCounts, Event, Phase, Request};
 use leeward_rpc::wire::{self, Regime};
 
+use crate::config::LoadConfig;
 use crate::poller::Poller;
 use crate::recorder::Issued;
+use crate::socket::Socket;
 
 /// The generator's clock: nanoseconds since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -42,31 +43,46 @@ pub(crate) enum Change {
 /// A connection and its socket; without one when it is lost.
 pub(crate) struct Link {
     number: u32,
-    socket: Option<TcpStream>,
+    socket: Option<Socket>,
     connection: Connection<Issued>,
     watches_room: bool,
     /// The last [`Change`] that was reported.
     reported: Option<Change>,
     /// When its timer goes off; `NEVER` when it is not set.
     timer: Time,
+    /// Counts of a socket that is lost.
+    datagrams: DatagramCounts,
+    /// Why the socket was lost, where that says more than the connection knows.
+    trouble: Option<String>,
 }
 
 impl Link {
     /// Connects, and waits for that; nothing is sent yet.
     pub(crate) fn open(
         number: u32,
-        address: SocketAddr,
+        config: &LoadConfig,
         timeout: Nanos,
         parts: ClientParts,
-        config: ConnectionConfig,
         poller: &Poller,
+        now: Time,
     ) -> io::Result<Self> {
-        let socket = TcpStream::connect_timeout(&address, Duration::from_nanos(timeout.0.max(1)))?;
-        socket.set_nodelay(true)?;
-        socket.set_nonblocking(true)?;
+        let to = (config.transport, config.address, config.datagram);
+        #[cfg(not(feature = "tls"))]
+        let socket = Socket::open(number, to, timeout, now)?;
+        #[cfg(feature = "tls")]
+        let socket = Socket::open_tls(number, to, timeout, now, config.tls.as_ref())?;
         poller.add(&socket, number)?;
-        let connection = Connection::new(parts, config);
-        Ok(Link { number, socket: Some(socket), connection, watches_room: false, reported: None, timer: Time::NEVER })
+        let connection = Connection::new(parts, config.connection);
+        Ok(Link {
+            number,
+            socket: Some(socket),
+            connection,
+            watches_room: false,
+            reported: None,
+            timer: Time::NEVER,
+            datagrams: DatagramCounts::default(),
+            trouble: None,
+        })
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -92,9 +108,15 @@ impl Link {
         self.connection.welcome().is_some_and(|welcome| welcome.regime == Regime::Credits)
     }
 
+    /// Datagrams that were sent again, and those that came again.
+    pub(crate) fn datagrams(&self) -> DatagramCounts {
+        self.socket.as_ref().map_or(self.datagrams, Socket::counts)
+    }
+
     /// Why the connection is over, for people.
     pub(crate) fn reason(&self) -> String {
-        self.connection.error().map_or_else(String::new, ToString::to_string)
+        let known = || self.connection.error().map_or_else(String::new, ToString::to_string);
+        self.trouble.clone().unwrap_or_else(known)
     }
 
     pub(crate) fn submit(
@@ -114,11 +136,14 @@ impl Link {
 
     /// Reads what there is, up to a bound, and writes the answers that follow from it.
     pub(crate) fn ready(&mut self, clock: Clock, poller: &Poller, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
-        for _ in 0..READS_MAX {
+        for reads in 0.. {
             let Some(socket) = &mut self.socket else { return };
+            if reads >= READS_MAX && !socket.holds_bytes() {
+                break;
+            }
             let spare = self.connection.spare();
             let room = spare.len();
-            match socket.read(spare) {
+            match socket.read(clock, spare) {
                 Ok(0) => return self.lose(clock.now(), events),
                 Ok(count) => {
                     // The clock is read after the bytes: an answer is never dated before it was here.
@@ -126,13 +151,20 @@ impl Link {
                     if self.connection.received(now, count, &mut |event| events(now, event)).is_err() {
                         return self.lose(now, events);
                     }
-                    if count < room {
+                    if let Some(calls) = socket.bound() {
+                        self.connection.restrict(now, calls, &mut |event| events(now, event));
+                    }
+                    if !socket.may_have_more(count, room, self.connection.in_flight()) {
                         break;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.lose(clock.now(), events),
+                Err(error) => {
+                    // The system's own words say less than the connection's.
+                    self.trouble = error.get_ref().map(ToString::to_string);
+                    return self.lose(clock.now(), events);
+                }
             }
         }
         self.flush(clock, poller, events);
@@ -145,12 +177,19 @@ impl Link {
             let Some(socket) = &mut self.socket else { return };
             let output = self.connection.output(now);
             if output.is_empty() {
-                return self.watch_room(now, false, poller, events);
+                socket.finish();
+                let wants_room = socket.wants_room();
+                return self.watch_room(now, wants_room, poller, events);
             }
-            match socket.write(output) {
+            match socket.write(now, output) {
                 Ok(0) => return self.lose(now, events),
                 Ok(count) => self.connection.consumed(now, count, &mut |event| events(now, event)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    socket.finish();
+                    if !socket.is_stream() {
+                        // The next datagram makes room, no socket does.
+                        return;
+                    }
                     return self.watch_room(now, true, poller, events);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -174,6 +213,7 @@ impl Link {
     fn lose(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         // Why is kept by the connection.
         let _ = self.connection.ended(now, &mut |event| events(now, event));
+        self.datagrams = self.datagrams();
         self.socket = None;
     }
 
@@ -181,13 +221,19 @@ impl Link {
     pub(crate) fn timer(&mut self, at: Time, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         if self.timer == at {
             self.timer = Time::NEVER;
+            if let Some(socket) = &mut self.socket
+                && !socket.on_timer(now)
+            {
+                return self.lose(now, events);
+            }
             self.connection.on_timer(now, &mut |event| events(now, event));
         }
     }
 
     /// When the timer must be set anew; `None` if it need not be. One that is set too early stays, and does nothing.
     pub(crate) fn rearm(&mut self, now: Time) -> Option<Time> {
-        let wanted = self.connection.next_timeout(now)?.max(now + Nanos(1));
+        let far = self.socket.as_ref().map_or(Time::NEVER, Socket::next_timeout);
+        let wanted = self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(far).max(now + Nanos(1));
         if wanted >= self.timer {
             return None;
         }
@@ -199,9 +245,10 @@ impl Link {
     pub(crate) fn close(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, Issued>)) {
         self.reported = Some(Change::Lost);
         self.connection.deregister(now, &mut |event| events(now, event));
+        self.datagrams = self.datagrams();
         if let Some(mut socket) = self.socket.take() {
             // One attempt: if the server doesn't read, the end of the stream tells it, too.
-            let _ = socket.write(self.connection.output(now));
+            let _ = socket.write(now, self.connection.output(now));
         }
         self.connection.close(now, &mut |event| events(now, event));
     }

@@ -1,8 +1,7 @@
 //! Waiting for sockets and for a moment, to the microsecond: epoll, with a timer descriptor among the sockets.
 
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use leeward_control::units::Nanos;
 use rustix::buffer::spare_capacity;
@@ -43,12 +42,12 @@ impl Poller {
     }
 
     /// Watches `socket`, from now on called `number`, for something to read.
-    pub(crate) fn add(&self, socket: &TcpStream, number: u32) -> io::Result<()> {
+    pub(crate) fn add(&self, socket: &impl AsFd, number: u32) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(number.into()), EventFlags::IN)?)
     }
 
     /// From now on also, or no more, for room to write.
-    pub(crate) fn watch_room(&self, socket: &TcpStream, number: u32, room: bool) -> io::Result<()> {
+    pub(crate) fn watch_room(&self, socket: &impl AsFd, number: u32, room: bool) -> io::Result<()> {
         let flags = if room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number.into()), flags)?)
     }

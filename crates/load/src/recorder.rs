@@ -335,6 +335,9 @@ impl Recorder {
         }
         let lateness = self.lateness.percentiles();
         let report = LoadReport {
+            // The links know.
+            retransmitted: 0,
+            duplicates: 0,
             ending: course.ending,
             planned: course.planned,
             duration_ns: self.to.0,

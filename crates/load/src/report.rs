@@ -45,6 +45,10 @@ pub struct LoadReport {
     pub failures: BTreeMap<String, u64>,
     /// The connections.
     pub connections: Connections,
+    /// Datagrams that clients sent again; whole run.
+    pub retransmitted: u64,
+    /// Datagrams that came again.
+    pub duplicates: u64,
     /// Whether the server's windows bind, as its first welcome said: whether its controller gives credits.
     pub gives_credits: Option<bool>,
     /// The time series, if asked for, from the start of the run.

@@ -28,12 +28,13 @@ pub mod tier;
 
 pub use error::RealError;
 pub use identity::this_machine;
+pub use leeward_rpc::client::Transport;
 pub use leeward_services::served::Served;
 pub use machine::Machine;
 pub use measured::Measured;
 pub use placement::Placement;
 pub use plant::{BudgetRule, Plant, PlantError, PlantRun};
-pub use run::{RunReport, RunSpec, Snapshot};
+pub use run::{Audience, RunReport, RunSpec, Snapshot};
 pub use simulated::Simulated;
 pub use threads::Threads;
 pub use tier::RealTier;

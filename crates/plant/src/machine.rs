@@ -3,7 +3,7 @@
 
 use crate::error::RealError;
 use crate::placement::Placement;
-use crate::run::{allow_clients, start};
+use crate::run::{address, allow_clients, start};
 use crate::stalls::{self, Missed};
 use leeward_control::algorithms::none;
 use leeward_control::budget::Budget;
@@ -196,13 +196,14 @@ fn closed(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool
 fn closed_once(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
     // Nothing here depends on the objective.
     let (rtt, slo, params) = (Nanos::from_micros(10), Nanos::from_millis(1), Params::default());
-    let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED)?;
+    let server = start(placement, served, (&none::ALGORITHM, &params), (rtt, slo), Budget::UNLIMITED, false)?;
     let config = LoadConfig {
         ask: served.ask.clone(),
         warmup: Nanos(plan.duration().0 / 4),
         polling: placement.polling(),
         cpu: Some(placement.load),
-        ..LoadConfig::new(server.address(), slo)
+        transport: placement.transport,
+        ..LoadConfig::new(address(placement, &server), slo)
     };
     let client = || (none::ALGORITHM.build_client)(&params, &Environment::new(1, rtt, slo));
     let outcome = leeward_load::run(&config, plan, client, stop, |_| {});

@@ -5,7 +5,7 @@ use crate::error::RealError;
 use crate::machine::Machine;
 use crate::placement::Placement;
 use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
-use crate::run::{self, RunReport, RunSpec, Sample, Snapshot};
+use crate::run::{self, Audience, RunReport, RunSpec, Sample, Snapshot};
 use crate::tier::RealTier;
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
@@ -30,6 +30,8 @@ pub struct Measured<'a> {
     pub served: &'a Served,
     /// Measured machine that serves it.
     pub machine: &'a Machine,
+    /// Watchers of the server of a run.
+    pub audience: Option<&'a Audience>,
 }
 
 impl Plant for Measured<'_> {
@@ -58,6 +60,7 @@ impl Plant for Measured<'_> {
             duration: config.duration,
             window: config.window.unwrap_or(WINDOW),
             fine_window: config.fine_window,
+            audience: self.audience,
         };
         let report = run::run(&spec, stop, watch)?;
         let threads = tier.and_then(|tier| tier.switch()).map(|switch| ThreadOutcome {
@@ -114,6 +117,7 @@ fn outcome(report: RunReport, config: &SimConfig, takes_locks: bool) -> Result<R
         events: None,
         cores: None,
         failure_delay: None,
+        kinds: Vec::new(),
         late: (!load.adherence.kept).then_some(load.adherence.lateness),
         replicas: Vec::new(),
         threads: None,

@@ -4,6 +4,7 @@
 use crate::error::RealError;
 use leeward_control::units::Nanos;
 use leeward_load::Polling;
+use leeward_rpc::client::Transport;
 use leeward_runtime::Idle;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -16,6 +17,8 @@ pub struct Placement {
     pub load: usize,
     /// Whether the ends share a CPU: with a synthetic service nothing measured means much then.
     pub shared: bool,
+    /// Transport between the ends.
+    pub transport: Transport,
 }
 
 impl Placement {
@@ -44,15 +47,22 @@ impl Placement {
     }
 
     fn of(cpus: &[usize], cores: u32) -> Self {
+        let transport = Transport::Tcp;
         match cpus {
-            [] => Placement { server: vec![0], load: 0, shared: true },
-            [only] => Placement { server: vec![*only], load: *only, shared: true },
+            [] => Placement { server: vec![0], load: 0, shared: true, transport },
+            [only] => Placement { server: vec![*only], load: *only, shared: true, transport },
             // The last one for the clients: the first is where a machine's interrupts tend to be, and a server meets those.
             [rest @ .., last] => {
                 let cores = (cores.max(1) as usize).min(rest.len());
-                Placement { server: rest[..cores].to_vec(), load: *last, shared: false }
+                Placement { server: rest[..cores].to_vec(), load: *last, shared: false, transport }
             }
         }
+    }
+
+    /// The same CPUs, and this transport between the ends.
+    #[must_use]
+    pub fn over(self, transport: Transport) -> Self {
+        Placement { transport, ..self }
     }
 
     /// How an idle core of the server waits: it spins, unless the clients need its CPU.
@@ -73,8 +83,14 @@ mod tests {
     #[test]
     fn the_ends_share_no_cpu_if_there_are_two() {
         let place = |cpus: &[usize], cores| Placement::of(cpus, cores);
-        assert_eq!(place(&[0, 1], 10), Placement { server: vec![0], load: 1, shared: false });
-        assert_eq!(place(&[2, 4, 6, 8], 2), Placement { server: vec![2, 4], load: 8, shared: false });
+        assert_eq!(
+            place(&[0, 1], 10),
+            Placement { server: vec![0], load: 1, shared: false, transport: Transport::Tcp }
+        );
+        assert_eq!(
+            place(&[2, 4, 6, 8], 2),
+            Placement { server: vec![2, 4], load: 8, shared: false, transport: Transport::Tcp }
+        );
         assert_eq!(place(&[2, 4, 6, 8], 10).server, [2, 4, 6]);
         assert!(place(&[3], 4).shared);
     }

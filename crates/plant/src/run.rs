@@ -11,9 +11,13 @@ use leeward_control::units::Nanos;
 use leeward_load::report::{ClientWindow, Ending, LoadReport};
 use leeward_load::{LoadConfig, Plan, Polling, Recording, Schedule};
 use leeward_outcome::LockOutcome;
+use leeward_port::Source;
+use leeward_rpc::client::Transport;
 use leeward_rpc::server::{Counts, Server};
 use leeward_services::served::{Bottleneck, Served};
 use leeward_workload::Workload;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -46,6 +50,37 @@ pub struct RunSpec<'a> {
     pub window: Nanos,
     /// Length of the fine time series' windows, if there shall be one.
     pub fine_window: Option<Nanos>,
+    /// Watchers of the server while it runs.
+    pub audience: Option<&'a Audience>,
+}
+
+/// Watchers of the server of a run while there is one. Clones are the same.
+#[derive(Clone)]
+pub struct Audience(Arc<Show>);
+
+/// Everything done with the server of a run.
+type Show = dyn Fn(Option<Arc<dyn Source>>) + Send + Sync;
+
+impl Audience {
+    /// `show` is told of each server that has started, and of none when it stops.
+    pub fn new(show: impl Fn(Option<Arc<dyn Source>>) + Send + Sync + 'static) -> Self {
+        Audience(Arc::new(show))
+    }
+}
+
+/// The same ones, or others.
+impl PartialEq for Audience {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Audience {}
+
+impl std::fmt::Debug for Audience {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Audience")
+    }
 }
 
 /// The server at one moment.
@@ -106,7 +141,10 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
     let schedule = Schedule::draw(spec.workload, spec.seed, spec.duration)?;
     allow_clients(schedule.clients())?;
     let admission = (spec.algorithm, spec.params);
-    let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget)?;
+    let is_watched = spec.audience.is_some();
+    let server = start(spec.placement, spec.served, admission, (spec.rtt, spec.slo), spec.budget, is_watched)?;
+    let show = |source| _ = spec.audience.map(|audience| (audience.0)(source));
+    show(server.source());
     // Short runs are looked at more often than once per window: what the server did in a run is the difference of two looks.
     let every = spec.window.min(spec.duration.saturating_sub(spec.warmup) / LOOKS).max(Nanos(1));
     let config = LoadConfig {
@@ -119,7 +157,8 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
         // Clients that never sleep would keep the leaves from their CPU for whole slices of the scheduler.
         polling: if spec.served.bottleneck == Bottleneck::Threads { Polling::Sleep } else { spec.placement.polling() },
         cpu: Some(spec.placement.load),
-        ..LoadConfig::new(server.address(), spec.slo)
+        transport: spec.placement.transport,
+        ..LoadConfig::new(address(spec.placement, &server), spec.slo)
     };
     let environment = Environment::new(spec.placement.server.len() as u32, spec.rtt, spec.slo);
     let client = || (spec.algorithm.build_client)(spec.params, &environment);
@@ -135,6 +174,7 @@ pub fn run(spec: &RunSpec<'_>, stop: &AtomicBool, mut watch: impl FnMut(&Snapsho
         locks.look(at);
         watch(&Snapshot { server: sample, duration: progress.duration, latest: progress.latest });
     });
+    show(None);
     finish(server, outcome, (samples, locks.uses()), spec.placement.server.len())
 }
 
@@ -152,6 +192,7 @@ pub(crate) fn start(
     (algorithm, params): (&Algorithm, &Params),
     (rtt, slo): (Nanos, Nanos),
     budget: Budget,
+    is_watched: bool,
 ) -> Result<Server, RealError> {
     let builder = Server::builder()
         .admission(algorithm, params.clone())
@@ -160,8 +201,16 @@ pub(crate) fn start(
         .cores(placement.server.len())
         .cpus(placement.server.clone())
         .idle(placement.idle())
+        .watched(is_watched)
         .connection_limit(1 << 20);
+    let builder = if placement.transport == Transport::Udp { builder.udp("127.0.0.1:0") } else { builder };
     Ok(served.start(builder, "127.0.0.1:0")?)
+}
+
+/// Where clients find the server.
+pub(crate) fn address(placement: &Placement, server: &Server) -> SocketAddr {
+    let far = server.datagram_address().filter(|_| placement.transport == Transport::Udp);
+    far.unwrap_or_else(|| server.address())
 }
 
 /// Stops the server, whatever came of the load, and checks what both ends say.

@@ -8,7 +8,7 @@ use leeward_control::server::Gauges;
 use leeward_control::threading::{ThreadEnvironment, registry};
 use leeward_control::units::Nanos;
 use leeward_port::statistics::Statistics;
-use leeward_port::{Running, Server as Port};
+use leeward_port::{Running, Server as Port, Source};
 use leeward_rpc::server::{Builder, Counts, Failed, Request, Server, ServerError};
 use leeward_rpc::tier::{Calls, Enough, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Switch};
 use leeward_rpc::wire::Method;
@@ -145,6 +145,10 @@ impl Running for WithLeaves {
 
     fn statistics(&self) -> Statistics {
         self.tier.statistics()
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.tier.source()
     }
 
     fn has_failed(&self) -> bool {
@@ -291,6 +295,7 @@ mod tests {
                 duration,
                 window: Nanos::from_millis(100),
                 fine_window: None,
+                audience: None,
             };
             let report = run(&spec, &AtomicBool::new(false), |_| ()).unwrap();
             assert_eq!(report.violations, Vec::<String>::new(), "{threading}");

@@ -4,6 +4,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use std::io;
 use std::net::ToSocketAddrs;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections that are taken at one look at the network: each takes as long as a few requests.
 const BATCH: usize = 2;
@@ -21,6 +22,24 @@ pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
         }
     }
     Err(last)
+}
+
+/// A socket that listens already, on its way to the server that is to have it: from systemd, for one. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Inherited(Arc<Mutex<Option<std::net::TcpListener>>>);
+
+impl Inherited {
+    /// Of this socket.
+    pub fn new(listener: std::net::TcpListener) -> Self {
+        Inherited(Arc::new(Mutex::new(Some(listener))))
+    }
+
+    /// Takes the socket, if nobody has.
+    pub(crate) fn take(&self) -> io::Result<Option<TcpListener>> {
+        let Some(listener) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(None) };
+        listener.set_nonblocking(true)?;
+        Ok(Some(TcpListener::from_std(listener)))
+    }
 }
 
 /// A core's listener, if it is the one that has it.

@@ -82,7 +82,7 @@ impl Account {
         }
         match dropped {
             None => visit.count_completed(sojourn),
-            Some(reason) => visit.counters.drop_for(reason),
+            Some(reason) => visit.count_dropped(reason, sojourn),
         }
         true
     }

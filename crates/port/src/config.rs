@@ -1,8 +1,10 @@
 //! Configuration of a server, whatever it speaks, and its start.
 
-use crate::acceptor::listen;
+use crate::acceptor::{Inherited, listen};
 use crate::allocation;
 use crate::core::{Core, Local, WAKER};
+use crate::datagrams::{self, Inbound, Sockets};
+use crate::encryption::{Encryption, Tally};
 use crate::front::Front;
 use crate::guest::Guests;
 use crate::handle::{Common, Handle, Job, SlowHalf};
@@ -20,7 +22,9 @@ use leeward_control::recording::Header;
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::Admission;
 use leeward_control::units::Nanos;
-use leeward_host::{Counters, Pulse, Recording};
+use leeward_datagram::DatagramSize;
+use leeward_host::{Bounds, Counters, Pulse, Recording, watched};
+use leeward_observe::{DECISIONS, Watch};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::{Allocation, Clock, Cores, Idle, Options};
 use mio::Poll;
@@ -73,12 +77,16 @@ pub struct Limits {
     pub stuck: Nanos,
     /// A stop waits this long for answers to go out.
     pub drain: Nanos,
+    /// An encrypted connection has this long from its beginning to the end of its handshake, its wait for a turn included.
+    pub handshake: Nanos,
     /// Whether several sockets may be read and written in one system call.
     pub io_uring: IoUring,
     /// Budget of a request for queues if it brings none.
     pub budget: Budget,
     /// The objective, for counting what was in time.
     pub slo: Nanos,
+    /// The longest datagram, where datagrams are served.
+    pub datagram: DatagramSize,
 }
 
 /// Configuration of a server. A protocol's builder holds one and has its setters by
@@ -101,10 +109,18 @@ pub struct Config {
     pub recording: Option<Recording>,
     /// Allocator that grants and takes back cores.
     pub allocator: Option<Allocator>,
+    /// A socket that listens already, instead of the address. The first server that starts has it.
+    pub inherited: Inherited,
+    /// Whether a watch is kept over it, for metrics and for those who ask why ([`crate::Running::source`]).
+    pub watched: bool,
     /// Guests that the cores poll besides their connections.
     pub guests: Guests,
     /// Description of what is served; the controller's name is added to it.
     pub about: About,
+    /// Address at which datagrams are served, too. For a protocol whose bytes are frames of `leeward-wire`, and no other.
+    pub datagrams: Option<String>,
+    /// Encryption of all connections; whoever comes without is told so. Datagrams are never encrypted.
+    pub encryption: Option<Arc<dyn Encryption>>,
 }
 
 /// A policy of core allocation, and between how many cores it may choose.
@@ -136,14 +152,20 @@ impl Default for Config {
                 part: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
                 drain: Nanos::from_secs(5),
+                handshake: Nanos::from_secs(3),
                 io_uring: IoUring::Auto,
                 budget: Budget::UNLIMITED,
                 slo: Nanos::ZERO,
+                datagram: DatagramSize::DEFAULT,
             },
             recording: None,
             allocator: None,
+            inherited: Inherited::default(),
+            watched: false,
             guests: Guests::default(),
             about: About::default(),
+            datagrams: None,
+            encryption: None,
         }
     }
 }
@@ -168,7 +190,8 @@ impl Config {
     ) -> Result<Server, ServerError> {
         let cores = self.options.cores;
         let options = self.options.clone();
-        let Assembled { bound, handle, networks, allocator, .. } = self.assemble::<P, S>(address, cores, protocol)?;
+        let Assembled { bound, datagrams, handle, networks, allocator, .. } =
+            self.assemble::<P, S>(address, cores, protocol)?;
         let shared = Arc::clone(&handle.shared);
         let cores = match allocator {
             None => Cores::start(&options, shared, networks)?,
@@ -178,7 +201,7 @@ impl Config {
                 Cores::start_allocated(&options, shared, networks, allocation)?
             }
         };
-        Ok(Server::new(bound, cores, handle))
+        Ok(Server::new(bound, datagrams, cores, handle))
     }
 
     /// Listens on `address` for threads that the caller brings: see [`Front`].
@@ -193,6 +216,8 @@ impl Config {
         // One half of the controller for what comes, one for what is executed elsewhere. An allocator has no cores to grant here.
         self.options.cores = self.options.cores.max(2);
         self.allocator = None;
+        // Threads that come and go look at one poll; nobody has asked for datagrams there.
+        self.datagrams = None;
         let Assembled { bound, handle, networks, halves, .. } = self.assemble::<P, TcpStream>(address, 1, protocol)?;
         let parts = networks.into_iter().next().zip(halves.into_iter().next());
         let (core, admission) = parts.ok_or_else(|| io::Error::other("a controller without cores"))?;
@@ -207,7 +232,8 @@ impl Config {
         protocol: impl Fn(&Handle<P>) -> P,
     ) -> Result<Assembled<P, S>, ServerError> {
         let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
-        let listener = listen(address).map_err(refused)?;
+        let inherited = self.inherited.take().map_err(refused)?;
+        let listener = inherited.map_or_else(|| listen(address), Ok).map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
         let cores = self.options.cores;
         let mut environment = Environment::new(cores as u32, self.rtt, self.slo);
@@ -222,6 +248,12 @@ impl Config {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
             halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
         }
+        let watch = self.watched.then(|| Arc::new(Watch::new(cores, DECISIONS)));
+        let bounds = Bounds::of(&self.algorithm, &self.params, &environment);
+        if let Some(watch) = &watch {
+            // Outside of a recording: what is recorded is the controller's alone.
+            halves = watched(halves, watch, bounds);
+        }
         let polls = (0..networks).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
         let wakers = polls.iter().map(waker).collect::<io::Result<Vec<_>>>()?;
@@ -235,7 +267,11 @@ impl Config {
             counters: wakers.iter().map(|_| Counters::default()).collect(),
             mail: Mail::new(wakers),
             slo: self.slo,
+            target: bounds.target,
+            watch,
             about: About { admission: Some(self.algorithm.name.into()), ..self.about },
+            encryption: self.encryption,
+            tally: Tally::default(),
         });
         let waking = Arc::clone(&common);
         let shared = Shared::<Job<P>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
@@ -244,6 +280,16 @@ impl Config {
         let connections = self.limits.connections.div_ceil(networks);
         let receiving = self.limits.receiving.div_ceil(networks);
         let limits = Limits { connections, receiving, slo: self.slo, ..self.limits };
+        let (mut sockets, mut at) = (Vec::new(), None);
+        if let Some(address) = &self.datagrams {
+            let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
+            let Sockets { bound, door, cores, secrets, ports } = datagrams::bind(address, networks).map_err(refused)?;
+            let mut door = Some((door, ports));
+            let inbound = |socket| (socket, Inbound::new(Arc::clone(&secrets), door.take(), limits.datagram));
+            sockets.extend(cores.into_iter().map(inbound));
+            at = Some(bound);
+        }
+        let mut sockets = sockets.into_iter();
         let mut listener = Some(listener);
         let mut fast = halves.cores.into_iter();
         let parts = polls.into_iter().zip(registries).zip(fast.by_ref()).enumerate();
@@ -251,16 +297,22 @@ impl Config {
             .map(|(index, ((poll, first), admission))| {
                 let local = Local::new(index, handle.clone(), admission, limits);
                 let guests = self.guests.take(index, networks);
-                Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)
+                let mut core = Core::<P, S>::new(protocol(&handle), local, poll, first, listener.take(), guests)?;
+                if let Some((socket, inbound)) = sockets.next() {
+                    core.serve_datagrams(socket, inbound)?;
+                }
+                Ok(core)
             })
             .collect::<io::Result<Vec<_>>>()?;
-        Ok(Assembled { bound, handle, networks, allocator, halves: fast.collect() })
+        Ok(Assembled { bound, datagrams: at, handle, networks, allocator, halves: fast.collect() })
     }
 }
 
 /// A server without threads.
 struct Assembled<P: Protocol, S> {
     bound: SocketAddr,
+    /// Where datagrams are served.
+    datagrams: Option<SocketAddr>,
     handle: Handle<P>,
     networks: Vec<Core<P, S>>,
     allocator: Option<(Box<dyn leeward_control::allocation::Allocator>, CoreLimits)>,
@@ -384,6 +436,21 @@ macro_rules! server_settings {
         #[must_use]
         pub fn poll_also(self, core: usize, guest: impl $crate::Guest + 'static) -> Self {
             self.port.guests.add(core, Box::new(guest));
+            self
+        }
+
+        /// Has the server accept from a socket that listens already, instead of from its address.
+        #[must_use]
+        pub fn inherited(mut self, socket: $crate::Inherited) -> Self {
+            self.port.inherited = socket;
+            self
+        }
+
+        /// Keeps a watch over the server: waits and decisions, for metrics and for those who ask why they were refused. Costs some
+        /// nanoseconds per request and 4 MiB.
+        #[must_use]
+        pub fn watched(mut self, watched: bool) -> Self {
+            self.port.watched = watched;
             self
         }
 

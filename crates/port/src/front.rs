@@ -143,7 +143,7 @@ impl<P: Protocol> Front<P> {
         let shared = &self.handle.shared;
         while let Some((_, work)) = shared.queues.pop(0) {
             // A front has no tasks.
-            let Work::Job(Job { parcel, arrived, is_admitted, call }) = work else { continue };
+            let Work::Job(Job { parcel, arrived, is_admitted, call, .. }) = work else { continue };
             let waited = shared.clock.now().since(arrived);
             if is_admitted && let Verdict::Reject(reason) = lock(&self.execution).execute(waited) {
                 self.answer(parcel.to, P::late(call, reason));

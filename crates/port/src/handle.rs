@@ -1,11 +1,13 @@
 //! State that the cores of a server share, and requests of a protocol and its tasks to the engine.
 
+use crate::encryption::{Encryption, Tally};
 use crate::mail::Mail;
 use crate::protocol::{ConnectionId, Protocol};
 use crate::statistics::{self, About, Statistics};
 use leeward_control::server::{CoresGranted, Downstream, Gauges};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Pulse};
+use leeward_observe::Watch;
 use leeward_runtime::allocation::Bystander;
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::current_core;
@@ -25,6 +27,8 @@ pub(crate) struct Parcel {
 pub struct Job<P: Protocol> {
     pub(crate) parcel: Parcel,
     pub(crate) arrived: Time,
+    /// When it was put into the queue.
+    pub(crate) queued: Time,
     pub(crate) is_admitted: bool,
     pub(crate) call: P::Call,
 }
@@ -44,7 +48,14 @@ pub(crate) struct Common<D> {
     pub(crate) mail: Mail<Message<D>>,
     /// The objective.
     pub(crate) slo: Nanos,
+    /// The delay that the controller aims at, if it aims at one.
+    pub(crate) target: Option<Nanos>,
+    /// Watch over the server, if one is kept.
+    pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) about: About,
+    /// Encryption of all connections, if they are encrypted, and their handshakes.
+    pub(crate) encryption: Option<Arc<dyn Encryption>>,
+    pub(crate) tally: Tally,
 }
 
 impl<D> Common<D> {
@@ -128,6 +139,9 @@ impl<P: Protocol> Handle<P> {
             drops: Counters::drops(&self.common.counters),
             abandoned: counts.abandoned,
             connections: counts.connections,
+            overflowed: counts.overflowed,
+            retransmitted: counts.retransmitted,
+            duplicates: counts.duplicates,
             packet_delay_ns: self.shared.packets.delay(now).0,
             run_delay_ns: self.shared.queues.delay(now).0,
             credit_pool: gauges.credit_pool,
@@ -135,6 +149,7 @@ impl<P: Protocol> Handle<P> {
             concurrency_limit: gauges.concurrency_limit,
             priority_threshold: gauges.priority_threshold,
             about: self.common.about.clone(),
+            tls: self.common.encryption.as_deref().map(|encryption| self.common.tally.told(encryption)),
             locks: statistics::locks(),
         }
     }

@@ -7,7 +7,7 @@
 //! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
-//!   one system call. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
+//!   one system call. `carrier`, `datagrams`: sessions without a socket of their own. [`Encryption`]: the seam to TLS. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
 //! - [`Front`]: the engine without its threads, for servers that bring their own; one of them at a time has it. [`wait`]: how such a
 //!   thread sleeps.
 //! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
@@ -21,8 +21,11 @@ mod alarm_clock;
 pub mod allocation;
 #[allow(unsafe_code)]
 pub mod batch;
+mod carrier;
 mod config;
 mod core;
+mod datagrams;
+mod encryption;
 mod farewell;
 mod front;
 mod guest;
@@ -44,15 +47,19 @@ mod trim;
 mod visit;
 #[allow(unsafe_code)]
 pub mod wait;
+mod watched;
 
+pub use acceptor::Inherited;
 pub use account::Account;
 pub use alarm_clock::AlarmClock;
 pub use config::{Allocator, Config, Limits, ServerError};
+pub use encryption::{Broken, Channel, Encryption, Handshakes, PeerIdentity};
 pub use farewell::Farewell;
 pub use front::{Front, Taken};
 pub use guest::{Guest, Guests, Turn};
 pub use handle::{Handle, Job};
 pub use leeward_host::Counts;
+pub use leeward_observe::Source;
 pub use leeward_wire::DropReason;
 pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};
 pub use receive::{Came, IoUring, Received, Receiver};

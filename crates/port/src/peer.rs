@@ -1,5 +1,6 @@
 //! A connection: its socket, its protocol's state, its unsent bytes, and what is known of its readiness.
 
+use crate::carrier::{Carrier, Outbound};
 use crate::config::Limits;
 use crate::outbox::Outbox;
 use crate::protocol::{ConnectionId, Protocol};
@@ -16,7 +17,7 @@ const READ: usize = 64 * 1024;
 const READ_OF_TALK: usize = 512;
 
 pub(crate) struct Peer<P: Protocol, S> {
-    pub(crate) stream: S,
+    pub(crate) stream: Carrier<S>,
     pub(crate) id: ConnectionId,
     pub(crate) connection: P::Connection,
     pub(crate) out: Outbox,
@@ -42,6 +43,8 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) idle_reads: u32,
     /// Whether it is not read until the next sweep, for it has said little in many pieces.
     pub(crate) is_chatty: bool,
+    /// Whether it has asked for something since it was last kept from being read.
+    pub(crate) has_asked: bool,
     /// Its last turn brought words, and no request.
     pub(crate) talks: bool,
     /// Memory that was granted for a long request, in bytes.
@@ -57,7 +60,7 @@ pub(crate) struct Peer<P: Protocol, S> {
 }
 
 impl<P: Protocol, S: Stream> Peer<P, S> {
-    pub(crate) fn new(stream: S, id: ConnectionId, connection: P::Connection, now: Time) -> Self {
+    pub(crate) fn new(stream: Carrier<S>, id: ConnectionId, connection: P::Connection, now: Time) -> Self {
         Peer {
             stream,
             id,
@@ -74,6 +77,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             held_back: false,
             idle_reads: 0,
             is_chatty: false,
+            has_asked: false,
             talks: false,
             room: 0,
             is_short: false,
@@ -105,6 +109,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         P::buffered(&self.connection) == 0
             && self.ahead.is_none()
             && P::wanted(&self.connection) <= self.room
+            && self.stream.reads_its_socket()
             && self.stream.raw().is_some()
             && self.may_be_read(limits)
     }
@@ -129,10 +134,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     pub(crate) fn receive_ahead(&mut self, room: usize, received: io::Result<crate::batch::Received<'_>>) {
         let received = match received {
             Ok(received) => {
-                let count = received.bytes.len();
-                P::spare(&mut self.connection)[..count].copy_from_slice(received.bytes);
-                P::filled(&mut self.connection, count);
-                Ok(Received::of(count, room, received.stamp.and_then(age)))
+                let came = Received::of(received.bytes.len(), room, received.stamp.and_then(age));
+                let came = self.stream.take_in(came, received.bytes, P::spare(&mut self.connection));
+                P::filled(&mut self.connection, came.as_ref().map_or(0, |came| came.bytes));
+                came
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::NOTHING),
             Err(error) => Err(error),
@@ -149,15 +154,21 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     }
 
     /// Sends what the socket takes; how many bytes that was.
-    pub(crate) fn send(&mut self, now: Time) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, now: Time, datagrams: &mut Option<Outbound>) -> io::Result<usize> {
         let stream = &mut self.stream;
-        self.out.flush(|bytes| stream.send(bytes), now)
+        self.out.flush(|bytes| stream.send(bytes, now, datagrams), now)
     }
 
-    /// The socket took so much of what was to be sent; tries the rest, if there is one.
+    /// Bytes for the socket that say what is to be sent, if that may leave together with others'.
+    pub(crate) fn sendable(&mut self) -> Option<&[u8]> {
+        self.stream.apart(self.out.sendable()?)
+    }
+
+    /// The socket took so much of what was [sendable](Peer::sendable); tries the rest, if there is one.
     pub(crate) fn took(&mut self, count: usize, now: Time) -> io::Result<usize> {
+        let count = self.stream.sent(count);
         self.out.took(count);
-        Ok(count + self.send(now)?)
+        Ok(count + self.send(now, &mut None)?)
     }
 
     /// Whether everything owed has gone out of a connection that is to end.

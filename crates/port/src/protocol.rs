@@ -1,5 +1,6 @@
 //! The seam between the engine and a protocol: bytes in; calls, words and endings out. No socket, no clock.
 
+use crate::encryption::PeerIdentity;
 use crate::spares::Spares;
 use crate::visit::Visit;
 use leeward_control::server::RejectReason;
@@ -36,6 +37,9 @@ pub trait Protocol: Sized + Send + 'static {
 
     /// Begins a connection.
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Self::Connection;
+
+    /// The connection's client has proven who it is, before anything else of it has come.
+    fn identify(_: &mut Self::Connection, _: PeerIdentity) {}
 
     /// Handles the next thing that has come, and decides about it.
     fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> Next<Self::Call>;
@@ -157,6 +161,8 @@ pub enum Ending {
     Silence,
     /// A request has taken too long to come.
     SlowRequest,
+    /// The server takes encrypted connections alone, and this one is not.
+    Unencrypted,
     /// The protocol's own reason: an offence, or the client's wish.
     Protocol {
         /// The protocol's code.

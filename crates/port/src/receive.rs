@@ -11,6 +11,9 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// Ciphertext that is read at once, bytes: no more than the plaintext that a channel may hold.
+const SCRATCH: usize = 16 * 1024;
+
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -65,13 +68,25 @@ pub struct Receiver {
     control: Vec<u8>,
     /// Several sockets in one call, if the kernel can.
     pub(crate) batch: Option<Batch>,
+    /// Room for ciphertext, which is decrypted before anything else is read. Empty until something is encrypted.
+    scratch: Box<[u8]>,
 }
 
 impl Receiver {
     /// Room for them, and for several sockets in one call where that may be and the kernel can.
     pub fn new(io_uring: IoUring) -> Self {
         let batch = (io_uring == IoUring::Auto).then(Batch::new).and_then(Result::ok);
-        Receiver { control: nix::cmsg_space!([TimeSpec; 3]), batch }
+        Receiver { control: nix::cmsg_space!([TimeSpec; 3]), batch, scratch: Box::default() }
+    }
+
+    /// Room for ciphertext, to be [given back](Receiver::give_back).
+    pub(crate) fn borrow_scratch(&mut self) -> Box<[u8]> {
+        let scratch = std::mem::take(&mut self.scratch);
+        if scratch.is_empty() { vec![0; SCRATCH].into() } else { scratch }
+    }
+
+    pub(crate) fn give_back(&mut self, scratch: Box<[u8]>) {
+        self.scratch = scratch;
     }
 
     /// Asks the kernel for timestamps of what this socket receives. A kernel that has none is no error.
@@ -112,11 +127,17 @@ impl Receiver {
 /// How long ago the kernel's clock showed `stamp`. The kernel stamps with the system's time, which may be set: a stamp
 /// from the future has waited for nothing, and a leap shows as one odd reading.
 pub(crate) fn age(stamp: Duration) -> Option<Nanos> {
-    if stamp.is_zero() {
-        return None;
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    u64::try_from(now.saturating_sub(stamp).as_nanos()).ok().map(Nanos)
+    (!stamp.is_zero()).then(|| age_at(stamp, wall_clock()))
+}
+
+/// As [`age`], when the system's clock shows `now`.
+pub(crate) fn age_at(stamp: Duration, now: Duration) -> Nanos {
+    Nanos(u64::try_from(now.saturating_sub(stamp).as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The system's clock, with which the kernel stamps.
+pub(crate) fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@ use crate::statistics::Statistics;
 use leeward_control::server::Gauges;
 use leeward_control::units::Nanos;
 use leeward_host::Counts;
+use leeward_observe::Source;
 use leeward_runtime::{CoreUsage, Cores};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
 
 /// A running server, whatever it speaks: see [`Running`] for what can be asked. Dropping it does not stop it: see
 /// [`Server::stop`].
@@ -19,6 +21,11 @@ pub struct Server(Box<dyn Running>);
 pub trait Running: Send + Sync {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
+
+    /// Where datagrams are served; `None` if they are not.
+    fn datagram_address(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// Requests so far.
     fn counts(&self) -> Counts;
@@ -38,6 +45,11 @@ pub trait Running: Send + Sync {
     /// Statistics of the server.
     fn statistics(&self) -> Statistics;
 
+    /// The server for those who watch it ([`Config::watched`](crate::Config)); `None` where no watch is kept.
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        None
+    }
+
     /// Whether a core could not go on, and has ended the others with it: [`Server::stop`] then says why.
     fn has_failed(&self) -> bool;
 
@@ -50,6 +62,7 @@ pub trait Running: Send + Sync {
 
 struct Engine<P: Protocol> {
     address: SocketAddr,
+    datagrams: Option<SocketAddr>,
     cores: Cores<Job<P>>,
     handle: Handle<P>,
 }
@@ -57,6 +70,10 @@ struct Engine<P: Protocol> {
 impl<P: Protocol> Running for Engine<P> {
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn datagram_address(&self) -> Option<SocketAddr> {
+        self.datagrams
     }
 
     fn counts(&self) -> Counts {
@@ -83,6 +100,10 @@ impl<P: Protocol> Running for Engine<P> {
         self.handle.statistics()
     }
 
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.handle.source()
+    }
+
     fn has_failed(&self) -> bool {
         // Nobody else asks the cores to end while there is a server.
         self.handle.shared().is_stopping()
@@ -96,8 +117,13 @@ impl<P: Protocol> Running for Engine<P> {
 }
 
 impl Server {
-    pub(crate) fn new<P: Protocol>(address: SocketAddr, cores: Cores<Job<P>>, handle: Handle<P>) -> Self {
-        Server(Box::new(Engine { address, cores, handle }))
+    pub(crate) fn new<P: Protocol>(
+        address: SocketAddr,
+        datagrams: Option<SocketAddr>,
+        cores: Cores<Job<P>>,
+        handle: Handle<P>,
+    ) -> Self {
+        Server(Box::new(Engine { address, datagrams, cores, handle }))
     }
 
     /// A server of another kind than the engine's own.

@@ -1,6 +1,7 @@
 //! Statistics of a server: counters since its start, the controller's state, its locks. Told as JSON, in each
 //! protocol's own way; `leeward top` shows it. What is measured and how often it is asked is not decided here.
 
+use crate::encryption::Handshakes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -36,6 +37,12 @@ pub struct Statistics {
     pub abandoned: u64,
     /// Connections that are open.
     pub connections: u64,
+    /// Datagrams that the kernel dropped because the server did not take them in time.
+    pub overflowed: u64,
+    /// Datagrams that the server sent again.
+    pub retransmitted: u64,
+    /// Calls and words over datagrams that came again: their clients had missed the answer.
+    pub duplicates: u64,
     /// How long the oldest message waits to be read.
     pub packet_delay_ns: u64,
     /// How long the oldest task waits for a core.
@@ -50,6 +57,9 @@ pub struct Statistics {
     pub priority_threshold: Option<f64>,
     /// Description of what it serves.
     pub about: About,
+    /// Handshakes of a server whose connections are encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Handshakes>,
     /// Locks, those first that were waited for longest; all of the server's process.
     pub locks: Vec<Lock>,
 }

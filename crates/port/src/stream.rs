@@ -1,4 +1,4 @@
-//! The transport of a connection: ordered bytes, whatever carries them. TCP is one; TLS and datagrams attach here.
+//! The transport of a connection: ordered bytes, whatever carries them. TCP is one.
 
 use crate::farewell::{Farewell, discard};
 use crate::receive::{Received, Receiver};

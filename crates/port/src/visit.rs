@@ -7,6 +7,7 @@ use crate::spares::Spares;
 use leeward_control::server::{Admission, RejectReason};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Choices, Counters, Desk, add};
+use leeward_observe::{Decision, Moment, Reason, Stage, Watch};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use leeward_wire::DropReason;
@@ -32,6 +33,7 @@ pub struct Visit<'a, P: Protocol> {
     pub(crate) admission: &'a mut dyn Admission,
     pub(crate) choices: &'a mut Choices,
     pub(crate) shared: &'a Shared<Job<P>>,
+    pub(crate) watch: Option<&'a Watch>,
 }
 
 impl<P: Protocol> Visit<'_, P> {
@@ -48,6 +50,26 @@ impl<P: Protocol> Visit<'_, P> {
     /// Counts a request that has come.
     pub fn count_received(&self) {
         add(&self.counters.received, 1);
+        if let Some(watch) = self.watch {
+            watch.waited(self.core, Stage::Socket, self.waited);
+        }
+    }
+
+    /// Counts a request that is dropped `sojourn` after it came. Whatever the controller did not refuse is kept for those who ask
+    /// why: a controller's refusals are kept where it makes them.
+    pub fn count_dropped(&self, reason: DropReason, sojourn: Nanos) {
+        self.counters.drop_for(reason);
+        let Some(watch) = self.watch else { return };
+        let (reason, moment) = match reason {
+            DropReason::Lock => (Reason::Lock, Moment::Work),
+            DropReason::NoCredit => (Reason::Credit, Moment::Arrival),
+            DropReason::ShuttingDown => (Reason::Stopping, Moment::Arrival),
+            DropReason::Cancelled => (Reason::Cancelled, Moment::Turn),
+            _ => return,
+        };
+        let mut decision = Decision::refused(self.now, reason);
+        (decision.moment, decision.waited, decision.delay) = (moment, sojourn, self.delay());
+        watch.refuse(self.core, &decision);
     }
 
     /// Counts a request that is dropped because the controller says so, and says under which reason.
@@ -59,7 +81,8 @@ impl<P: Protocol> Visit<'_, P> {
 
     /// Queues a call on this core.
     pub(crate) fn queue(&mut self, call: P::Call, is_admitted: bool) {
-        let job = Job { parcel: Parcel { home: self.core, to: self.id }, arrived: self.arrived(), is_admitted, call };
+        let parcel = Parcel { home: self.core, to: self.id };
+        let job = Job { parcel, arrived: self.arrived(), queued: self.now, is_admitted, call };
         self.shared.queues.push(self.core, self.now, Work::Job(job));
     }
 }
@@ -83,6 +106,10 @@ impl<P: Protocol> Desk for Visit<'_, P> {
 
     fn admission(&mut self) -> &mut dyn Admission {
         self.admission
+    }
+
+    fn refusal(&self) -> Option<u64> {
+        self.watch.and_then(|watch| watch.last_refusal(self.core)).map(|id| id.0)
     }
 
     fn out(&mut self) -> &mut Vec<u8> {

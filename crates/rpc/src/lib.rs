@@ -3,7 +3,7 @@
 //! - [`server`]: the protocol for the engine (`leeward-port`), and handlers. [`client`]: calls at one or more replicas.
 //! - [`tier`]: servers that ask leaves, under threading models that change with the load.
 //! - [`statistics`]: the one method that servers answer themselves.
-//! - [`wire`]: the frames (`leeward-wire`).
+//! - [`wire`]: the frames (`leeward-wire`). `tls`, with the feature of that name: certificates and keys from files (`leeward-tls`).
 //!
 //! Never here: policy (`leeward-control`), sockets of the server (`leeward-port`), the rules of a connection
 //! (`leeward-session`).
@@ -15,4 +15,6 @@ pub mod server;
 pub mod statistics;
 pub mod tier;
 
+#[cfg(feature = "tls")]
+pub use leeward_tls as tls;
 pub use leeward_wire as wire;

@@ -3,6 +3,14 @@
 use super::code::ErrorCode;
 use super::header::{Field, Kind, Side, Version};
 
+/// A hint for whoever connects with TLS to a port without, or the other way round: both begin records so.
+fn hint(found: [u8; 2]) -> &'static str {
+    match found {
+        [0x14..=0x17, 3] => ". They are TLS's, and this side speaks no TLS here: use it at both ends, or at neither",
+        _ => "",
+    }
+}
+
 /// Reasons for which received bytes are no frame. A peer that sends one such byte has lost its place or doesn't speak
 /// the protocol, so each of these is fatal to the connection: the receiver reads no further. Errors that leave the
 /// connection whole travel as [`Kind::Failure`] and [`Kind::Drop`].
@@ -10,7 +18,7 @@ use super::header::{Field, Kind, Side, Version};
 #[non_exhaustive]
 pub enum WireError {
     /// Not this protocol at all.
-    #[error("the bytes {found:02x?} begin no frame; a frame begins with `LW`")]
+    #[error("the bytes {found:02x?} begin no frame; a frame begins with `LW`{}", hint(*found))]
     Magic {
         /// The first two bytes.
         found: [u8; 2],

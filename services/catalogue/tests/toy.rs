@@ -114,7 +114,7 @@ impl Requests for Bytes {
 fn load(server: &Server, requests: &dyn Requests) -> LoadReport {
     let (rtt, slo) = (Nanos::from_micros(10), Nanos::from_millis(10));
     let (address, params) = (server.address(), Params::default());
-    let target = Target { address, algorithm: &none::ALGORITHM, params: &params, rtt, slo };
+    let target = Target { address, algorithm: &none::ALGORITHM, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig { ask: requests.prepare(&target).unwrap(), ..LoadConfig::new(address, slo) };
     let (service, duration) = (Service::Constant(Nanos(1_000)), Nanos::from_millis(100));
     let plan = Plan::Closed { connections: 2, outstanding: 1, service, seed: 1, duration };

@@ -5,6 +5,8 @@ mod support;
 use leeward_control::units::Nanos;
 use leeward_kv::store::Visit;
 use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use support::{Client, builder, serve, store, until};
 
 #[test]
@@ -208,5 +210,46 @@ fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
     let mut other = Client::new(server.address());
     assert_eq!(other.ask(&set(1_000_000).concat()), "STORED\r\n");
     assert_eq!(silent.ask(b"mn\r\n"), "MN\r\n");
+    server.stop().unwrap();
+}
+
+/// How long a client needs for ten requests that it sends byte by byte, nearly.
+fn in_pieces(client: &mut Client) -> Duration {
+    let began = Instant::now();
+    for _ in 0..10 {
+        for piece in [&b"set"[..], b" p", b" 0", b" 0", b" 1", b"\r\n", b"x"] {
+            client.send(piece);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(client.ask(b"\r\n"), "STORED\r\n");
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
+    let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
+    let mut client = Client::new(server.address());
+    let alone = in_pieces(&mut client);
+    let is_over = AtomicBool::new(false);
+    let beside = std::thread::scope(|scope| {
+        let address = server.address();
+        for _ in 0..4 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut talker = Client::new(address);
+                let mut answers = vec![0; 4 * 5_000];
+                while !is_over.load(Ordering::Relaxed) {
+                    talker.send(&b"mn\r\n".repeat(5_000));
+                    talker.0.read_exact(&mut answers).unwrap();
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let beside = in_pieces(&mut client);
+        is_over.store(true, Ordering::Relaxed);
+        beside
+    });
+    assert!(beside < alone * 3, "{beside:?} beside them, {alone:?} alone");
     server.stop().unwrap();
 }

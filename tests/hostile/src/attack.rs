@@ -1,7 +1,7 @@
 //! What an attack is, and the list of all.
 
 use crate::target::{Port, Target};
-use crate::{crowd, memcached, rpc};
+use crate::{crowd, far, memcached, rpc};
 
 /// An attack. It returns what it has done, in words.
 pub(crate) struct Attack {
@@ -17,6 +17,10 @@ const fn on_rpc(name: &'static str, summary: &'static str, go: fn(&Target) -> St
 
 const fn on_memcached(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
     Attack { name, summary, port: Port::Memcached, go }
+}
+
+const fn on_udp(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Datagrams, go }
 }
 
 /// All attacks.
@@ -53,6 +57,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         rpc::same_ids,
     ),
     on_rpc("clocks", "sessions whose timestamps and budgets lie", rpc::clocks),
+    on_udp("udp-foreign", "datagrams of strangers at a core's port, as fast as one can", far::foreign),
+    on_udp("udp-greetings", "greetings as fast as one can", far::greetings),
+    on_udp("udp-forged", "registrations with wrong cookies", far::forged),
+    on_udp("udp-strangers", "calls and words of sessions that there are not", far::strangers),
+    on_udp("udp-replays", "a registration again and again", far::replays),
+    on_udp("udp-sizes", "datagrams that are cut short, too long, or random", far::sizes),
     on_memcached("mc-random", "bytes at random, again and again", crowd::random),
     on_memcached("mc-noops", "8 connections that pipeline `mn`", memcached::noops),
     on_memcached("mc-version", "a connection that pipelines `version`", memcached::version),

@@ -9,8 +9,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The objectives, as the servers are told (`server`).
-const OBJECTIVES: [(Port, Duration); 2] =
-    [(Port::Rpc, Duration::from_millis(1)), (Port::Memcached, Duration::from_millis(20))];
+const OBJECTIVES: [(Port, Duration); 3] = [
+    (Port::Rpc, Duration::from_millis(1)),
+    (Port::Datagrams, Duration::from_millis(1)),
+    (Port::Memcached, Duration::from_millis(20)),
+];
 /// memcached's clients, and the requests of each per second.
 const CLIENTS: usize = 10;
 const RATE: u32 = 100;
@@ -58,7 +61,8 @@ pub(crate) fn objective(port: Port) -> Duration {
 /// Asks for so long.
 pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
     match port {
-        Port::Rpc => by_load(leeward, address, span),
+        Port::Rpc => by_load(leeward, &[&address.to_string()], span),
+        Port::Datagrams => by_load(leeward, &["--udp", &address.to_string()], span),
         Port::Memcached => {
             let this = std::env::current_exe().context("where this program is")?;
             let mut command = placement::command(Part::Client, this);
@@ -69,10 +73,11 @@ pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duratio
 }
 
 /// `leeward load`: 50 clients, 1,000 requests of 10 us per second.
-fn by_load(leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
+fn by_load(leeward: &Path, server: &[&str], span: Duration) -> anyhow::Result<Experience> {
     let span = format!("{}ms", span.as_millis());
     let mut command = placement::command(Part::Client, leeward);
-    command.args(["load", &address.to_string(), "--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
+    command.arg("load").args(server);
+    command.args(["--slo", "1ms", "--rtt", "50us", "--clients", "50", "--demand", "1k"]);
     command.args(["--duration", &span, "--warmup", "200ms", "--json"]);
     let output = command.output().with_context(|| format!("starting {}", leeward.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);

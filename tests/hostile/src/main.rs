@@ -1,6 +1,6 @@
-//! Attacks on both of Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
+//! Attacks on Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
 //!
-//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
+//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `far`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
 //! - `honest`: the well-behaved client. `server`: the program under attack, and what it holds of the system.
 //! - `placement`: whose CPU is whose.
 //! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
@@ -9,6 +9,7 @@
 
 mod attack;
 mod crowd;
+mod far;
 mod honest;
 mod memcached;
 mod placement;
@@ -77,7 +78,7 @@ struct RunArgs {
     /// Attacks, by name; by default all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     attacks: Vec<String>,
-    /// Only those on this port: rpc or memcached
+    /// Only those on this port: rpc, udp or memcached
     #[arg(long, value_name = "PORT")]
     port: Option<Port>,
     /// Rounds, each with and without the attack

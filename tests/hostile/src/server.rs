@@ -36,6 +36,7 @@ impl Server {
         command.args(["serve", "--idle", "50us", "--rtt", "50us", "--listen", "127.0.0.1:0"]);
         match port {
             Port::Rpc => command.args(["--slo", "1ms"]),
+            Port::Datagrams => command.args(["--slo", "1ms", "--udp", "127.0.0.1:0"]),
             Port::Memcached => {
                 command.args(["--slo", "20ms", "--service", "kv", "--memory", "64MB", "--memcached", "127.0.0.1:0"])
             }
@@ -45,7 +46,7 @@ impl Server {
         let out = child.stdout.take().context("no standard output")?;
         let mut lines = BufReader::new(out).lines();
         // The last line before it serves says where the attacked port is.
-        let count = if port == Port::Memcached { 2 } else { 1 };
+        let count = if port == Port::Rpc { 1 } else { 2 };
         let mut address = None;
         for _ in 0..count {
             let line = lines.next().context("the server has ended")??;

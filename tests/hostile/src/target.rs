@@ -11,6 +11,8 @@ use std::time::Instant;
 pub(crate) enum Port {
     /// Leeward's own protocol.
     Rpc,
+    /// The same by datagrams.
+    Datagrams,
     /// memcached's.
     Memcached,
 }
@@ -19,6 +21,7 @@ impl Port {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Port::Rpc => "rpc",
+            Port::Datagrams => "udp",
             Port::Memcached => "memcached",
         }
     }
@@ -28,10 +31,10 @@ impl FromStr for Port {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [Port::Rpc, Port::Memcached]
+        [Port::Rpc, Port::Datagrams, Port::Memcached]
             .into_iter()
             .find(|port| port.name() == text)
-            .ok_or_else(|| format!("`{text}`; accepted: rpc, memcached"))
+            .ok_or_else(|| format!("`{text}`; accepted: rpc, udp, memcached"))
     }
 }
 

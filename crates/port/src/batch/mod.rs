@@ -3,6 +3,9 @@
 //! keeps its own source of readiness (epoll).
 //!
 //! Why: a read and a write per request are most of what a server pays the kernel, and a good part of each is getting there.
+//!
+//! [`messages`] does the same for the datagrams of one socket, and [`filter`] keeps foreign ones out of its queue.
+//!
 //! `docs/compare.md`, "io_uring", has the numbers, also those of a server that leaves everything to io_uring.
 //!
 //! Never here: readiness, connections, what the bytes mean. All unsafe code of the server's network is in this module.
@@ -28,6 +31,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod control;
+pub mod filter;
+pub mod messages;
 mod slots;
 mod stamp;
 

@@ -10,13 +10,13 @@ use crate::trim;
 use leeward_control::units::{Nanos, Time};
 
 /// A connection that has been told why it ends has this long to take it and to end its own half.
-const LINGER: Nanos = Nanos::from_secs(1);
+pub(super) const LINGER: Nanos = Nanos::from_secs(1);
 /// A connection from which nothing has come for so long needs no buffer.
 const IDLE: Nanos = Nanos::from_secs(1);
 /// A connection that has memory for a long request has this long to go on with it while others wait for such memory.
 const HURRY: Nanos = Nanos::from_secs(5);
 /// Bytes that are read and thrown away meanwhile: more than the largest value that a client may be in the middle of sending.
-const DISCARDED: usize = 1 << 22;
+pub(super) const DISCARDED: usize = 1 << 22;
 /// Connections of a core that may linger; the others end at once, so that faulty peers can't hold descriptors.
 pub(super) const LINGERING: usize = 256;
 
@@ -53,6 +53,9 @@ impl<P: Protocol> Local<P> {
         Self::refill(peer);
         let may_be_read_again = P::on_sweep(&mut peer.connection) | std::mem::take(&mut peer.is_chatty);
         let is_idle = P::owed(&peer.connection) == 0 && peer.out.unsent() == 0;
+        if self.is_far_and_gone(peer, now) {
+            return Fate::Goes;
+        }
         if longer(peer.out.stuck_since(), limits.stuck) || longer(peer.ending_since, ending) {
             return Fate::Goes;
         }
@@ -90,10 +93,16 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
         self.local.room.is_short = false;
         self.local.idle_reads = 0;
+        self.local.talkers = 0;
         self.local.unlawful = 0;
         if self.local.room.is_over() | self.crowd.is_over(self.peers.open()) {
             trim::give_back();
         }
+        if let Some(inbound) = &mut self.inbound {
+            // A ration that was used up is there again.
+            inbound.door_has_more = inbound.door.is_some();
+        }
+        self.sweep_lobby(now);
         // Out of descriptors, the listener says nothing more by itself.
         self.accept(now);
     }

@@ -1,6 +1,7 @@
 //! All that a core has besides its peers, and what it does with one peer that is handed in.
 
 use super::{Fate, Flush};
+use crate::carrier::Outbound;
 use crate::config::Limits;
 use crate::handle::{Handle, Job};
 use crate::peer::Peer;
@@ -26,6 +27,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) spares: Spares,
     /// Reads since the last sweep that brought little, of all connections.
     pub(super) idle_reads: u32,
+    /// How often since the last sweep a connection has begun to cause them.
+    pub(super) talkers: u32,
     /// A connection that only talks has been read at this look.
     pub(super) has_listened: bool,
     /// Requests since the last sweep to which nobody was entitled, of all connections.
@@ -47,6 +50,13 @@ pub(crate) struct Local<P: Protocol> {
     /// The longest wait found by the look under way.
     pub(super) found: Nanos,
     pub(super) stopping_since: Option<Time>,
+    /// When a call was answered last.
+    pub(super) served: Time,
+    /// Datagrams on their way out, if there are any.
+    pub(super) outbound: Option<Outbound>,
+    /// Sessions over datagrams that have something to say again if it is not heard, and when the first of them has.
+    pub(super) timed: Vec<ConnectionId>,
+    pub(super) far_due: Time,
 }
 
 impl<P: Protocol> Local<P> {
@@ -60,6 +70,7 @@ impl<P: Protocol> Local<P> {
             receiver: Receiver::new(limits.io_uring),
             spares: Spares::default(),
             idle_reads: 0,
+            talkers: 0,
             has_listened: false,
             unlawful: 0,
             room: Room::new(limits.receiving),
@@ -71,6 +82,10 @@ impl<P: Protocol> Local<P> {
             looked: Time::ZERO,
             found: Nanos::ZERO,
             stopping_since: None,
+            served: Time::ZERO,
+            outbound: None,
+            timed: Vec::new(),
+            far_due: Time::NEVER,
         }
     }
 
@@ -107,6 +122,7 @@ impl<P: Protocol> Local<P> {
             admission: self.admission.as_mut(),
             choices: &mut self.choices,
             shared: &self.handle.shared,
+            watch: self.handle.common.watch.as_deref(),
         }
     }
 
@@ -164,8 +180,13 @@ impl<P: Protocol> Local<P> {
     pub(super) fn flush<S: Stream>(&mut self, peer: &mut Peer<P, S>, now: Time) -> Fate {
         let began = self.clock_now();
         let writes = usize::from(peer.out.unsent() > 0);
-        let sent = peer.send(now).ok();
-        self.count_writes(writes, sent.unwrap_or(0), began);
+        let sent = peer.send(now, &mut self.outbound).ok();
+        if peer.stream.is_far() {
+            // Counted when the datagrams go.
+            self.remember(peer);
+        } else {
+            self.count_writes(writes, sent.unwrap_or(0), began);
+        }
         self.flushed(peer, sent.is_some())
     }
 
@@ -217,8 +238,13 @@ impl<P: Protocol> Local<P> {
         }
         // Nothing of this client's is left that could share the write: waiting would win nothing.
         let is_last = P::owed(&peer.connection) == 0;
-        if is_last && (flush == Flush::AtOnce || self.receiver.batch.is_none()) {
-            return self.flush(peer, now);
+        let is_far = peer.stream.is_far();
+        if is_last && (flush == Flush::AtOnce || (self.receiver.batch.is_none() && !is_far)) {
+            let fate = self.flush(peer, now);
+            if is_far {
+                self.send_datagrams();
+            }
+            return fate;
         }
         self.mark_dirty(peer, now);
         Fate::Stays

@@ -1,18 +1,24 @@
 //! A core: its peers, read, decided and answered by this core alone.
 //!
 //! - `local`: all that a core has besides its peers. `peers`: the places of connections.
-//! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once.
+//! - `reading`, `writing`, `ending`: what is done with one peer, or with several at once. `datagrams`: frames that come one by one.
+//! - `lobby`: connections whose handshake is not over.
 //!
 //! A peer is looked up once per event; what is done with it from there on has it by reference, and says at the end whether
 //! it stays ([`Fate`]).
 
+mod datagrams;
 mod ending;
+mod lobby;
 mod local;
 mod peers;
 mod reading;
 mod writing;
 
 use crate::acceptor::Acceptor;
+use crate::batch::messages::Outgoing;
+use crate::carrier::{Carrier, Outbound};
+use crate::datagrams::Inbound;
 use crate::guest::{self, Guest};
 use crate::handle::{Handle, Job, Message, Parcel};
 use crate::peer::Peer;
@@ -23,15 +29,19 @@ use crate::trim::Crowd;
 use leeward_control::server::{SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::add;
+use leeward_observe::Stage;
 use leeward_runtime::Network;
 use leeward_runtime::tasks::ReadyTask;
+use lobby::Lobby;
 pub(crate) use local::Local;
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UdpSocket};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token};
 use peers::Peers;
+use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -42,6 +52,11 @@ const LISTENER: Token = Token(usize::MAX - 1);
 const PARKED: Token = Token(usize::MAX - 2);
 /// Token of everything that is polled besides connections.
 const GUEST: Token = Token(usize::MAX - 3);
+/// The core's socket for datagrams, and the server's door for strangers.
+const DATAGRAMS: Token = Token(usize::MAX - 4);
+const DOOR: Token = Token(usize::MAX - 5);
+/// All tokens that name no connection.
+const ELSE: [Token; 6] = [WAKER, LISTENER, PARKED, GUEST, DATAGRAMS, DOOR];
 
 /// Connections that one poll looks at before the core turns to its tasks (the published server's budget is 16 packets).
 const BATCH: usize = 16;
@@ -56,6 +71,8 @@ const COALESCE: Nanos = Nanos(20_000);
 /// An answer that took less than this to make waits for those of other connections, up to [`COALESCE`]: going out together
 /// spares each a microsecond or two, which is no bargain for a client that would have to wait longer than that.
 const QUICK: Nanos = Nanos(2_000);
+/// Newcomers whose time is not there yet are looked at again after so long.
+const LOBBY_WAITS: Nanos = Nanos(500_000);
 /// Look for silent and stuck peers this often.
 const SWEEP: Nanos = Nanos::from_millis(100);
 
@@ -87,6 +104,7 @@ pub(crate) struct Core<P: Protocol, S> {
     acceptor: Acceptor,
     /// Time for connections that come and go.
     ration: Ration,
+    lobby: Lobby<S>,
     guests: Vec<Box<dyn Guest>>,
     /// Whether a guest wants a turn though its descriptor does not say so.
     guests_are_busy: bool,
@@ -96,6 +114,10 @@ pub(crate) struct Core<P: Protocol, S> {
     ticks_seen: u64,
     next_sweep: Time,
     crowd: Crowd,
+    inbound: Option<Box<Inbound>>,
+    /// Sessions over datagrams by their clients' addresses and nonces. Asked when a session begins and ends, and never walked
+    /// through.
+    places: HashMap<(SocketAddr, u64), ConnectionId>,
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
@@ -120,14 +142,34 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             events: Events::with_capacity(BATCH),
             acceptor,
             ration: Ration::new(),
+            lobby: Lobby::new(),
             guests_are_busy: !guests.is_empty(),
             guests,
             messages: Vec::new(),
             unread: Vec::with_capacity(BATCH),
             ticks_seen: 0,
+            inbound: None,
+            places: HashMap::new(),
             next_sweep: Time::ZERO,
             crowd: Crowd::default(),
         })
+    }
+
+    /// Has the core serve datagrams besides its connections; the first core has the door, too.
+    pub(crate) fn serve_datagrams(&mut self, mut socket: UdpSocket, mut inbound: Inbound) -> io::Result<()> {
+        self.poll.registry().register(&mut socket, DATAGRAMS, Interest::READABLE)?;
+        if let Some((door, ..)) = &mut inbound.door {
+            self.poll.registry().register(door, DOOR, Interest::READABLE)?;
+        }
+        let outgoing = Outgoing::new(self.local.limits.datagram.bytes());
+        self.local.outbound = Some(Outbound { socket, outgoing, sent: (0, 0, 0) });
+        self.inbound = Some(Box::new(inbound));
+        Ok(())
+    }
+
+    /// Whether datagrams may wait of which the poll does not tell again.
+    fn has_more_datagrams(&self) -> bool {
+        self.inbound.as_ref().is_some_and(|inbound| inbound.has_more || inbound.door_has_more)
     }
 
     fn handle(&self) -> &Handle<P> {
@@ -147,7 +189,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     /// Whether the next look has something to do that no socket will tell of.
     pub(crate) fn needs_look(&self) -> bool {
-        let has_more = self.acceptor.has_more() || self.guests_are_busy;
+        let has_more = self.acceptor.has_more() || self.guests_are_busy || self.has_more_datagrams();
+        let has_more = has_more || self.lobby.is_waited_in();
         !self.local.unread.is_empty() || !self.local.dirty.is_empty() || has_more
     }
 
@@ -160,23 +203,42 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
         let began = self.local.clock_now();
         let mail = &self.local.handle.common.mail;
-        for (core, stream) in self.acceptor.accept(mail.cores(), mail.may_adopt()) {
+        let may = mail.may_adopt() && self.has_room_in_the_lobby();
+        let mail = &self.local.handle.common.mail;
+        for (core, stream) in self.acceptor.accept(mail.cores(), may) {
             if core == self.local.index {
                 self.adopt(stream, now);
             } else {
                 self.handle().common.mail.send_adopt(core, Message::Adopt(stream));
             }
         }
-        self.ration.spend(self.local.clock_now().since(began));
+        let spent = self.local.clock_now().since(began);
+        self.ration.spend(spent);
+        self.charge_lobby(spent, now);
     }
 
     fn adopt(&mut self, stream: TcpStream, now: Time) {
         let Ok(mut stream) = S::accept(stream) else { return };
-        let is_full = self.peers.open() - self.local.ending.min(ending::LINGERING) >= self.local.limits.connections;
         let id = self.peers.reserve();
         if stream.register(self.poll.registry(), Token(id.slot as usize)).is_err() {
             return self.peers.release(id);
         }
+        if self.local.handle.common.encryption.is_some() {
+            let is_full = self.is_full();
+            return self.greet(id, stream, is_full, now);
+        }
+        self.take_in(id, Carrier::Stream(stream), now);
+    }
+
+    /// Whether there are as many connections as there may be, besides the one for which a place has just been reserved.
+    fn is_full(&self) -> bool {
+        let others = self.peers.open() - 1 - self.lobby.count();
+        others.saturating_sub(self.local.ending.min(ending::LINGERING)) >= self.local.limits.connections
+    }
+
+    /// Begins a connection at a place that was reserved for it.
+    fn take_in(&mut self, id: ConnectionId, stream: Carrier<S>, now: Time) {
+        let is_full = self.is_full();
         let mut out = Vec::new();
         let connection = self.protocol.open(&mut self.local.visit(id, Nanos::ZERO, &mut out, now));
         let mut peer = Peer::new(stream, id, connection, now);
@@ -208,9 +270,14 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let began = self.local.clock_now();
             peer.stream.deregister(self.poll.registry());
             self.local.close(&mut peer, &mut self.protocol, now);
+            if let Some(far) = peer.stream.far() {
+                self.forget_far(far);
+            }
             self.peers.release(peer.id);
             drop(peer);
-            self.ration.spend(self.local.clock_now().since(began));
+            let spent = self.local.clock_now().since(began);
+            self.ration.spend(spent);
+            self.charge_lobby(spent, now);
         }
     }
 
@@ -225,6 +292,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
                 self.follow(slot, fate, now);
             }
         }
+        self.local.send_datagrams();
     }
 
     /// Reads what was put off.
@@ -255,6 +323,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     }
 
     pub(crate) fn answer(&mut self, to: ConnectionId, done: P::Done, now: Time, flush: Flush) {
+        self.local.served = now;
         // Its client may have gone: then nobody waits for it.
         if let Some(peer) = self.peers.get(to) {
             let fate = self.local.answer(peer, &mut self.protocol, done, now, flush);
@@ -295,9 +364,15 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             WAKER | PARKED => {}
             LISTENER => self.accept(now),
             GUEST => self.guests_are_busy = true,
+            DATAGRAMS | DOOR => {
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.has_more |= token == DATAGRAMS;
+                    inbound.door_has_more |= token == DOOR;
+                }
+            }
             Token(slot) => {
                 let slot = slot as u32;
-                let Some(peer) = self.peers.at(slot) else { return };
+                let Some(peer) = self.peers.at(slot) else { return self.knock(slot, event) };
                 peer.hung_up |= event.hung_up;
                 peer.readable |= event.readable;
                 let mut fate = Fate::Stays;
@@ -348,6 +423,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         if !self.local.dirty.is_empty() && is_due(&self.local) {
             self.flush_all(now);
         }
+        self.say_again(now);
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP;
             self.sweep(now);
@@ -355,6 +431,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         if self.local.stopping_since.is_none() && self.handle().shared.is_stopping() {
             self.local.stopping_since = Some(now);
             self.acceptor.stop(self.poll.registry());
+            self.close_lobby();
         }
     }
 
@@ -364,7 +441,8 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         // The others come first at the next look: a crowd of them would else make one look a long one.
         let turns = self.local.unread.len().min(BATCH);
         unread.extend(self.local.unread.drain(..turns));
-        let has_more = self.acceptor.has_more() || self.guests_are_busy;
+        let has_more = self.acceptor.has_more() || self.guests_are_busy || self.has_more_datagrams();
+        let has_more = has_more || self.may_shake(entered);
         let is_idle = unread.is_empty() && self.local.dirty.is_empty() && !has_more;
         let wait = if is_idle { wait.unwrap_or(Duration::ZERO) } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
@@ -376,6 +454,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         self.local.begin_look(now, wait.is_zero());
         debug_assert!(self.peers.are_distinct(&unread), "a connection is read once per look");
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        self.lobby.begin_look();
         self.read_ahead(&unread, &events);
         for id in &unread {
             self.read_now(*id, now);
@@ -386,13 +465,17 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         for event in &events {
             self.handle_event(event.token(), event.into(), now);
         }
-        let anything = !unread.is_empty() || !events.is_empty();
+        let has_datagrams = self.has_more_datagrams() && self.receive_datagrams(now);
+        let has_shaken = self.serve_lobby(now);
+        let anything = !unread.is_empty() || !events.is_empty() || has_datagrams || has_shaken;
         unread.clear();
         self.unread = unread;
         if self.guests_are_busy {
             self.guests_are_busy = guest::turn_all(&mut self.guests);
         }
-        let more = !self.local.unread.is_empty() || events.iter().count() == BATCH;
+        self.local.send_datagrams();
+        let has_more = self.has_more_datagrams();
+        let more = !self.local.unread.is_empty() || events.iter().count() == BATCH || has_more;
         self.events = events;
         self.local.end_look(now, anything, more, wait.is_zero());
         if anything {
@@ -404,9 +487,12 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
     }
 
     fn run(&mut self, _: Time, job: Job<P>) -> Option<ReadyTask> {
-        let Job { parcel, arrived, is_admitted, call } = job;
+        let Job { parcel, arrived, queued, is_admitted, call } = job;
         let began = self.local.clock_now();
         let waited = began.since(arrived);
+        if let Some(watch) = &self.local.handle.common.watch {
+            watch.waited(self.local.index, Stage::Worker, began.since(queued));
+        }
         if is_admitted && let Verdict::Reject(reason) = self.local.admission.execute(waited) {
             self.deliver(parcel, P::late(call, reason), began, Flush::Together);
             return None;
@@ -427,7 +513,9 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
     fn next_timeout(&self) -> Time {
         // Sessions without credit wait for the controller's ticks: with any session there is no long sleep.
         let has_sessions = self.peers.open() > 0;
-        if has_sessions { self.next_sweep.min(self.handle().common.pulse.due()) } else { self.next_sweep }
+        let due = if has_sessions { self.next_sweep.min(self.handle().common.pulse.due()) } else { self.next_sweep };
+        let due = if self.lobby.is_waited_in() { due.min(self.local.looked + LOBBY_WAITS) } else { due };
+        due.min(self.local.far_due)
     }
 
     fn is_drained(&mut self, now: Time) -> bool {
@@ -444,6 +532,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
                 self.follow(slot, Fate::Goes, now);
             }
         }
+        self.local.send_datagrams();
         true
     }
 

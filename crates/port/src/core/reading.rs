@@ -1,6 +1,6 @@
 //! Reading connections: the order of turns, the length of each, and how long the bytes have waited.
 
-use super::{Core, Fate, GUEST, LISTENER, Local, PARKED, Ready, WAKER};
+use super::{Core, ELSE, Fate, Local, Ready};
 use crate::batch::{ROOM, SOCKETS};
 use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Next, Protocol};
@@ -22,8 +22,10 @@ const WORDS_OF_READ: u32 = 16;
 const UNLAWFUL: u32 = 1_000;
 /// And so many of them a turn of a connection has.
 const UNLAWFUL_OF_TURN: u32 = 8;
-/// So many idle reads each connection has beyond that, before the connection has to wait for the sweep.
+/// However many share these, each connection has so many of them,
 const IDLE_READS_OF_ONE: u32 = 4;
+/// or so many, if it has asked for something since it last had too many: its next request may come in as many pieces.
+const PIECES: u32 = 16;
 /// Part of a look after which connections that only talk wait for the next one, but for the first of them. Requests of others
 /// come in meanwhile, and a look at 16 talkers would be their queueing delay.
 const TALK: Nanos = Nanos(20_000);
@@ -51,7 +53,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let Some(batch) = &mut local.receiver.batch else { return };
         let put_off = unread.iter().map(|id| id.slot as usize);
         let readable = events.iter().filter(|event| Ready::from(*event).readable).map(|event| event.token());
-        let found = readable.filter(|token| ![WAKER, LISTENER, PARKED, GUEST].contains(token)).map(|Token(slot)| slot);
+        let found = readable.filter(|token| !ELSE.contains(token)).map(|Token(slot)| slot);
         let (mut slots, mut rooms, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
         for slot in put_off.chain(found) {
             let may_be_read = |peer: &&mut Peer<P, S>| peer.may_be_read_ahead(&local.limits) && !only_talks(peer);
@@ -99,7 +101,7 @@ impl<P: Protocol> Local<P> {
 
     /// A sweep begins a new account. Who has spent the last one on words goes on behind the others, until it asks for something.
     pub(super) fn refill<S: Stream>(peer: &mut Peer<P, S>) {
-        peer.idle_reads = if peer.is_chatty { IDLE_READS_OF_ONE + 1 } else { peer.idle_reads.min(1) };
+        peer.idle_reads = if peer.is_chatty { IDLE_READS + 1 } else { peer.idle_reads.min(1) };
     }
 
     /// Reads a connection once and handles what came.
@@ -158,8 +160,13 @@ impl<P: Protocol> Local<P> {
         let waited = peer.queued(&received, self.unseen, now);
         peer.held_back &= more;
         self.find(waited, now);
-        if came != Came::Nothing && bytes < FEW {
+        if came != Came::Nothing && bytes.max(peer.stream.came()) < FEW {
             self.count_idle(peer, 1);
+        }
+        // To take a record apart costs as much as to parse a word.
+        let parts = peer.stream.parts() / WORDS_OF_READ;
+        if parts > 0 {
+            self.count_idle(peer, parts);
         }
         let fate = self.handle(peer, protocol, waited, now);
         if fate == Fate::Goes {
@@ -187,9 +194,15 @@ impl<P: Protocol> Local<P> {
     }
 
     /// A turn has cost as much as so many small reads, and brought nothing to decide about.
-    fn count_idle<S: Stream>(&mut self, peer: &mut Peer<P, S>, reads: u32) {
+    pub(super) fn count_idle<S: Stream>(&mut self, peer: &mut Peer<P, S>, reads: u32) {
+        self.talkers += u32::from(peer.idle_reads == 0 && reads > 0);
         peer.idle_reads = peer.idle_reads.saturating_add(reads);
         self.idle_reads = self.idle_reads.saturating_add(reads);
+    }
+
+    /// Idle reads of a connection that are no more than its share: whose request comes in pieces is not to pay for those who only talk.
+    fn idle_reads_of_one<S: Stream>(&self, peer: &Peer<P, S>) -> u32 {
+        if peer.has_asked { (IDLE_READS / self.talkers.max(1)).max(PIECES) } else { IDLE_READS_OF_ONE }
     }
 
     /// Handles the requests that are whole, as long as the connection may be read: what one read brings can be more than
@@ -244,8 +257,10 @@ impl<P: Protocol> Local<P> {
         } else {
             self.count_idle(peer, words / WORDS_OF_READ);
         }
-        // Until the sweep.
-        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > IDLE_READS_OF_ONE;
+        // Until the sweep. What waits behind its words until then is nobody else's delay.
+        peer.is_chatty |= self.idle_reads > IDLE_READS && peer.idle_reads > self.idle_reads_of_one(peer);
+        peer.has_asked = (peer.has_asked || decided) && !peer.is_chatty;
+        peer.held_back |= peer.is_chatty;
         // Requests that are left count as unread.
         peer.readable |= left != Left::Nothing;
         peer.held_back |= left == Left::HeldBack;

@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::batch::SOCKETS;
+use crate::peer::Peer;
 use crate::protocol::Protocol;
 use crate::stream::Stream;
 use leeward_control::units::Time;
@@ -23,11 +24,12 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         let Some(batch) = &mut local.receiver.batch else { return };
         let (mut slots, mut count) = ([0; SOCKETS], 0);
         for slot in local.dirty[from..from + most].iter().map(|slot| *slot as usize) {
-            let peer = peers.look(slot).filter(|peer| peer.dirty && peer.stream.raw().is_some());
-            let sendable = peer.and_then(|peer| peer.out.sendable());
             // A place that has a new connection may be in the list twice.
-            let is_new = !slots[..count].contains(&slot);
-            if is_new && sendable.is_some_and(|bytes| batch.put(count, bytes)) {
+            if slots[..count].contains(&slot) {
+                continue;
+            }
+            let peer = peers.at(slot as u32).filter(|peer| peer.dirty && peer.stream.raw().is_some());
+            if peer.and_then(Peer::sendable).is_some_and(|bytes| batch.put(count, bytes)) {
                 slots[count] = slot;
                 count += 1;
             }
@@ -54,7 +56,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             let is_well = match sent {
                 Ok(bytes) => peer.took(bytes, now).is_ok(),
                 // No room: the write below finds that too, and notes since when.
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => peer.send(now).is_ok(),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => peer.send(now, &mut None).is_ok(),
                 Err(_) => false,
             };
             let fate = self.local.flushed(peer, is_well);

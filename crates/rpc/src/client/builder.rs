@@ -10,11 +10,14 @@ use std::thread;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
 use leeward_control::units::Nanos;
+use leeward_datagram::DatagramSize;
 use leeward_runtime::Clock;
 use mio::Poll;
 
 use super::counters::Counters;
+use super::datagrams::Transport;
 use super::driver::{self, Driver};
+use super::encryption::Encryption;
 use super::handle::Client;
 use super::inbox::Inbox;
 use super::polled::Polled;
@@ -43,6 +46,17 @@ pub enum BuildError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The replica's host is no name that a certificate can have.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Tls(#[from] leeward_tls::LoadError),
+    /// The replica is asked by datagrams, which are never encrypted.
+    #[cfg(feature = "tls")]
+    #[error("`{address}` is asked by datagrams, which TLS does not encrypt: ask it over TCP, or without TLS")]
+    Unencrypted {
+        /// Address that was given.
+        address: String,
+    },
     /// The controller refuses its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
@@ -51,15 +65,24 @@ pub enum BuildError {
     System(#[from] io::Error),
 }
 
+/// A replica as its address was given.
+#[derive(Clone, Debug)]
+struct Named {
+    transport: Transport,
+    is_fallback: bool,
+    address: String,
+}
+
 /// A client to be. Every setting but the replicas has a default.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
-    replicas: Vec<String>,
+    replicas: Vec<Named>,
     payload_max: PayloadLimit,
     timeout: Nanos,
     seed: Option<u64>,
     thread_name: String,
+    encryption: Encryption,
     settings: Settings,
 }
 
@@ -78,6 +101,7 @@ impl Builder {
             timeout: Nanos::from_secs(10),
             seed: None,
             thread_name: "leeward-client".into(),
+            encryption: Encryption::default(),
             settings: Settings {
                 algorithm: leeward_control::algorithms::none::ALGORITHM,
                 params: Params::default(),
@@ -88,6 +112,7 @@ impl Builder {
                 replicas: Vec::new(),
                 connections: 1,
                 payload_max: PayloadLimit::DEFAULT,
+                datagram: DatagramSize::DEFAULT,
                 patience: Nanos::from_secs(1),
                 connect_timeout: Nanos::from_secs(3),
                 backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
@@ -99,8 +124,37 @@ impl Builder {
     }
 
     /// Adds a replica of the server, as `host:port`. Names are resolved once, when the client is built.
-    pub fn replica(mut self, address: impl Into<String>) -> Self {
-        self.replicas.push(address.into());
+    pub fn replica(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Tcp, false, address.into())
+    }
+
+    /// Adds a replica of the server that is asked by datagrams, as `host:port` of its door for them. Calls that do not fit a
+    /// datagram go to a replica that is asked by TCP; without one they end as too long.
+    pub fn udp(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Udp, false, address.into())
+    }
+
+    /// Adds the TCP address of a server that is asked by datagrams, for what these can't carry: calls that do not fit one, calls
+    /// [by stream](super::CallOptions::by_stream), and all calls while no other connection is up. It is no replica besides: a call
+    /// that the server has refused is not asked there again.
+    pub fn fallback(self, address: impl Into<String>) -> Self {
+        self.add(Transport::Tcp, true, address.into())
+    }
+
+    fn add(mut self, transport: Transport, is_fallback: bool, address: String) -> Self {
+        self.replicas.push(Named { transport, is_fallback, address });
+        self
+    }
+
+    /// Connects to all replicas with TLS. Each server must prove the name that its replica was added by, unless the TLS has another.
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: leeward_tls::ClientTls) -> Self {
+        self.encryption(tls.into())
+    }
+
+    /// Encrypts connections to all replicas, or none, as somebody else has decided.
+    pub fn encryption(mut self, encryption: Encryption) -> Self {
+        self.encryption = encryption;
         self
     }
 
@@ -124,6 +178,12 @@ impl Builder {
     pub fn objective(mut self, rtt: Nanos, slo: Nanos) -> Self {
         self.settings.rtt = rtt;
         self.settings.slo = slo;
+        self
+    }
+
+    /// The longest datagram that is sent and asked for. Default: 1,400 bytes. Of a server and a client the smaller size holds.
+    pub fn datagram_size(mut self, size: DatagramSize) -> Self {
+        self.settings.datagram = size;
         self
     }
 
@@ -231,7 +291,11 @@ impl Builder {
         if replicas.is_empty() || replicas.len() > REPLICAS_MAX {
             return Err(BuildError::Replicas { count: replicas.len() });
         }
-        settings.replicas = replicas.into_iter().map(resolve).collect::<Result<_, _>>()?;
+        settings.replicas = replicas.iter().map(resolve).collect::<Result<_, _>>()?;
+        #[cfg(feature = "tls")]
+        for (replica, named) in settings.replicas.iter_mut().zip(&replicas) {
+            encrypt(replica, &named.address, self.encryption.tls.as_ref())?;
+        }
         let config = settings.parts()?.config;
         let links = settings.replicas.len() * settings.connections;
         let each = config.queue.saturating_add(config.max_outstanding as usize);
@@ -248,7 +312,8 @@ impl Builder {
     }
 }
 
-fn resolve(address: String) -> Result<Replica, BuildError> {
+fn resolve(named: &Named) -> Result<Replica, BuildError> {
+    let Named { transport, is_fallback, address } = named;
     let shown = || address.chars().take(100).collect();
     let addresses: Vec<SocketAddr> =
         address.to_socket_addrs().map_err(|source| BuildError::Address { address: shown(), source })?.collect();
@@ -256,7 +321,24 @@ fn resolve(address: String) -> Result<Replica, BuildError> {
         let source = io::Error::new(io::ErrorKind::NotFound, "no such host");
         return Err(BuildError::Address { address: shown(), source });
     }
-    Ok(Replica { name: shown(), addresses })
+    Ok(Replica {
+        name: shown(),
+        addresses,
+        transport: *transport,
+        is_fallback: *is_fallback,
+        #[cfg(feature = "tls")]
+        tls: None,
+    })
+}
+
+#[cfg(feature = "tls")]
+fn encrypt(replica: &mut Replica, address: &str, tls: Option<&leeward_tls::ClientTls>) -> Result<(), BuildError> {
+    let Some(tls) = tls else { return Ok(()) };
+    if replica.transport == Transport::Udp {
+        return Err(BuildError::Unencrypted { address: replica.name.clone() });
+    }
+    replica.tls = Some((tls.clone(), tls.name_for(address)?));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub struct CallOptions {
     pub(super) priority: Option<Priority>,
     pub(super) budget: Option<Nanos>,
     pub(super) timeout: Option<Nanos>,
+    pub(super) by_stream: bool,
 }
 
 impl CallOptions {
@@ -29,6 +30,13 @@ impl CallOptions {
     #[must_use]
     pub fn budget(mut self, budget: Nanos) -> Self {
         self.budget = Some(budget);
+        self
+    }
+
+    /// Goes over TCP, where the client has a replica or a fallback of that kind: for a result that does not fit a datagram.
+    #[must_use]
+    pub fn by_stream(mut self) -> Self {
+        self.by_stream = true;
         self
     }
 

@@ -12,24 +12,34 @@ mod builder;
 mod call;
 mod call_error;
 mod counters;
+mod datagrams;
 pub(crate) mod driver;
+mod encryption;
 mod handle;
 mod inbox;
 mod polled;
 mod response_future;
 mod settings;
 mod shared;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use builder::{BuildError, Builder, REPLICAS_MAX};
 pub use call::{CallOptions, Response};
 pub use call_error::{CallError, Effect};
 pub use counters::Counts;
+pub use datagrams::{DatagramStream, Transport};
+pub use encryption::Encryption;
 pub use handle::Client;
+pub use leeward_datagram::DatagramSize;
+pub use leeward_datagram::client::Counts as DatagramCounts;
 pub use leeward_session::client::{
     Connection, ConnectionConfig, ConnectionError, Disconnected, Event, Phase, Request, Welcomed,
 };
 pub use polled::Polled;
 pub use response_future::ResponseFuture;
+#[cfg(feature = "tls")]
+pub use tls::TlsStream;
 
 /// The guide's examples compile.
 #[cfg(doctest)]

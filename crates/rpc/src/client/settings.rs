@@ -6,7 +6,9 @@ use leeward_control::client::ClientParts;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::Nanos;
+use leeward_datagram::DatagramSize;
 
+use super::datagrams::Transport;
 use super::driver::life::Terms;
 use crate::wire::{PayloadLimit, Version};
 
@@ -23,6 +25,7 @@ pub(super) struct Settings {
     /// Per replica.
     pub(super) connections: usize,
     pub(super) payload_max: PayloadLimit,
+    pub(super) datagram: DatagramSize,
     pub(super) patience: Nanos,
     pub(super) connect_timeout: Nanos,
     pub(super) backoff: (Nanos, Nanos),
@@ -36,13 +39,24 @@ pub(super) struct Settings {
 pub(super) struct Replica {
     pub(super) name: String,
     pub(super) addresses: Vec<SocketAddr>,
+    pub(super) transport: Transport,
+    /// Whether it is the same server as another one, by TCP, for what datagrams can't carry.
+    pub(super) is_fallback: bool,
+    /// Encryption, and the name that the server must prove.
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<(leeward_tls::ClientTls, leeward_tls::ServerName)>,
 }
 
 impl Settings {
+    /// Whether calls of any length can be asked somewhere.
+    pub(super) fn has_streams(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.transport == Transport::Tcp)
+    }
+
     /// Limits of a connection in this version.
     pub(super) fn terms(&self, version: Version) -> Terms {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
-        Terms { payload_max, connect_timeout, keep_alive, version }
+        Terms { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
     /// The client side of the algorithm, for one connection.

@@ -3,7 +3,9 @@
 use super::handler::{Failed, Request};
 use crate::wire::{Budget, Method};
 use leeward_control::units::Time;
+use leeward_port::PeerIdentity;
 use std::future::Future;
+use std::sync::Arc;
 
 /// A request as its asynchronous handler gets it: the argument is its own.
 #[derive(Clone, Debug)]
@@ -16,12 +18,16 @@ pub struct OwnedRequest {
     pub arrived: Time,
     /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
+    /// Identity that the client has proven by its certificate; `None` where none is asked for.
+    pub peer: Option<Arc<PeerIdentity>>,
 }
 
 impl OwnedRequest {
     /// As a plain handler would see it.
     pub fn borrowed(&self) -> Request<'_> {
-        Request { method: self.method, payload: &self.payload, arrived: self.arrived, budget: self.budget }
+        let OwnedRequest { method, payload, arrived, budget, peer } = self;
+        let (method, arrived, budget) = (*method, *arrived, *budget);
+        Request { method, payload, arrived, budget, peer: peer.as_deref() }
     }
 }
 

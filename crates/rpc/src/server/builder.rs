@@ -7,6 +7,7 @@ use super::protocol::Rpc;
 use crate::tier::{self, Governed, MidTier, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_control::units::Nanos;
+use leeward_datagram::DatagramSize;
 use leeward_host::Counts;
 use leeward_port::statistics::About;
 use leeward_port::{Config, Handle, ServerError};
@@ -78,6 +79,38 @@ impl Builder {
     #[must_use]
     pub fn about(mut self, about: About) -> Self {
         self.port.about = about;
+        self
+    }
+
+    /// Serves datagrams at `address`, too: the same sessions, in front of the same controller. A call or an answer that does not
+    /// fit a datagram ends in words that say so; TCP carries it.
+    #[must_use]
+    pub fn udp(mut self, address: impl Into<String>) -> Self {
+        self.port.datagrams = Some(address.into());
+        self
+    }
+
+    /// The longest datagram that is sent and asked for; 1,400 bytes unless it is said. Of the server and a client the smaller size
+    /// holds.
+    #[must_use]
+    pub fn datagram_size(mut self, size: DatagramSize) -> Self {
+        self.port.limits.datagram = size;
+        self
+    }
+
+    /// Encrypts all connections: clients connect with TLS, or are told so. Datagrams are never encrypted.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: leeward_tls::ServerTls) -> Self {
+        self.port.encryption = Some(Arc::new(super::tls::Tls(tls)));
+        self
+    }
+
+    /// How long a client may take for its handshake with TLS, its wait for a turn included. 3 s unless set.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn handshake_limit(mut self, patience: Nanos) -> Self {
+        self.port.limits.handshake = patience;
         self
     }
 

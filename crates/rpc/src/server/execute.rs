@@ -101,7 +101,8 @@ impl<H: AsyncHandler> Execute for Tasks<H> {
     fn begin(&self, call: &mut Call, core: usize, to: ConnectionId) -> Option<(Ticket, TaskHandle)> {
         let ticket = call.whose.become_task()?;
         let (request, payload) = (ticket.request(), std::mem::take(&mut call.payload));
-        let owned = OwnedRequest { method: call.method, payload, arrived: ticket.arrived(), budget: call.budget };
+        let (method, budget, peer) = (call.method, call.budget, call.peer.take());
+        let owned = OwnedRequest { method, payload, arrived: ticket.arrived(), budget, peer };
         let home = Arc::clone(&self.home);
         let future = budget::scope(call.may_spend, async move { home.handler.call(owned).await });
         let home = Arc::clone(&self.home);

@@ -2,6 +2,7 @@
 
 use crate::wire::{Budget, Method};
 use leeward_control::units::Time;
+use leeward_port::PeerIdentity;
 use leeward_runtime::locks::Congested;
 
 /// A request as its handler sees it.
@@ -15,6 +16,8 @@ pub struct Request<'a> {
     pub arrived: Time,
     /// Queueing delay that it might still spend when it arrived. [`leeward_runtime::budget::current`] says what is left.
     pub budget: Budget,
+    /// Identity that the client has proven by its certificate; `None` where none is asked for.
+    pub peer: Option<&'a PeerIdentity>,
 }
 
 /// A request that was executed without a result, or given up.

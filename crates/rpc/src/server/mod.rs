@@ -14,9 +14,11 @@ pub(crate) mod cancels;
 pub(crate) mod execute;
 mod handler;
 pub(crate) mod protocol;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server};
 pub use handler::{Failed, Handler, Request};
 pub use leeward_host::{Counts, Recorded, Recording};
-pub use leeward_port::{IoUring, ServerError, allocation};
+pub use leeward_port::{Inherited, IoUring, PeerIdentity, ServerError, allocation};

@@ -8,7 +8,7 @@ use leeward_control::budget::Budget;
 use leeward_control::server::{CoreId, RejectReason, SessionSlot};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::add;
-use leeward_port::{After, Ending, Handle, Next, Protocol, Ran, Spares, Visit};
+use leeward_port::{After, Ending, Handle, Next, PeerIdentity, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
 use leeward_runtime::tasks::{ReadyTask, TaskHandle};
 use leeward_session::server::{Event, Question, Reply, ServerConfig, ServerConnection, Ticket};
@@ -37,6 +37,8 @@ pub(crate) struct Conversation {
     tasks: Vec<(Ticket, TaskHandle)>,
     /// Unanswered calls that the client has cancelled and that may yet be in the queue.
     cancelled: Vec<Mark>,
+    /// Identity of the client, if it has proven one.
+    peer: Option<Arc<PeerIdentity>>,
 }
 
 /// An admitted call on its way to a handler.
@@ -51,6 +53,8 @@ pub(crate) struct Call {
     pub(crate) payload: Vec<u8>,
     /// Buffer for the result, where the call is executed by threads that have no buffers of their own.
     pub(crate) reply: Vec<u8>,
+    /// Identity of its client, if that has proven one.
+    pub(crate) peer: Option<Arc<PeerIdentity>>,
     /// Executes it, if it is a task: the task has the payload then.
     pub(crate) task: Option<ReadyTask>,
 }
@@ -102,7 +106,7 @@ impl<E: Execute> Rpc<E> {
 
     /// The client waits for a call no more. A task ends here; a call in the queue is dropped in its turn; one that has begun goes on.
     fn cancel(&mut self, conversation: &mut Conversation, request: RequestId, visit: &mut Visit<'_, Self>) {
-        let Conversation { session, tasks, cancelled } = conversation;
+        let Conversation { session, tasks, cancelled, .. } = conversation;
         if let Some(place) = tasks.iter().position(|(ticket, _)| ticket.request() == request) {
             let (ticket, _task) = tasks.swap_remove(place);
             return settle(session, ticket, Reply::Drop(DropReason::Cancelled, ""), visit);
@@ -133,7 +137,7 @@ impl<E: Execute> Rpc<E> {
 fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, P>) {
     if let Some(answered) = session.answer(ticket, reply, visit) {
         match answered.dropped {
-            Some(reason) => visit.counters.drop_for(reason),
+            Some(reason) => visit.count_dropped(reason, answered.sojourn),
             None => visit.count_completed(answered.sojourn),
         }
     }
@@ -158,7 +162,11 @@ impl<E: Execute> Protocol for Rpc<E> {
             unanswered_max: UNANSWERED,
             newest: Version::NEWEST,
         });
-        Conversation { session, tasks: Vec::new(), cancelled: Vec::new() }
+        Conversation { session, tasks: Vec::new(), cancelled: Vec::new(), peer: None }
+    }
+
+    fn identify(conversation: &mut Conversation, peer: PeerIdentity) {
+        conversation.peer = Some(Arc::new(peer));
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
@@ -176,7 +184,7 @@ impl<E: Execute> Protocol for Rpc<E> {
             Event::Cancel(request) => self.cancel(conversation, request, visit),
             Event::Dropped(reason) => {
                 visit.count_received();
-                visit.counters.drop_for(reason);
+                visit.count_dropped(reason, visit.waited);
                 if reason != DropReason::NoCredit {
                     self.execute.arrived(visit.arrived());
                     return Next::Refused;
@@ -194,7 +202,8 @@ impl<E: Execute> Protocol for Rpc<E> {
                 let mark = Mark { core: visit.core as u32, to: visit.id, request: ticket.request() };
                 let whose = Whose::Ticket(ticket);
                 let reply = if E::ELSEWHERE { visit.spares.take() } else { Vec::new() };
-                let mut call = Call { whose, mark, method, budget, may_spend, payload, reply, task: None };
+                let peer = conversation.peer.clone();
+                let mut call = Call { whose, mark, method, budget, may_spend, payload, reply, peer, task: None };
                 conversation.tasks.extend(self.execute.begin(&mut call, visit.core, visit.id));
                 return Next::Call { call, is_admitted: true };
             }
@@ -203,7 +212,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
-        let Conversation { session, tasks, cancelled } = conversation;
+        let Conversation { session, tasks, cancelled, .. } = conversation;
         let ticket = match done.whose {
             Whose::Ticket(ticket) => Some(ticket),
             Whose::Task(request) => {
@@ -245,6 +254,7 @@ impl<E: Execute> Protocol for Rpc<E> {
             Ending::Stopped => (ErrorCode::ShuttingDown, "this server has stopped"),
             Ending::Silence => (ErrorCode::Timeout, "nothing has come for too long"),
             Ending::SlowRequest => (ErrorCode::Timeout, "one frame has taken too long"),
+            Ending::Unencrypted => (ErrorCode::Unexpected, "this port speaks TLS alone: connect with TLS (--tls-ca)"),
             Ending::Protocol { code, words } => {
                 (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), words.as_str())
             }
@@ -300,7 +310,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
-        let Call { whose, mark, method, budget, mut may_spend, payload, reply: _, task } = call;
+        let Call { whose, mark, method, budget, mut may_spend, payload, reply: _, peer, task } = call;
         if let Some(task) = task {
             budget::turn_came_after(waited);
             return Ran::Task(task);
@@ -310,7 +320,7 @@ impl<E: Execute> Protocol for Rpc<E> {
         }
         may_spend.charge(waited);
         let mut reply = spares.take();
-        let request = Request { method, payload: &payload, arrived, budget };
+        let request = Request { method, payload: &payload, arrived, budget, peer: peer.as_deref() };
         let call = AssertUnwindSafe(|| budget::with(may_spend, || self.execute.call(&request, &mut reply)).0);
         let outcome = catch_unwind(call).unwrap_or_else(|_| Err(Failed::panicked()));
         Ran::Done(Done { whose, end: End::Executed { outcome, reply }, spare: payload })

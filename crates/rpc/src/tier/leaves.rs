@@ -234,7 +234,7 @@ impl Settings {
     /// Limits of a connection in this version.
     pub(super) fn terms(&self, version: Version) -> Terms {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
-        Terms { payload_max, connect_timeout, keep_alive, version }
+        Terms { payload_max, connect_timeout, keep_alive, version, datagrams: None }
     }
 
     /// The client side of the leaves' algorithm, for one connection.

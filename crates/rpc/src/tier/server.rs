@@ -15,9 +15,9 @@ use leeward_control::params::ParamError;
 use leeward_control::server::Gauges;
 use leeward_control::threading::{ArrivalRing, Setup, ThreadGauges, Threading, ThreadingPolicy};
 use leeward_control::units::Nanos;
-use leeward_port::Running;
 use leeward_port::statistics::Statistics;
 use leeward_port::wait::Alarm;
+use leeward_port::{Running, Source};
 use leeward_runtime::CoreUsage;
 use leeward_runtime::crew::{Census, Control, Crew, crew_size};
 use std::io;
@@ -417,6 +417,10 @@ impl<M: MidTier> Running for Engine<M> {
     fn statistics(&self) -> Statistics {
         let cores = u64::from(self.duties.control.setup().threads());
         Statistics { cores, ..self.duties.front.handle().statistics() }
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.duties.front.handle().source()
     }
 
     fn has_failed(&self) -> bool {

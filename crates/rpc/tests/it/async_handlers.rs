@@ -1,8 +1,9 @@
 //! Asynchronous handlers from outside, over real sockets: they sleep, yield, wait for other threads and tasks, panic, lose
 //! their clients and their server. No time is asserted; sleeps are there to be waited for.
 
+use super::TRANSPORT;
 use crate::asker::{Peer, eventually};
-use crate::serving::Serve;
+use crate::serving::{Serve, over};
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
@@ -84,7 +85,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 fn builder(cores: usize, idle: Idle) -> Builder {
     // An objective so long that a busy machine is no overload.
-    Server::builder().objective(Nanos::from_micros(10), Nanos::from_secs(10)).cores(cores).idle(idle)
+    let builder = Server::builder().objective(Nanos::from_micros(10), Nanos::from_secs(10));
+    over(TRANSPORT, builder).cores(cores).idle(idle)
 }
 
 fn start<H: AsyncHandler>(cores: usize, idle: Idle, handler: H) -> Server {
@@ -457,7 +459,8 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
 fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
     // What has waited for most of the objective is too old.
     let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
-    let builder = Server::builder().objective(Nanos::from_micros(10), Nanos::from_secs(1)).idle(Idle::Block);
+    let builder =
+        over(TRANSPORT, Server::builder()).objective(Nanos::from_micros(10), Nanos::from_secs(1)).idle(Idle::Block);
     let builder = builder.admission(&algorithm, algorithm.params(&[]).unwrap());
     let (alive, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, freed) = (Arc::clone(&alive), Arc::clone(&free));

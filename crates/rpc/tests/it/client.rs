@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::TRANSPORT;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::units::{Nanos, Priority};
-use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect};
+use leeward_rpc::client::{Builder, CallError, CallOptions, Client, Effect, Transport};
 use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::{DropReason, Method, PayloadLimit};
 use leeward_runtime::Idle;
@@ -43,7 +44,24 @@ fn handler(request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
 fn serve(name: &str, pairs: &[(&str, Raw)], address: &str) -> Server {
     let (algorithm, params) = algorithm(name, pairs);
     let builder = Server::builder().admission(&algorithm, params).objective(RTT, SLO).idle(Idle::Block);
+    let builder = if TRANSPORT == Transport::Udp { builder.udp(address) } else { builder };
     builder.payload_limit(PayloadLimit::new(50_000)).start(address, handler).unwrap()
+}
+
+/// Where clients find a server.
+fn place(server: &Server) -> String {
+    server.datagram_address().unwrap_or_else(|| server.address()).to_string()
+}
+
+/// A replica over the transport of these tests.
+trait Reached {
+    fn reached(self, address: impl Into<String>) -> Self;
+}
+
+impl Reached for Builder {
+    fn reached(self, address: impl Into<String>) -> Self {
+        if TRANSPORT == Transport::Udp { self.udp(address) } else { self.replica(address) }
+    }
 }
 
 /// Serves on an address that was in use a moment ago.
@@ -51,7 +69,9 @@ fn again(address: &str) -> Server {
     let (algorithm, params) = algorithm("breakwater", &[]);
     for _ in 0..2_000 {
         let builder = Server::builder().admission(&algorithm, params.clone()).objective(RTT, SLO).idle(Idle::Block);
-        if let Ok(server) = builder.start(address, handler) {
+        let (builder, near) =
+            if TRANSPORT == Transport::Udp { (builder.udp(address), "127.0.0.1:0") } else { (builder, address) };
+        if let Ok(server) = builder.start(near, handler) {
             return server;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -66,8 +86,8 @@ fn builder(name: &str) -> Builder {
 }
 
 fn client(name: &str, servers: &[&Server]) -> Client {
-    let servers = servers.iter().map(|server| server.address().to_string());
-    servers.fold(builder(name), Builder::replica).build().unwrap()
+    let servers = servers.iter().map(|server| place(server));
+    servers.fold(builder(name), Builder::reached).build().unwrap()
 }
 
 /// Waits until `holds`, as long as it takes.
@@ -89,8 +109,8 @@ fn executor() -> tokio::runtime::Runtime {
 fn every_caller_gets_its_own_answer_once_under_every_controller() {
     for known in Registry::builtin().algorithms() {
         let servers = [serve(known.name, &[], "127.0.0.1:0"), serve(known.name, &[], "127.0.0.1:0")];
-        let replicas = servers.iter().map(|server| server.address().to_string());
-        let client = replicas.fold(builder(known.name).connections(2).queue(1024), Builder::replica).build().unwrap();
+        let replicas = servers.iter().map(place);
+        let client = replicas.fold(builder(known.name).connections(2).queue(1024), Builder::reached).build().unwrap();
         let executor = executor();
         let tasks: Vec<_> = (0..40_u32)
             .map(|task| {
@@ -151,18 +171,18 @@ fn plain_threads_and_other_executors_are_as_good() {
 #[test]
 fn the_handlers_words_and_limits_come_back_as_errors() {
     let server = serve("none", &[], "127.0.0.1:0");
-    let client =
-        builder("none").replica(server.address().to_string()).payload_limit(PayloadLimit::new(60_000)).build().unwrap();
+    let client = builder("none").reached(place(&server)).payload_limit(PayloadLimit::new(60_000)).build().unwrap();
     let failed = CallError::Failed { message: "no such luck".into() };
     assert_eq!(client.call_blocking(Method(2), ""), Err(failed));
     assert!(matches!(client.call_blocking(Method(99), ""), Err(CallError::UnknownMethod { .. })));
     assert_eq!(client.call_blocking(Method(4), ""), Err(CallError::ResponseTooLarge));
     // More than this client takes; more than the server takes; just enough.
-    for (length, limit) in [(60_001, 60_000), (50_001, 50_000)] {
+    let most = if TRANSPORT == Transport::Udp { 1_296 } else { 50_000 };
+    for (length, limit) in [(60_001, 60_000), (50_001, most)] {
         let limit = PayloadLimit::new(limit);
         assert_eq!(client.call_blocking(ECHO, vec![0; length]), Err(CallError::TooLarge { length, limit }));
     }
-    assert_eq!(client.call_blocking(ECHO, vec![1; 50_000]).unwrap().payload.len(), 50_000);
+    assert_eq!(client.call_blocking(ECHO, vec![1; most as usize]).unwrap().payload.len(), most as usize);
     assert_eq!(client.counts().connects, 1, "none of this costs the connection");
 }
 
@@ -200,9 +220,9 @@ fn a_rejection_says_why() {
 #[test]
 fn a_server_that_comes_back_is_found_again() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
-    let address = first.address().to_string();
+    let address = place(&first);
     let (least, most) = (Nanos::from_millis(1), Nanos::from_millis(20));
-    let client = builder("breakwater").replica(address.as_str()).backoff(least, most).build().unwrap();
+    let client = builder("breakwater").reached(address.as_str()).backoff(least, most).build().unwrap();
     assert_eq!(client.call_blocking(ECHO, "here").unwrap().payload, b"here");
     first.stop().unwrap();
     eventually("the loss is seen", || client.connected() == 0);
@@ -220,9 +240,9 @@ fn of_two_replicas_one_may_be_down_or_go_down() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
     let second = serve("breakwater", &[], "127.0.0.1:0");
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = [gone.to_string(), first.address().to_string(), second.address().to_string()]
+    let client = [gone.to_string(), place(&first), place(&second)]
         .into_iter()
-        .fold(builder("breakwater"), Builder::replica)
+        .fold(builder("breakwater"), Builder::reached)
         .build()
         .unwrap();
     eventually("both are connected", || client.connected() == 2);
@@ -271,7 +291,7 @@ fn the_last_clone_lets_calls_end_and_takes_the_thread_with_it() {
             .any(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name))
     };
     let server = serve("breakwater", &[], "127.0.0.1:0");
-    let client = builder("breakwater").replica(server.address().to_string()).thread_name("lw-last-clone");
+    let client = builder("breakwater").reached(place(&server)).thread_name("lw-last-clone");
     // No timer shall be needed for it.
     let client = client.connect_timeout(Nanos::from_secs(3_000)).build();
     let client = client.unwrap();

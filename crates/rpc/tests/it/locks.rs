@@ -1,7 +1,8 @@
 //! Locks in handlers: a refused request is a drop with the lock's name, counted, credited, recorded and without an effect.
 //! No time is asserted; waits give up after a long while only so that a defect fails instead of hanging.
 
-use crate::serving::Serve;
+use super::TRANSPORT;
+use crate::serving::{Serve, over, reached};
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::recording::{Item, Reader, Replayer};
@@ -26,7 +27,7 @@ type Account = Arc<Mutex<u64>>;
 /// An objective so long that a busy machine is no overload.
 fn builder() -> Builder {
     let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
-    Server::builder()
+    over(TRANSPORT, Server::builder())
         .admission(&breakwater, Params::default())
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
         .idle(Idle::Block)
@@ -69,8 +70,7 @@ fn with_tasks(builder: Builder, account: &Account) -> Server {
 
 fn client(server: &Server) -> Client {
     let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
-    Client::builder()
-        .replica(server.address().to_string())
+    reached(Client::builder(), server)
         .admission(&breakwater, Params::default())
         .objective(Nanos::from_micros(10), Nanos::from_secs(30))
         .build()

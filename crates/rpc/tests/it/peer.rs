@@ -186,9 +186,14 @@ pub(crate) fn eventually(server: &Server, holds: impl Fn(&Server) -> bool) {
     panic!("never: {:?} {:?}", server.counts(), server.gauges());
 }
 
-/// The server still serves.
+/// The server still serves. It may refuse while the machine is busy with other tests: that is a delay like any other.
 pub(crate) fn is_well(server: &Server) {
     let mut peer = Peer::registered(server);
-    peer.say(&call(1, b"are you well"));
-    assert!(peer.answer().unwrap().starts_with("Response"));
+    let answers = (1..1_000).map(|request| {
+        peer.say(&call(request, b"are you well"));
+        let answer = peer.answer().unwrap();
+        assert!(answer.starts_with("Response") || answer.starts_with("Drop"), "{answer}");
+        answer
+    });
+    assert!(answers.into_iter().any(|answer| answer.starts_with("Response")), "it refuses everything");
 }

@@ -1,6 +1,7 @@
 //! Servers whose handlers are known at run time only: the engine is compiled once for all tests, instead of once for each
 //! handler, which took minutes.
 
+use leeward_rpc::client::{self, Transport};
 use leeward_rpc::server::{AsyncHandler, Builder, Failed, Handler, OwnedRequest, Request, Server, ServerError};
 use std::future::Future;
 use std::pin::Pin;
@@ -43,5 +44,20 @@ impl Serve for Builder {
             Box::pin(async move { handler.call(request).await })
         };
         self.start_async("127.0.0.1:0", Task(Box::new(task)))
+    }
+}
+
+/// A server that is asked over `transport`.
+#[allow(dead_code, reason = "some programs have one transport")]
+pub(crate) fn over(transport: Transport, builder: Builder) -> Builder {
+    if transport == Transport::Udp { builder.udp("127.0.0.1:0") } else { builder }
+}
+
+/// A client of a server: by datagrams, if the server takes them.
+#[allow(dead_code, reason = "some programs have one transport")]
+pub(crate) fn reached(builder: client::Builder, server: &Server) -> client::Builder {
+    match server.datagram_address() {
+        Some(door) => builder.udp(door.to_string()),
+        None => builder.replica(server.address().to_string()),
     }
 }

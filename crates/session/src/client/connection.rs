@@ -90,6 +90,8 @@ struct Link<T> {
     cap: Cap,
     /// Limits that the server sets: calls unanswered, and the length of an argument.
     allowed: u32,
+    /// Calls that the transport lets be unanswered.
+    bound: u32,
     call_max: PayloadLimit,
     registered: Option<Time>,
     welcome: Option<Welcomed>,
@@ -115,6 +117,7 @@ impl<T> Connection<T> {
                 outbox: Outbox::new(config.output_max.max(1)),
                 cap,
                 allowed: 1,
+                bound: u32::MAX,
                 call_max: PayloadLimit::MIN,
                 registered: None,
                 welcome: None,
@@ -272,6 +275,18 @@ impl<T> Connection<T> {
     pub fn on_timer(&mut self, now: Time, events: &mut impl FnMut(Event<'_, T>)) {
         if self.link.phase != Phase::Closed {
             self.shell.on_timer(now, &mut Out { link: &mut self.link, now, events });
+        }
+    }
+
+    /// Lets only so many calls be unanswered, however large the window is: what a transport that has lost something asks for.
+    pub fn restrict(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
+        if calls != self.link.bound {
+            let grows = calls > self.link.bound;
+            self.link.bound = calls.max(1);
+            self.link.update_cap();
+            if grows {
+                self.on_timer(now, events);
+            }
         }
     }
 
@@ -568,7 +583,7 @@ impl<T> Link<T> {
 
     fn update_cap(&mut self) {
         let open = matches!(self.phase, Phase::Registering | Phase::Ready) && !self.outbox.is_full();
-        self.cap.set(if open { self.allowed } else { 0 });
+        self.cap.set(if open { self.allowed.min(self.bound) } else { 0 });
     }
 
     fn ask(&mut self, slot: u32, now: Time) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use leeward_control::client::{ClientHalf, Gate, Local, Reply, Submit};
 use leeward_control::server::Feedback;
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Time};
 
 /// The connection's end: how many calls may be unanswered.
 ///
@@ -46,6 +46,10 @@ impl ClientHalf for Governed {
             return Gate::Closed;
         }
         self.half.gate(now, outstanding)
+    }
+
+    fn patience(&self) -> Nanos {
+        self.half.patience()
     }
 
     fn sent(&mut self, now: Time) {

@@ -21,6 +21,8 @@ pub(super) enum Happening {
     Writable(usize, End),
     /// A client's timer goes off.
     Timer(usize),
+    /// A server's link has something to say again.
+    FarTimer(usize),
     /// A client that reads slowly reads.
     Read(usize),
     /// A worker is done.
@@ -41,6 +43,7 @@ impl Happening {
             Happening::Timer(link) => (link as u64) << 8 | 4,
             Happening::Read(link) => (link as u64) << 8 | 5,
             Happening::Done(worker) => (worker as u64) << 8 | 6,
+            Happening::FarTimer(link) => (link as u64) << 8 | 9,
             Happening::Tick => 7,
             Happening::Sweep => 8,
         }

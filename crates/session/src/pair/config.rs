@@ -23,6 +23,26 @@ impl Default for WireModel {
     }
 }
 
+/// Faults of a network that carries datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Of a thousand datagrams, so many are lost.
+    pub lost: u64,
+    /// So many come twice.
+    pub doubled: u64,
+    /// So many come later than they would, and are overtaken.
+    pub late: u64,
+    /// By up to this much.
+    pub lateness: Nanos,
+}
+
+impl Faults {
+    /// A network with as many of each, of a thousand.
+    pub fn each(of_thousand: u64) -> Self {
+        Faults { lost: of_thousand, doubled: of_thousand, late: of_thousand, lateness: Nanos::from_millis(3) }
+    }
+}
+
 /// A pair's server, its wire, and the seed of every choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairConfig {
@@ -30,6 +50,9 @@ pub struct PairConfig {
     pub seed: u64,
     /// The wire of every connection.
     pub wire: WireModel,
+    /// Faults of the network between the server and clients of ours, which use datagrams then; `None`: streams. Raw clients
+    /// use streams.
+    pub datagrams: Option<Faults>,
     /// Calls that are executed at the same time.
     pub workers: usize,
     /// Calls that a connection may have unanswered.
@@ -61,6 +84,7 @@ impl Default for PairConfig {
         PairConfig {
             seed: 1,
             wire: WireModel::default(),
+            datagrams: None,
             workers: 1,
             unanswered_max: 256,
             payload_max: PayloadLimit::DEFAULT,

@@ -1,6 +1,7 @@
 //! Both ends on a wire in virtual time: a server's core and any number of clients, all choices from one seed.
 //!
 //! - [`Pair`]: the whole, and what is done to it. [`PairConfig`]: the wire and the server's bounds. [`Chance`]: the seed.
+//! - `far`: datagrams instead of a stream, in a network with faults.
 //! - `agenda`: what happens when. `stream`: one direction of a connection, which delays, cuts and breaks. `core`: the
 //!   controller and the workers. `server`, `client`: the ends. `steps`: how time passes. `seen`: what a test can look at.
 //!   `books`: what must hold after every step.
@@ -30,6 +31,7 @@ mod chance;
 mod client;
 mod config;
 mod core;
+mod far;
 mod seen;
 mod server;
 mod steps;
@@ -38,12 +40,13 @@ mod stream;
 pub use agenda::End;
 pub use chance::Chance;
 pub use client::{Ended, Reading};
-pub use config::{Handler, PairConfig, WireModel, Work, echo};
+pub use config::{Faults, Handler, PairConfig, WireModel, Work, echo};
 
 use self::agenda::{Agenda, Happening};
 use self::books::Sums;
 use self::client::{Honest, Raw};
 use self::core::Core;
+use self::far::Far;
 use self::server::ServerEnd;
 use self::stream::Stream;
 use crate::client::{Connection, ConnectionConfig, ConnectionError};
@@ -76,6 +79,8 @@ struct Link {
     up: Stream,
     down: Stream,
     server: Option<ServerEnd>,
+    /// Its datagrams, if it is no stream.
+    far: Option<Box<Far>>,
     /// Its bytes were changed on the way: nothing is promised to its client.
     is_tampered: bool,
     /// Why its client was sent away.
@@ -255,9 +260,14 @@ impl Pair {
     /// Cuts a connection.
     pub fn cut(&mut self, client: ClientId, cut: Cut) {
         let (now, agenda, link) = (self.now, &mut self.agenda, &mut self.links[client.0]);
+        if let (Some(far), Cut::Silence | Cut::Reset) = (&mut link.far, cut) {
+            far.is_cut = true;
+        }
         match cut {
             Cut::ClientHalf => link.up.finish(now, agenda),
             Cut::ServerHalf => link.down.finish(now, agenda),
+            // Where datagrams are cut off, the ends find out by themselves.
+            Cut::Silence if link.far.is_some() => {}
             Cut::Silence => {
                 link.up.freeze();
                 link.down.freeze();
@@ -283,6 +293,13 @@ impl Pair {
         let link = &mut self.links[client.0];
         let stream = if to == End::Server { &mut link.up } else { &mut link.down };
         stream.tamper(self.now, &mut self.agenda, change);
+    }
+
+    /// Has the server forget, once in so many calls over datagrams, what it has answered: the books must find it.
+    pub fn forget(&mut self, client: ClientId, one_in: u64) {
+        if let Some(far) = &mut self.links[client.0].far {
+            far.forgets = one_in;
+        }
     }
 
     // ---- the server ----

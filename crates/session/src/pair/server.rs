@@ -5,6 +5,7 @@ use super::agenda::Agenda;
 use super::chance::Chance;
 use super::config::{PairConfig, Work};
 use super::core::{Core, Job};
+use super::far::Far;
 use super::stream::Stream;
 use crate::server::{Event, Reply, ServerConnection, Ticket};
 use leeward_control::units::{Nanos, Time};
@@ -49,6 +50,8 @@ pub(super) struct Around<'a> {
     pub(super) up: &'a mut Stream,
     /// To the client.
     pub(super) down: &'a mut Stream,
+    /// Both ways, if it is no stream.
+    pub(super) far: Option<&'a mut Far>,
     pub(super) agenda: &'a mut Agenda,
     pub(super) chance: &'a mut Chance,
     pub(super) config: &'a PairConfig,
@@ -69,6 +72,11 @@ impl ServerEnd {
             refused: 0,
             reproach: None,
         }
+    }
+
+    /// Whether a frame more may come now.
+    pub(super) fn may_take(&self, config: &PairConfig) -> bool {
+        self.ending_since.is_none() && self.connection.may_read() && self.out.len() < config.unsent_max
     }
 
     /// Whether anything is owed to its client.
@@ -160,9 +168,12 @@ impl ServerEnd {
     }
 
     fn flush(&mut self, around: &mut Around<'_>) -> Fate {
-        let Around { now, up, down, agenda, chance, .. } = around;
+        let Around { now, up, down, far, agenda, chance, .. } = around;
         let now = *now;
-        let taken = down.write(&self.out, now, agenda, chance);
+        let taken = match far {
+            Some(far) => far.server_says(&self.out, now, agenda, chance),
+            None => down.write(&self.out, now, agenda, chance),
+        };
         self.out.drain(..taken);
         if taken > 0 || self.out.is_empty() {
             self.stuck_since = None;
@@ -175,6 +186,9 @@ impl ServerEnd {
                 return Fate::Stays;
             }
             // It has said its last words, and listens for a moment.
+            if far.is_some() {
+                return Fate::Goes;
+            }
             down.finish(now, agenda);
             return if up.is_over(now) { Fate::Goes } else { Fate::Stays };
         }
@@ -215,6 +229,12 @@ impl ServerEnd {
 
     /// Looks whether it is silent, stuck, or was paused long enough.
     pub(super) fn sweep(&mut self, around: &mut Around<'_>) -> Fate {
+        let silent = around.now.since(self.heard);
+        if let Some(far) = &mut around.far
+            && far.sweep(silent, around.now, around.agenda, around.chance)
+        {
+            return Fate::Goes;
+        }
         let (now, config) = (around.now, around.config);
         let longer = |since: Option<Time>, span| since.is_some_and(|since| now.since(since) > span);
         let ending = if self.out.is_empty() { config.linger } else { config.stuck };

@@ -4,6 +4,7 @@ use super::agenda::{End, Happening};
 use super::books::Sums;
 use super::client::is_no_reproach;
 use super::core::Next;
+use super::far::{Came, Far};
 use super::server::{Around, Fate, ServerEnd};
 use super::stream::Stream;
 use super::{Client, ClientId, Link, Pair, Reading};
@@ -25,6 +26,7 @@ impl Pair {
             Happening::Writable(link, End::Client) => self.pump(link),
             Happening::Writable(link, End::Server) => self.with_server(link, |end, around| end.serve(around)),
             Happening::Timer(link) => self.timer(link),
+            Happening::FarTimer(link) => self.far_timer(link),
             Happening::Read(link) => self.reads_slowly(link),
             Happening::Done(worker) => self.done(worker),
             Happening::Tick => self.tick(),
@@ -78,12 +80,16 @@ impl Pair {
         let link = self.links.len();
         let (place, connection) = self.core.open(link);
         let is_full = self.open.len() >= self.config.connections_max;
+        let Pair { config, chance, now, .. } = self;
+        let faults = config.datagrams.filter(|_| matches!(client, Client::Honest(_)));
+        let far = faults.map(|faults| Box::new(Far::new(link, config.wire, faults, *now, chance)));
         self.links.push(Link {
             client,
             reading: Reading::Eager,
             up: Stream::new(link, End::Server, self.config.wire),
             down: Stream::new(link, End::Client, self.config.wire),
             server: Some(ServerEnd::new(link, place, connection, self.now)),
+            far,
             is_tampered: false,
             reproach: None,
             error: None,
@@ -122,17 +128,36 @@ impl Pair {
             Client::Honest(honest) => {
                 loop {
                     let output = honest.connection.output(now);
-                    let taken = if output.is_empty() { 0 } else { link.up.write(output, now, agenda, chance) };
+                    let taken = match &mut link.far {
+                        _ if output.is_empty() => 0,
+                        Some(far) => far.client_says(output, now, agenda, chance),
+                        None => link.up.write(output, now, agenda, chance),
+                    };
                     if taken == 0 {
                         break;
                     }
                     honest.with(now, |connection, mut events| connection.consumed(now, taken, &mut events));
                 }
-                if honest.connection.phase() == Phase::Closed {
+                let mut own = None;
+                if let Some(far) = &mut link.far {
+                    if honest.connection.phase() == Phase::Closed {
+                        far.client_leaves(now, agenda, chance);
+                        link.down.deafen();
+                    } else if far.client_turns(now, agenda, chance).is_err() {
+                        if link.down.end_here(now) {
+                            agenda.schedule(now, Happening::Arrive(link_id, End::Client));
+                        }
+                    } else {
+                        let bound = far.client.bound();
+                        honest.with(now, |connection, mut events| connection.restrict(now, bound, &mut events));
+                        own = Some(far.client.next_timeout()).filter(|at| *at < Time::NEVER);
+                    }
+                } else if honest.connection.phase() == Phase::Closed {
                     link.up.finish(now, agenda);
                     link.down.deafen();
                 }
-                let wanted = honest.connection.next_timeout(now).map(|at| at.max(Time(now.0 + 1)));
+                let wanted = honest.connection.next_timeout(now).into_iter().chain(own).min();
+                let wanted = wanted.map(|at| at.max(Time(now.0 + 1)));
                 if let Some(at) = wanted.filter(|at| *at < honest.timer) {
                     honest.timer = at;
                     agenda.schedule(at, Happening::Timer(link_id));
@@ -182,6 +207,44 @@ impl Pair {
         self.pump(link_id);
     }
 
+    // ---- datagrams ----
+
+    fn far_timer(&mut self, link: usize) {
+        let Pair { now, agenda, chance, links, .. } = self;
+        if let Some(far) = &mut links[link].far {
+            far.on_timer(*now, agenda, chance);
+        }
+    }
+
+    /// Takes the datagrams that have come to the server.
+    fn far_arrives(&mut self, link: usize) {
+        let (now, agenda) = (self.now, &mut self.agenda);
+        let Some(far) = &mut self.links[link].far else { return };
+        for mut datagram in far.land_at_server(now, agenda) {
+            let Pair { agenda, chance, links, config, .. } = self;
+            let Link { far: Some(far), up, server, .. } = &mut links[link] else { return };
+            let may = server.as_ref().is_some_and(|end| end.may_take(config));
+            let came = far.server_takes(&mut datagram, (server.is_some(), may), now, agenda, chance);
+            match came {
+                Came::Nothing => {}
+                Came::Frame(frame) => up.deliver(&frame),
+                Came::Gone => _ = up.end_here(now),
+            }
+            self.with_server(link, |end, around| end.serve(around));
+        }
+    }
+
+    /// Takes the datagrams that have come to the client.
+    fn far_returns(&mut self, link: usize) {
+        let (now, agenda) = (self.now, &mut self.agenda);
+        let Link { far: Some(far), down, .. } = &mut self.links[link] else { return };
+        let (frames, done) = far.client_hears(now, agenda);
+        down.deliver(&frames);
+        if done.is_err() {
+            down.end_here(now);
+        }
+    }
+
     // ---- the wire ----
 
     pub(super) fn arrives(&mut self, link: usize, to: End) {
@@ -189,10 +252,12 @@ impl Pair {
         match to {
             End::Server => {
                 self.links[link].up.land(now, agenda);
+                self.far_arrives(link);
                 self.with_server(link, |end, around| end.serve(around));
             }
             End::Client => {
                 self.links[link].down.land(now, agenda);
+                self.far_returns(link);
                 if self.links[link].reading == Reading::Eager {
                     self.client_reads(link, usize::MAX);
                 }
@@ -205,10 +270,11 @@ impl Pair {
     /// Lets `act` look at the server's end of a connection, if it is there, and closes it if that is its fate.
     pub(super) fn with_server(&mut self, link: usize, act: impl FnOnce(&mut ServerEnd, &mut Around<'_>) -> Fate) {
         let Pair { now, agenda, chance, core, links, config, sums, .. } = self;
-        let Link { up, down, server, .. } = &mut links[link];
+        let Link { up, down, far, server, .. } = &mut links[link];
         let Some(end) = server else { return };
         let before = Sums::of(end);
-        let fate = act(end, &mut Around { now: *now, core, up, down, agenda, chance, config });
+        let far = far.as_deref_mut();
+        let fate = act(end, &mut Around { now: *now, core, up, down, far, agenda, chance, config });
         sums.change(&before, &Sums::of(end));
         self.check_server(link);
         if fate == Fate::Goes {
@@ -219,14 +285,17 @@ impl Pair {
     /// The server gives a connection's place back.
     pub(super) fn goes(&mut self, link: usize) {
         let (now, agenda) = (self.now, &mut self.agenda);
-        let Link { up, down, server, reproach, .. } = &mut self.links[link];
+        let Link { up, down, far, server, reproach, .. } = &mut self.links[link];
         let Some(mut end) = server.take() else { return };
         let before = Sums::of(&end);
         end.abandon(now, &mut self.core);
         self.sums.change(&before, &Sums::of(&end));
         self.core.places[end.place as usize] = None;
         *reproach = end.reproach;
-        down.finish(now, agenda);
+        match far {
+            Some(far) => far.server_ends(now, agenda, &mut self.chance),
+            None => down.finish(now, agenda),
+        }
         up.deafen();
         self.open.retain(|open| *open != link);
     }

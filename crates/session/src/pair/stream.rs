@@ -126,6 +126,20 @@ impl Stream {
         }
     }
 
+    /// Bytes that something else has carried are there.
+    pub(super) fn deliver(&mut self, bytes: &[u8]) {
+        if !self.is_deaf {
+            self.landed.extend(bytes);
+        }
+    }
+
+    /// No more will come. Whether that is news.
+    pub(super) fn end_here(&mut self, now: Time) -> bool {
+        let is_news = self.end.is_none();
+        self.end.get_or_insert(now);
+        is_news
+    }
+
     /// Bytes that can be read.
     pub(super) fn readable(&self) -> usize {
         self.landed.len()

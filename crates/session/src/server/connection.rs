@@ -4,6 +4,7 @@
 use super::chatter::Chatter;
 use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
+use super::number::Number;
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
 use leeward_control::units::{Credits, Nanos, Time};
@@ -344,8 +345,12 @@ impl Account {
             arrived: Time(now.0.saturating_sub(waited.0)),
             owed,
         };
+        let mut number = Number::default();
         let reason = match verdict {
-            Verdict::Reject(reason) => DropReason::from(reason),
+            Verdict::Reject(reason) => {
+                number = desk.refusal().map_or_else(Number::default, Number::of);
+                DropReason::from(reason)
+            }
             Verdict::Admit if desk.is_stopping() => DropReason::ShuttingDown,
             Verdict::Admit => {
                 return Ok(Event::Call(Call {
@@ -356,7 +361,7 @@ impl Account {
                 }));
             }
         };
-        let _ = self.answer(ticket, Reply::Drop(reason, ""), desk);
+        let _ = self.answer(ticket, Reply::Drop(reason, number.words()), desk);
         Ok(Event::Dropped(reason))
     }
 

@@ -9,6 +9,7 @@ mod chatter;
 mod connection;
 mod enforcement;
 mod event;
+mod number;
 
 pub use connection::{ServerConfig, ServerConnection};
 pub use event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};

@@ -1,5 +1,6 @@
 //! Parts that the tests share: pairs of every controller, frames by hand, and waiting in virtual time.
 
+use crate::DATAGRAMS;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::units::{Nanos, Priority};
@@ -38,6 +39,7 @@ pub(crate) fn pair_with(
     let registry = Registry::builtin();
     let algorithm = registry.find(controller).unwrap();
     let params: Params = algorithm.params(params).unwrap();
+    let config = PairConfig { datagrams: config.datagrams.or(DATAGRAMS), ..config };
     Pair::new(algorithm, &params, environment, config, handler).unwrap()
 }
 

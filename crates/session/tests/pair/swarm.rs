@@ -4,13 +4,14 @@
 //!
 //! `LEEWARD_SWARM_SEED=7 cargo test -p leeward-session --test pair swarm` replays one of them.
 
+use crate::DATAGRAMS;
 use crate::support::{LONG, bytes, call, register};
 use leeward_control::params::Params;
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, Priority};
 use leeward_host::Counts;
 use leeward_session::client::ConnectionConfig;
-use leeward_session::pair::{Chance, ClientId, Cut, End, Handler, Pair, PairConfig, Reading, WireModel, Work};
+use leeward_session::pair::{Chance, ClientId, Cut, End, Faults, Handler, Pair, PairConfig, Reading, WireModel, Work};
 use leeward_wire::{Budget, Demand, Frame, PayloadLimit, Ping, Pong, Timestamp, Version};
 
 const SCENARIOS: u64 = 300;
@@ -49,7 +50,9 @@ impl Swarm {
         let registry = Registry::builtin();
         let algorithms: Vec<&Algorithm> = registry.algorithms().collect();
         let algorithm = algorithms[seed as usize % algorithms.len()];
-        let rtt = Nanos(1_000 + chance.below(200_000));
+        // A silence of seconds is many ticks: fewer where ends have to find it out.
+        let least = if DATAGRAMS.is_some() { 50_000 } else { 1_000 };
+        let rtt = Nanos(least + chance.below(200_000));
         let mean = 500 + chance.below(50_000);
         let environment = Environment::new(1, rtt, (rtt + Nanos(mean)) * (2 + chance.below(20)));
         let wire = WireModel {
@@ -61,6 +64,7 @@ impl Swarm {
         let config = PairConfig {
             seed,
             wire,
+            datagrams: DATAGRAMS.map(|_| Faults::each([0, 10, 50, 200][chance.below(4) as usize])),
             workers: 1 + chance.below(4) as usize,
             unanswered_max: [1, 16, 256][chance.below(3) as usize],
             payload_max: PayloadLimit::new(8 * 1024),
@@ -246,7 +250,12 @@ impl Swarm {
         self.pair.run_for(Nanos::from_millis(200));
         self.pair.stop();
         self.pair.run_while(LONG, |pair| !pair.has_stopped());
-        self.pair.run_for(Nanos::from_millis(200));
+        // A client that was not told by any datagram finds out by the silence.
+        let patience = if DATAGRAMS.is_some() { Nanos::from_secs(20) } else { Nanos::from_millis(200) };
+        let hearing: Vec<_> = self.honest.iter().chain(&self.leaving).filter(|id| !self.deaf.contains(id)).collect();
+        let waits = |pair: &mut Pair| hearing.iter().any(|client| pair.open_requests(**client) > 0);
+        self.pair.run_while(patience, waits);
+        self.pair.run_for(Nanos::from_millis(if DATAGRAMS.is_some() { 10 } else { 200 }));
         for client in self.honest.iter().chain(&self.leaving) {
             let left = self.pair.open_requests(*client);
             if left > 0 && !self.deaf.contains(client) {

@@ -66,6 +66,10 @@ fn a_client_that_announces_every_change_is_not_held_back() {
         pair.run_for(Nanos::from_micros(100));
     }
     pair.eventually("all have their ends", |pair| pair.open_requests(client) == 0);
+    if crate::DATAGRAMS.is_some() {
+        // A loss costs a time-out, for which requests wait or expire.
+        return pair.is_lawful();
+    }
     let completed = pair.ends(client).iter().flatten().filter(|end| matches!(end, Ended::Completed(_))).count();
     assert_eq!(completed, 20_000);
     // Ten thousand a second: a pause of a sweep would show as twenty seconds.

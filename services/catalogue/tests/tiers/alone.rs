@@ -14,7 +14,8 @@ use std::sync::Arc;
 fn asks(text: &str, server: &Server) -> Arc<dyn Ask> {
     let none = Registry::builtin().find("none").unwrap().clone();
     let (params, slo) = (Params::default(), Nanos::from_secs(1));
-    let target = Target { address: server.address(), algorithm: &none, params: &params, rtt: Nanos(1), slo };
+    let target =
+        Target { address: server.address(), algorithm: &none, params: &params, rtt: Nanos(1), slo, encryption: None };
     Catalogue::builtin().requests(text).unwrap().prepare(&target).unwrap().unwrap()
 }
 

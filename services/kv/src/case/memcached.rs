@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use crate::store::Store;
-use leeward_port::{Config, ServerError};
+use leeward_port::{Config, ServerError, Source};
 use leeward_services::served::{Port, PortCounts};
 use std::io;
 use std::net::SocketAddr;
@@ -25,6 +25,10 @@ impl Port for Memcached {
 
     fn address(&self) -> SocketAddr {
         self.0.address()
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        self.0.source()
     }
 
     fn has_failed(&self) -> bool {

@@ -146,6 +146,7 @@ impl Protocol for Memcached {
     fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
         let words = match &why {
             Ending::ConnectionLimit => "ERROR Too many open connections\r\n",
+            Ending::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
             Ending::SlowRequest => "CLIENT_ERROR the request has taken too long\r\n",
             Ending::Protocol { words, .. } => words,
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",

@@ -16,6 +16,7 @@ use crate::client::Disconnected;
 use crate::client::call::{Outcome, Response};
 use crate::client::call_error::{CallError, Effect, effect_of};
 use crate::client::counters::count;
+use crate::client::datagrams::Transport;
 use crate::wire::{DropReason, FailureCode};
 
 /// A server that is about to stop is left alone for so long: until it has closed the connection, most likely.
@@ -25,9 +26,10 @@ impl Driver {
     /// Sends a call on its way: to a connection, or to wait for one.
     pub(super) fn dispatch(&mut self, number: u64, now: Time) {
         let Some(call) = self.calls.get(number) else { return };
-        let refused_by = call.refused_by;
+        call.by_stream = call.by_stream && self.settings.has_streams();
+        let (refused_by, by_stream) = (call.refused_by, call.by_stream);
         call.place = Place::Between;
-        if let Some(link) = self.choose(refused_by, now) {
+        if let Some(link) = self.choose(refused_by, by_stream, now) {
             self.submit(number, link, now);
         } else if refused_by != 0 {
             // Those that are left have refused it.
@@ -37,22 +39,39 @@ impl Driver {
             if let Some(call) = self.calls.get(number) {
                 call.place = Place::Lobby;
             }
-            if let Some((displaced, _)) = self.lobby.push(now, number) {
+            if let Some((displaced, _)) = self.lobbies[usize::from(by_stream)].push(now, number) {
                 let waited = self.age(displaced, now);
                 self.finish(displaced, Err(CallError::QueueFull { waited }));
             }
         }
     }
 
-    /// A connection to a replica that is not `excluded` (a bit each).
-    fn choose(&mut self, excluded: u64, now: Time) -> Option<usize> {
-        let links = &mut self.links;
-        if excluded == 0 {
-            return choose(&self.up, &mut self.random, |link| links[link].standing(now));
+    /// A connection to a replica that is not `excluded` (a bit each), over TCP if it is to be. A fallback where there is no other.
+    pub(super) fn choose(&mut self, excluded: u64, by_stream: bool, now: Time) -> Option<usize> {
+        let Driver { links, settings, random, up, fallbacks, .. } = self;
+        for list in [up, fallbacks] {
+            let chosen = if excluded == 0 && !by_stream {
+                choose(list, random, |link| links[link].standing(now))
+            } else {
+                let fits = |link: &usize| {
+                    let replica = links[*link].replica;
+                    excluded & bit(replica) == 0
+                        && (!by_stream || settings.replicas[replica].transport == Transport::Tcp)
+                };
+                let others: Vec<usize> = list.iter().copied().filter(fits).collect();
+                choose(&others, random, |link| links[link].standing(now))
+            };
+            if chosen.is_some() {
+                return chosen;
+            }
         }
-        let others: Vec<usize> =
-            self.up.iter().copied().filter(|link| excluded & bit(links[*link].replica) == 0).collect();
-        choose(&others, &mut self.random, |link| links[link].standing(now))
+        None
+    }
+
+    /// The replicas that are not asked any more when this link's has refused a call, a bit each: itself, and fallbacks, which may be
+    /// the same server.
+    fn refused(&self, link: usize) -> u64 {
+        bit(self.links[link].replica) | self.fallback_bits
     }
 
     fn submit(&mut self, number: u64, link: usize, now: Time) {
@@ -77,6 +96,8 @@ impl Driver {
 
     fn settle_one(&mut self, note: Note, now: Time) {
         let Note { number, link, end } = note;
+        let refused = self.refused(link);
+        let is_far = self.settings.replicas[self.links[link].replica].transport == Transport::Udp;
         let Some(call) = self.calls.get(number) else { return };
         let (latency, retries, length) = (now.since(call.made), call.retries, call.payload.len());
         let outcome = match end {
@@ -101,15 +122,20 @@ impl Driver {
             End::Failed { code: FailureCode::ResponseTooLarge, .. } => Err(CallError::ResponseTooLarge),
             End::Failed { code: FailureCode::Failed, words } => Err(CallError::Failed { message: words }),
             End::Local(LocalEnd { reason: LocalReason::Throttled, .. }) => {
-                call.refused_by |= bit(self.links[link].replica);
-                let refused_by = call.refused_by;
-                if let Some(other) = self.choose(refused_by, now) {
+                let by_stream = call.by_stream;
+                let refused_by = call.refused_by | refused;
+                call.refused_by = refused_by;
+                if let Some(other) = self.choose(refused_by, by_stream, now) {
                     return self.submit(number, other, now);
                 }
                 Err(CallError::Throttled)
             }
             End::Local(LocalEnd { reason: LocalReason::Overflow, .. }) => Err(CallError::QueueFull { waited: latency }),
             End::Local(_) => Err(CallError::Expired { waited: latency }),
+            End::TooLong(_) if is_far && self.settings.has_streams() => {
+                call.by_stream = true;
+                return self.dispatch(number, now);
+            }
             End::TooLong(limit) => Err(CallError::TooLarge { length, limit }),
             End::Disconnected(Disconnected::Waiting) => return self.dispatch(number, now),
             End::Disconnected(Disconnected::Sent) => Err(match self.links[link].trouble.clone() {
@@ -137,10 +163,10 @@ impl Driver {
 
     /// Whether a rejected call has been sent to another replica.
     fn retry(&mut self, number: u64, link: usize, reason: DropReason, retry_after: Nanos, now: Time) -> bool {
-        let refused = bit(self.links[link].replica);
+        let refused = self.refused(link);
         let Some(call) = self.calls.get(number) else { return false };
         call.refused_by |= refused;
-        let refused_by = call.refused_by;
+        let (refused_by, by_stream) = (call.refused_by, call.by_stream);
         // "May be sent again, here or elsewhere, after `retry_after`" (docs/protocol.md): a hint is the caller's to follow.
         let worth_it = effect_of(reason) == Effect::Excluded
             && retry_after == Nanos::ZERO
@@ -149,7 +175,7 @@ impl Driver {
         if !worth_it {
             return false;
         }
-        let Some(other) = self.choose(refused_by, now) else { return false };
+        let Some(other) = self.choose(refused_by, by_stream, now) else { return false };
         if !self.retries.take() {
             return false;
         }
@@ -167,7 +193,9 @@ impl Driver {
         match place {
             Place::Between => Effect::Excluded,
             Place::Lobby => {
-                self.lobby.remove(now, |waiting| *waiting == number);
+                for lobby in &mut self.lobbies {
+                    lobby.remove(now, |waiting| *waiting == number);
+                }
                 Effect::Excluded
             }
             Place::At { link, request } => match self.links[link].cancel(now, request, &mut self.notes) {
@@ -202,6 +230,6 @@ impl Driver {
 }
 
 /// A replica's bit; there are no more than 64.
-fn bit(replica: usize) -> u64 {
+pub(super) fn bit(replica: usize) -> u64 {
     1 << (replica % 64)
 }

@@ -1,15 +1,16 @@
 //! A life of a connection: the socket around a [`Connection`], from connecting to its loss. The client's links and those of a tier share it.
 //! Never here: which address is tried and when (`attempts`), and what becomes of calls (the owner's events).
 
+use super::socket::Socket;
 use crate::client::{Connection, ConnectionConfig, ConnectionError, Event, Phase};
 use crate::wire::{PayloadLimit, Version, WireError};
 use leeward_control::client::ClientParts;
 use leeward_control::units::{Nanos, Time};
+use leeward_datagram::DatagramSize;
 use leeward_runtime::Clock;
 use mio::event::Event as Readiness;
-use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 /// Reads of one socket before others get their turn.
@@ -26,6 +27,8 @@ pub(crate) struct Terms {
     pub(crate) keep_alive: (Nanos, Nanos),
     /// Version of the protocol.
     pub(crate) version: Version,
+    /// A nonce for a session over datagrams, and how long they may be; `None` for a TCP connection.
+    pub(crate) datagrams: Option<(u64, DatagramSize)>,
 }
 
 /// Why a connection was lost.
@@ -71,7 +74,7 @@ enum Stage {
 
 /// A life of a connection. `T` is whatever its owner knows a call by.
 pub(crate) struct Life<T> {
-    socket: TcpStream,
+    socket: Socket,
     connection: Connection<T>,
     terms: Terms,
     stage: Stage,
@@ -94,13 +97,22 @@ impl<T> Life<T> {
         address: SocketAddr,
         parts: ClientParts,
         terms: Terms,
+        at: (&Registry, Token),
+        now: Time,
+    ) -> io::Result<Self> {
+        let socket = Socket::open(address, terms.datagrams, now)?;
+        Life::over(socket, parts, terms, at, now)
+    }
+
+    /// As [`Life::open`], over a socket that has begun to connect.
+    pub(super) fn over(
+        mut socket: Socket,
+        parts: ClientParts,
+        terms: Terms,
         (registry, token): (&Registry, Token),
         now: Time,
     ) -> io::Result<Self> {
-        let mut socket = TcpStream::connect(address)?;
-        // A small call must not wait for the acknowledgement of the one before it.
-        socket.set_nodelay(true)?;
-        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        socket.register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
         let Terms { payload_max, version, .. } = terms;
         let config = ConnectionConfig { payload_max, version, ..ConnectionConfig::default() };
         Ok(Life {
@@ -166,6 +178,14 @@ impl<T> Life<T> {
         if self.connection.next_timeout(now).is_some_and(|at| at <= now) {
             self.say().on_timer(now, events);
         }
+        if let Socket::Datagrams(far) = &mut self.socket
+            && far.next_timeout() <= now
+        {
+            far.on_timer(now);
+            if let Some(lost) = far.lost() {
+                return Err(Trouble::Lost(lost.to_string()));
+            }
+        }
         Ok(())
     }
 
@@ -177,7 +197,7 @@ impl<T> Life<T> {
             (Stage::Ready, Some(asked)) => asked + patience,
             (Stage::Ready, None) => self.heard + interval,
         };
-        self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(sign)
+        self.connection.next_timeout(now).unwrap_or(Time::NEVER).min(sign).min(self.socket.next_timeout())
     }
 
     /// The poll says something about the socket; or about its predecessor, which does no harm.
@@ -198,7 +218,7 @@ impl<T> Life<T> {
             return Ok(false);
         }
         if self.stage == Stage::Connecting {
-            if !is_connected(&self.socket)? {
+            if !self.socket.is_connected()? {
                 (self.dirty, self.readable) = (false, false);
                 return Ok(false);
             }
@@ -225,7 +245,7 @@ impl<T> Life<T> {
         for _ in 0..READS_MAX {
             let spare = self.connection.spare();
             let room = spare.len();
-            match self.socket.read(spare) {
+            match self.socket.read(|| clock.now(), spare) {
                 Ok(0) => {
                     let ended = self.connection.ended(clock.now(), events);
                     return Err(ended.err().unwrap_or(ConnectionError::Ended).into());
@@ -235,7 +255,10 @@ impl<T> Life<T> {
                     let now = clock.now();
                     (self.heard, any) = (now, true);
                     self.connection.received(now, count, events)?;
-                    if count < room && !self.hung_up {
+                    if let Some(calls) = self.socket.bound() {
+                        self.connection.restrict(now, calls, events);
+                    }
+                    if count < room && !self.hung_up && self.socket.shows_its_bytes() {
                         self.readable = false;
                         return Ok(any);
                     }
@@ -256,12 +279,16 @@ impl<T> Life<T> {
             let now = clock.now();
             let output = self.connection.output(now);
             if output.is_empty() {
+                self.socket.finish();
                 return Ok(());
             }
-            match self.socket.write(output) {
+            match self.socket.write(now, output) {
                 Ok(0) => return Err(Trouble::Lost("the socket takes nothing any more".into())),
                 Ok(count) => self.connection.consumed(now, count, events),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.socket.finish();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Trouble::Lost(error.to_string())),
             }
@@ -278,25 +305,9 @@ impl<T> Life<T> {
         if self.is_ready() {
             self.connection.deregister(now, events);
             // One attempt: if the server doesn't read, the end of the stream tells it, too.
-            let _ = self.socket.write(self.connection.output(now));
+            let _ = self.socket.write(now, self.connection.output(now));
         }
         self.close(now, events);
-    }
-}
-
-/// Whether a socket that was connecting is connected.
-fn is_connected(socket: &TcpStream) -> Result<bool, Trouble> {
-    let lost = |error: io::Error| Trouble::Lost(error.to_string());
-    if let Some(error) = socket.take_error().map_err(lost)? {
-        return Err(lost(error));
-    }
-    match socket.peer_addr() {
-        // On loopback a port without a listener may be given to the very socket that connects to it, which then talks to
-        // itself and keeps the server from coming back.
-        Ok(peer) if socket.local_addr().is_ok_and(|local| local == peer) => Err(Trouble::Lost("nobody listens".into())),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
-        Err(error) => Err(lost(error)),
     }
 }
 
@@ -315,6 +326,7 @@ mod tests {
         connect_timeout: Nanos::from_secs(3),
         keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
         version: Version::NEWEST,
+        datagrams: None,
     };
 
     /// A server that accepts and says nothing: its connection is no success, however long it lasts, and it ends at its limit.

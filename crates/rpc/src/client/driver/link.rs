@@ -3,9 +3,11 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use leeward_control::units::Time;
+use leeward_datagram::DatagramSize;
 use leeward_runtime::Clock;
 use mio::event::Event as Readiness;
 use mio::{Registry, Token};
@@ -15,7 +17,9 @@ use super::choice::Standing;
 use super::life::{Life, Trouble};
 use super::note::Note;
 use super::random::Random;
+use super::socket::Socket;
 use super::table::Pending;
+use crate::client::datagrams::Transport;
 use crate::client::settings::Settings;
 use crate::client::{Disconnected, Event, Request};
 use crate::wire::{Budget, RequestId};
@@ -144,11 +148,24 @@ impl Link {
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
         let address = *self.attempts.next(&self.settings.replicas[self.replica].addresses);
         let parts = self.settings.parts().map_err(io::Error::other);
-        let terms = self.settings.terms(self.attempts.version());
-        match parts.and_then(|parts| Life::open(address, parts, terms, (registry, Token(self.index)), now)) {
+        let mut terms = self.settings.terms(self.attempts.version());
+        let is_far = self.settings.replicas[self.replica].transport == Transport::Udp;
+        terms.datagrams = is_far.then(|| (random.draw(), self.settings.datagram));
+        let socket = self.socket(address, terms.datagrams, now);
+        let at = (registry, Token(self.index));
+        match parts.and_then(|parts| Life::over(socket?, parts, terms, at, now)) {
             Ok(life) => self.life = Some(Box::new(life)),
             Err(error) => self.rest(now, Trouble::Lost(error.to_string()), random),
         }
+    }
+
+    /// Begins to connect: with TLS, if that is asked for.
+    fn socket(&self, address: SocketAddr, datagrams: Option<(u64, DatagramSize)>, now: Time) -> io::Result<Socket> {
+        #[cfg(feature = "tls")]
+        if let Some((tls, name)) = &self.settings.replicas[self.replica].tls {
+            return Socket::open_tls(address, tls.connect(name).map_err(io::Error::other)?);
+        }
+        Socket::open(address, datagrams, now)
     }
 
     /// The poll says something about the socket.

@@ -17,6 +17,7 @@ mod link;
 mod note;
 pub(crate) mod random;
 pub(crate) mod retry;
+mod socket;
 mod table;
 pub(crate) mod timer;
 
@@ -62,9 +63,13 @@ pub(super) struct Driver {
     links: Vec<Link>,
     /// The links that take calls, by number. True whenever calls are dispatched.
     up: Vec<usize>,
+    /// Links to fallbacks that take calls, by number.
+    fallbacks: Vec<usize>,
+    /// Replicas that are fallbacks, a bit each.
+    fallback_bits: u64,
     calls: Table,
-    /// Calls that wait for a connection.
-    lobby: BoundedQueue<u64>,
+    /// Calls that wait for a connection: for any, and for one over TCP.
+    lobbies: [BoundedQueue<u64>; 2],
     retries: RetryBudget,
     notes: Vec<Note>,
     commands: Vec<Command>,
@@ -80,6 +85,8 @@ impl Driver {
     ) -> io::Result<Self> {
         let timer = Timer::new(poll.registry(), TIMER)?;
         let settings = Arc::new(settings);
+        let fallbacks = settings.replicas.iter().enumerate().filter(|(_, replica)| replica.is_fallback);
+        let fallback_bits = fallbacks.fold(0, |bits, (replica, _)| bits | dispatch::bit(replica));
         let replicas = (0..settings.replicas.len()).flat_map(|replica| [replica].repeat(settings.connections));
         let link =
             |(index, replica)| Link::new(index, replica, &settings, config.max_outstanding, shared.clock.clone());
@@ -87,10 +94,12 @@ impl Driver {
         Ok(Driver {
             expiry: config.max_delay,
             retries: RetryBudget::new(settings.retry_percent),
-            lobby: BoundedQueue::new(config.queue),
+            lobbies: [BoundedQueue::new(config.queue), BoundedQueue::new(config.queue)],
             events: Events::with_capacity(EVENTS_MAX),
             random: Random::new(seed),
             up: Vec::new(),
+            fallbacks: Vec::new(),
+            fallback_bits,
             calls: Table::default(),
             notes: Vec::new(),
             commands: Vec::new(),
@@ -167,21 +176,27 @@ impl Driver {
     /// Which links take calls has changed, perhaps; what they have said is settled.
     fn refresh(&mut self, now: Time) {
         self.up.clear();
+        self.fallbacks.clear();
         for (index, link) in self.links.iter_mut().enumerate() {
             if link.is_ready() {
-                self.up.push(index);
+                let is_fallback = self.settings.replicas[link.replica].is_fallback;
+                if is_fallback { &mut self.fallbacks } else { &mut self.up }.push(index);
             }
             if link.is_new() {
                 count(&self.shared.counters.connects);
             }
         }
-        self.shared.counters.connected.store(self.up.len(), Ordering::Relaxed);
+        self.shared.counters.connected.store(self.up.len() + self.fallbacks.len(), Ordering::Relaxed);
         self.settle(now);
-        if !self.up.is_empty() {
-            while let Some((number, _)) = self.lobby.pop(now) {
-                self.dispatch(number, now);
+        for by_stream in [false, true] {
+            // Whatever waits there finds a connection now, and none of it comes back.
+            let waits = !self.lobbies[usize::from(by_stream)].is_empty();
+            if waits && self.choose(0, by_stream, now).is_some() {
+                while let Some((number, _)) = self.lobbies[usize::from(by_stream)].pop(now) {
+                    self.dispatch(number, now);
+                }
+                self.settle(now);
             }
-            self.settle(now);
         }
     }
 
@@ -192,10 +207,12 @@ impl Driver {
             let waited = self.age(number, now);
             self.finish(number, Err(CallError::TimedOut { effect, waited }));
         }
-        while self.lobby.oldest().is_some_and(|since| now.since(since) >= self.settings.patience) {
-            let Some((number, waited)) = self.lobby.pop(now) else { break };
-            let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_trouble());
-            self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
+        for lobby in 0..self.lobbies.len() {
+            while self.lobbies[lobby].oldest().is_some_and(|since| now.since(since) >= self.settings.patience) {
+                let Some((number, waited)) = self.lobbies[lobby].pop(now) else { break };
+                let reason = format!("waited {waited} for a connection; the last attempt: {}", self.last_trouble());
+                self.finish(number, Err(CallError::Disconnected { effect: Effect::Excluded, reason }));
+            }
         }
         self.settle(now);
     }
@@ -217,7 +234,8 @@ impl Driver {
         let timeout = if busy {
             Some(Duration::ZERO)
         } else {
-            let waiting = self.lobby.oldest().map_or(Time::NEVER, |since| since + self.settings.patience);
+            let oldest = self.lobbies.iter().filter_map(BoundedQueue::oldest).min();
+            let waiting = oldest.map_or(Time::NEVER, |since| since + self.settings.patience);
             let links = self.links.iter_mut().map(|link| link.next_timeout(now)).min().unwrap_or(Time::NEVER);
             self.timer.arm(now, links.min(waiting).min(self.calls.next_deadline()))?;
             (sleep == Sleep::Never).then_some(Duration::ZERO)
@@ -245,6 +263,7 @@ impl Driver {
     pub(super) fn end(&mut self) {
         self.shared.inbox.close(Mode::Halting);
         self.up.clear();
+        self.fallbacks.clear();
         let (_, now) = self.take_commands();
         while let Some(number) = self.calls.any() {
             let effect = self.withdraw(number, now);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use futures_channel::oneshot;
 use leeward_control::units::{Nanos, Priority, Time};
 
-use crate::client::call::Outcome;
+use crate::client::call::{CallOptions, Outcome};
 use crate::client::shared::NewCall;
 use crate::wire::{Method, RequestId};
 
@@ -33,6 +33,8 @@ pub(super) struct Pending {
     /// Replicas that would not have it, a bit each.
     pub(super) refused_by: u64,
     pub(super) retries: u32,
+    /// Whether it goes over TCP: it does not fit a datagram, or its caller wants that.
+    pub(super) by_stream: bool,
     pub(super) answer: oneshot::Sender<Outcome>,
 }
 
@@ -40,8 +42,9 @@ impl Pending {
     pub(super) fn new(call: NewCall, random: u64) -> Self {
         let NewCall { method, payload, options, made, answer, .. } = call;
         let priority = options.priority.unwrap_or_else(|| Priority::from_random(random));
-        let (place, budget) = (Place::Between, options.budget);
-        Pending { method, payload, priority, budget, made, place, refused_by: 0, retries: 0, answer }
+        let CallOptions { budget, by_stream, .. } = options;
+        let place = Place::Between;
+        Pending { method, payload, priority, budget, made, place, refused_by: 0, retries: 0, by_stream, answer }
     }
 }
 

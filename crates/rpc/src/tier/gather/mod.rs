@@ -147,7 +147,7 @@ impl<S> Gather<S> {
 impl Owner {
     /// The request as its service sees it.
     pub(super) fn request(&self) -> Request<'_> {
-        let Call { method, budget, payload, .. } = &self.call;
-        Request { method: *method, payload, arrived: self.arrived, budget: *budget }
+        let Call { method, budget, payload, peer, .. } = &self.call;
+        Request { method: *method, payload, arrived: self.arrived, budget: *budget, peer: peer.as_deref() }
     }
 }

@@ -1,0 +1,136 @@
+//! The 40 bytes in front of every frame of a datagram, to bytes and back.
+
+/// Bytes of every header.
+pub const LEN: usize = 40;
+/// The first two bytes, `LU`.
+pub const MAGIC: [u8; 2] = *b"LU";
+/// The version of the header. A datagram of another one is dropped.
+pub const VERSION: u8 = 1;
+/// Bytes of a [`Kind::Hello`], padding included: more than of the cookie that answers it.
+pub const HELLO_LEN: usize = 64;
+
+/// Kind of a datagram. The number is the header's kind byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A client asks for a cookie.
+    Hello = 1,
+    /// The server's cookie.
+    Cookie = 2,
+    /// A client returns its cookie, and registers.
+    Open = 3,
+    /// The server's welcome.
+    Welcome = 4,
+    /// A call.
+    Call = 5,
+    /// The answer to a call.
+    Answer = 6,
+    /// The call has come before and is not answered yet.
+    Taken = 7,
+    /// A frame that is neither call nor answer; without a frame, a question for a sign of life.
+    Word = 8,
+    /// Words have come.
+    Heard = 9,
+    /// There is no such session, or none any more; with a frame, the reason.
+    Over = 10,
+}
+
+impl Kind {
+    /// All kinds, by number.
+    pub const ALL: [Kind; 10] = [
+        Kind::Hello,
+        Kind::Cookie,
+        Kind::Open,
+        Kind::Welcome,
+        Kind::Call,
+        Kind::Answer,
+        Kind::Taken,
+        Kind::Word,
+        Kind::Heard,
+        Kind::Over,
+    ];
+
+    /// `None` for a number that means nothing.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number).wrapping_sub(1)).copied()
+    }
+}
+
+/// A header. The meaning of each field depends on the kind: `docs/datagrams.md` has the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Kind of the datagram.
+    pub kind: Kind,
+    /// The sender's mark, where a client sends it.
+    pub mark: [u8; 4],
+    /// The session's place at the server; in a cookie, the port of the core.
+    pub slot: u32,
+    /// Number of the newest word that the sender has heard.
+    pub heard: u32,
+    /// The session's key; before there is a session, the client's nonce.
+    pub key: u64,
+    /// Number of the call or word; the cookie; in a welcome, the client's nonce.
+    pub number: u64,
+    /// Place of what the server says in the order in which it was said; with a cookie, the epoch of the cookie.
+    pub order: u64,
+}
+
+impl Header {
+    /// A header of this kind with nothing in it.
+    pub fn of(kind: Kind) -> Self {
+        Header { kind, mark: [0; 4], slot: 0, heard: 0, key: 0, number: 0, order: 0 }
+    }
+
+    /// The header of a datagram and what stands behind it. `None` if it is no datagram of ours.
+    #[inline]
+    pub fn read(datagram: &[u8]) -> Option<(Header, &[u8])> {
+        let (head, frame) = datagram.split_first_chunk::<LEN>()?;
+        if head[..2] != MAGIC || head[2] != VERSION || datagram.len() > crate::DatagramSize::MAX.bytes() {
+            return None;
+        }
+        let kind = Kind::from_number(head[3])?;
+        let header = Header {
+            kind,
+            mark: four(head, 4),
+            slot: u32::from_le_bytes(four(head, 8)),
+            heard: u32::from_le_bytes(four(head, 12)),
+            key: u64::from_le_bytes(eight(head, 16)),
+            number: u64::from_le_bytes(eight(head, 24)),
+            order: u64::from_le_bytes(eight(head, 32)),
+        };
+        Some((header, frame))
+    }
+
+    /// The header's bytes.
+    #[inline]
+    pub fn bytes(&self) -> [u8; LEN] {
+        let mut head = [0; LEN];
+        head[..2].copy_from_slice(&MAGIC);
+        head[2] = VERSION;
+        head[3] = self.kind as u8;
+        head[4..8].copy_from_slice(&self.mark);
+        head[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        head[12..16].copy_from_slice(&self.heard.to_le_bytes());
+        head[16..24].copy_from_slice(&self.key.to_le_bytes());
+        head[24..32].copy_from_slice(&self.number.to_le_bytes());
+        head[32..40].copy_from_slice(&self.order.to_le_bytes());
+        head
+    }
+
+    /// Makes `datagram` this header and `frame` behind it.
+    pub fn write(&self, frame: &[u8], datagram: &mut Vec<u8>) {
+        datagram.clear();
+        datagram.extend_from_slice(&self.bytes());
+        datagram.extend_from_slice(frame);
+    }
+}
+
+#[inline]
+fn four(head: &[u8; LEN], at: usize) -> [u8; 4] {
+    [head[at], head[at + 1], head[at + 2], head[at + 3]]
+}
+
+#[inline]
+fn eight(head: &[u8; LEN], at: usize) -> [u8; 8] {
+    std::array::from_fn(|place| head[at + place])
+}

@@ -1,0 +1,149 @@
+//! The engine as those who watch it see it: snapshots out of counters, the controller's state and the watch. Never here: what is
+//! written on the path of requests.
+
+use crate::handle::{Handle, Job};
+use crate::protocol::Protocol;
+use crate::statistics::{LOCKS, LONGEST_NAME};
+use leeward_control::server::Gauges;
+use leeward_control::units::{Nanos, Time};
+use leeward_host::Counters;
+use leeward_observe::snapshot::{Lock, Refused, StageWaits};
+use leeward_observe::why::Context;
+use leeward_observe::{Decision, DecisionId, Reason, Snapshot, Source, Stage, Watch, unix_ns};
+use leeward_runtime::cores::Shared;
+use leeward_runtime::locks::LockStats;
+use leeward_wire::DropReason;
+use std::sync::Arc;
+
+/// A state that is older than this is over: a server that sleeps tells nothing.
+const FRESH: Nanos = Nanos::from_millis(100);
+
+/// A server that is watched.
+struct Watched<P: Protocol> {
+    handle: Handle<P>,
+    watch: Arc<Watch>,
+}
+
+impl<P: Protocol> Handle<P> {
+    /// The server for those who watch it; `None` where no watch is kept.
+    pub fn source(&self) -> Option<Arc<dyn Source>> {
+        let watch = Arc::clone(self.common.watch.as_ref()?);
+        Some(Arc::new(Watched { handle: self.clone(), watch }))
+    }
+}
+
+/// The reason that the engine's counters have under another name.
+fn reason(reason: DropReason) -> Reason {
+    match reason {
+        DropReason::Delay => Reason::Delay,
+        DropReason::Priority => Reason::Level,
+        DropReason::Concurrency => Reason::Concurrency,
+        DropReason::Lock => Reason::Lock,
+        DropReason::NoCredit => Reason::Credit,
+        DropReason::ShuttingDown => Reason::Stopping,
+        DropReason::Cancelled => Reason::Cancelled,
+        DropReason::Other => Reason::Other,
+    }
+}
+
+impl<P: Protocol> Watched<P> {
+    fn shared(&self) -> &Shared<Job<P>> {
+        &self.handle.shared
+    }
+
+    fn now(&self) -> Time {
+        self.shared().clock.now()
+    }
+
+    /// The delay that stands, if it is fresh, or else the delay of this moment.
+    fn standing(&self, now: Time) -> Nanos {
+        let told = self.watch.told();
+        if now.since(told.at) <= FRESH { told.standing } else { self.shared().delay(now) }
+    }
+}
+
+impl<P: Protocol> Source for Watched<P> {
+    fn snapshot(&self) -> Snapshot {
+        let (now, common) = (self.now(), &self.handle.common);
+        let (counts, gauges) = (common.counts(), self.handle.gauges());
+        let Gauges { credit_pool, credits_issued, sessions, priority_threshold, concurrency_limit, in_flight: _ } =
+            gauges;
+        let about = common.about.clone();
+        let cores = common.mail.cores() as u64;
+        let ended = counts.completed + counts.dropped + counts.abandoned;
+        let refused = |(place, of): (usize, &DropReason)| Refused {
+            reason: reason(*of).word(),
+            class: None,
+            count: Counters::dropped_for(&common.counters, place),
+        };
+        let waits = |stage: Stage| StageWaits { stage: stage.word(), waits: self.watch.waits(stage) };
+        Snapshot {
+            port: String::new(),
+            service: about.service.unwrap_or_default(),
+            controller: about.admission.unwrap_or_default(),
+            mode: "enforce",
+            setup: format!("{cores} core{}", if cores == 1 { "" } else { "s" }),
+            uptime_ns: now.0,
+            unix_ns: unix_ns(),
+            slo_ns: common.slo.0,
+            target_ns: common.target.map(|target| target.0),
+            cores,
+            idle_ns: self.shared().idle().0,
+            arrived: counts.received,
+            admitted: self.watch.admitted(),
+            completed: counts.completed,
+            in_time: Counters::in_time(&common.counters),
+            abandoned: counts.abandoned,
+            refused: DropReason::ALL.iter().enumerate().map(refused).collect(),
+            admitted_by_class: Vec::new(),
+            in_flight: counts.received.saturating_sub(ended),
+            connections: Some(counts.connections),
+            delay_ns: self.shared().delay(now).0,
+            standing_ns: self.standing(now).0,
+            credit_pool,
+            credits_issued,
+            sessions,
+            level: priority_threshold,
+            concurrency_limit,
+            waits: Stage::ALL.map(waits).into(),
+            locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
+            tiers: Vec::new(),
+        }
+    }
+
+    fn decision(&self, id: DecisionId) -> Option<Decision> {
+        self.watch.ring().read(id)
+    }
+
+    fn decisions(&self, count: usize) -> Vec<Decision> {
+        self.watch.ring().newest(count)
+    }
+
+    fn context(&self) -> Context {
+        let common = &self.handle.common;
+        Context {
+            controller: common.about.admission.clone().unwrap_or_default(),
+            slo: common.slo,
+            target: common.target,
+            now: self.now(),
+            unix_ns: unix_ns(),
+            // A priority that a client does not say is drawn by chance.
+            has_classes: false,
+            has_credits: self.handle.gauges().credit_pool.is_some(),
+        }
+    }
+}
+
+fn lock(lock: &LockStats) -> Lock {
+    Lock {
+        name: lock.name.chars().take(LONGEST_NAME).collect(),
+        kind: lock.kind.name(),
+        acquired: lock.acquired,
+        contended: lock.contended,
+        refused: lock.refused,
+        waited_ns: lock.waited.0,
+        p99_ns: lock.quantile(0.99).0,
+        longest_ns: lock.longest.0,
+        waits: lock.waits.to_vec(),
+    }
+}

@@ -1,0 +1,208 @@
+//! However the network cuts bytes, both ends read what the other has written, once and in order; and no bytes are a panic.
+
+use crate::certificates::Authority;
+use leeward_rpc::client::TlsStream;
+use leeward_rpc::tls::{ClientTls, ServerTls, Session};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+/// Keys are made once: they are the slow part.
+static ENDS: LazyLock<(Authority, ServerTls, ClientTls)> = LazyLock::new(|| {
+    let authority = Authority::new();
+    let identity = authority.localhost();
+    let (server, client) = (authority.server(Some(&authority)), authority.client(Some(identity)));
+    (authority, server, client)
+});
+
+/// Bytes on their way in both directions.
+#[derive(Default)]
+struct Wire {
+    to_server: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+    /// How many bytes the next reads and writes move at most; 0 is no room, or nothing there.
+    cuts: VecDeque<usize>,
+}
+
+impl Wire {
+    fn cut(&mut self) -> usize {
+        self.cuts.pop_front().unwrap_or(usize::MAX)
+    }
+}
+
+fn moved(count: usize) -> io::Result<usize> {
+    if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+}
+
+fn push(queue: &mut VecDeque<u8>, bytes: &[u8], most: usize) -> io::Result<usize> {
+    let count = bytes.len().min(most);
+    queue.extend(&bytes[..count]);
+    moved(count)
+}
+
+fn pull(queue: &mut VecDeque<u8>, into: &mut [u8], most: usize) -> io::Result<usize> {
+    let count = into.len().min(most).min(queue.len());
+    queue.drain(..count).zip(into.iter_mut()).for_each(|(byte, place)| *place = byte);
+    moved(count)
+}
+
+/// The client's end of the wire.
+#[derive(Clone)]
+struct Near(Rc<RefCell<Wire>>);
+
+impl Read for Near {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut wire = self.0.borrow_mut();
+        let most = wire.cut();
+        pull(&mut wire.to_client, into, most)
+    }
+}
+
+impl Write for Near {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut wire = self.0.borrow_mut();
+        let most = wire.cut();
+        push(&mut wire.to_server, bytes, most)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The server's end, which reads into a buffer of its own, as the engine does.
+struct Far {
+    wire: Rc<RefCell<Wire>>,
+    session: Session,
+}
+
+impl Far {
+    /// Reads once; what came is appended to `read`. Plaintext has `room` at a time.
+    fn read(&mut self, room: usize, read: &mut Vec<u8>) -> Result<(), leeward_rpc::tls::Broken> {
+        let (mut ciphertext, mut plaintext) = ([0; 16 * 1024], vec![0; room]);
+        let taken = self.session.take(&mut plaintext);
+        read.extend_from_slice(&plaintext[..taken]);
+        if taken > 0 {
+            return Ok(());
+        }
+        let count = {
+            let mut wire = self.wire.borrow_mut();
+            let most = wire.cut().min(room);
+            pull(&mut wire.to_server, &mut ciphertext, most).unwrap_or(0)
+        };
+        let taken = self.session.absorb(&ciphertext[..count], &mut plaintext)?;
+        read.extend_from_slice(&plaintext[..taken]);
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        let wire = Rc::clone(&self.wire);
+        let _ = self.session.send(&mut Back(wire));
+    }
+}
+
+/// The server's end, to write to.
+struct Back(Rc<RefCell<Wire>>);
+
+impl Write for Back {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut wire = self.0.borrow_mut();
+        let most = wire.cut();
+        push(&mut wire.to_client, bytes, most)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn ends(cuts: Vec<usize>) -> (TlsStream<Near>, Far, Rc<RefCell<Wire>>) {
+    let (_, server, client) = &*ENDS;
+    let wire = Rc::new(RefCell::new(Wire { cuts: cuts.into(), ..Wire::default() }));
+    let session = client.connect(&client.name_for("localhost:1").unwrap()).unwrap();
+    let near = TlsStream::new(Near(Rc::clone(&wire)), session);
+    (near, Far { wire: Rc::clone(&wire), session: server.accept().unwrap() }, wire)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_read_once_and_in_order(
+        cuts in prop::collection::vec(prop_oneof![Just(0usize), 1usize..40, 1usize..20_000], 0..200),
+        ask in 1usize..60_000,
+        answer in 1usize..60_000,
+        room in prop_oneof![1usize..600, Just(16_384)],
+    ) {
+        let (mut near, mut far, _) = ends(cuts);
+        let bytes = |length: usize, step: usize| -> Vec<u8> { (0..length).map(|at| (at * step % 253) as u8).collect() };
+        let (asked, answered) = (bytes(ask, 7), bytes(answer, 11));
+        let (mut written, mut sealed, mut heard, mut got) = (0, 0, Vec::new(), Vec::new());
+        for round in 0.. {
+            prop_assert!(round < 100_000, "stuck: {} of {ask}, {} of {answer}", heard.len(), got.len());
+            // The caller comes back with what was not taken.
+            match near.write(&asked[written..]) {
+                Ok(count) => written += count,
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            far.read(room, &mut heard).unwrap();
+            if !far.session.is_handshaking() && sealed < answered.len() && !far.session.wants_send() {
+                sealed += far.session.seal(&answered[sealed..]);
+            }
+            far.write();
+            let mut piece = vec![0; room];
+            match near.read(&mut piece) {
+                Ok(count) => got.extend_from_slice(&piece[..count]),
+                Err(error) => prop_assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            if heard.len() >= ask && got.len() >= answer {
+                break;
+            }
+        }
+        prop_assert!(heard == asked && got == answered);
+        prop_assert_eq!(far.session.identity().unwrap().to_string(), "dns:localhost");
+    }
+
+    #[test]
+    fn bytes_that_were_changed_on_their_way_end_the_session(
+        place in 0usize..4_000, change in 1u8..=255, to_server in any::<bool>(),
+    ) {
+        let (mut near, mut far, wire) = ends(Vec::new());
+        let (mut heard, mut moved, mut is_changed) = (Vec::new(), 0, false);
+        for _ in 0..50 {
+            let wrote = near.write(b"hello");
+            {
+                let mut wire = wire.borrow_mut();
+                let queue = if to_server { &mut wire.to_server } else { &mut wire.to_client };
+                if !is_changed && let Some(byte) = place.checked_sub(moved).and_then(|at| queue.get_mut(at)) {
+                    *byte ^= change;
+                    is_changed = true;
+                }
+                moved += queue.len();
+            }
+            let read = far.read(16_384, &mut heard);
+            far.write();
+            if read.is_err() || wrote.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                break;
+            }
+            match near.read(&mut [0; 100]) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => break,
+                _ => {}
+            }
+        }
+        // Nothing that was changed is ever read.
+        prop_assert!(heard.chunks(5).all(|chunk| chunk == b"hello"));
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_wait_for_more(bytes in prop::collection::vec(any::<u8>(), 1..300), like in any::<bool>()) {
+        let (_, server, _) = &*ENDS;
+        let mut session = server.accept().unwrap();
+        let bytes = if like { [&[0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3][..], &bytes].concat() } else { bytes };
+        let _ = session.absorb(&bytes, &mut [0; 64]);
+        prop_assert!(session.is_handshaking());
+    }
+}

@@ -1,0 +1,120 @@
+//! Clients and servers that don't match: both sides say why.
+
+use crate::certificates::{Authority, Valid, dns};
+use crate::peers::{builder, echo, refusals, refused, start, until};
+use leeward_rpc::client::{BuildError, Client};
+use leeward_rpc::server::Server;
+use leeward_rpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
+use leeward_runtime::Idle;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A client's words, and the server's reason.
+fn check(server: &Server, tls: Option<ClientTls>, words: &str, reason: &str) {
+    let heard = refused(server, tls);
+    assert!(heard.contains(words), "{heard}");
+    until(|| refusals(server, reason) > 0);
+}
+
+#[test]
+fn a_client_without_a_certificate_is_told_to_show_one() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(Some(&clients))));
+    check(&server, Some(authority.client(None)), "wants a certificate (--tls-cert, --tls-key)", "no-certificate");
+    server.stop().unwrap();
+}
+
+#[test]
+fn certificates_of_others_and_expired_ones_are_refused() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(Some(&clients))));
+    let foreign = authority.issue("foreign", vec![dns("client.example")], Valid::Now);
+    check(&server, Some(authority.client(Some(foreign))), "does not trust whoever signed", "unknown-issuer");
+    let expired = clients.issue("expired", vec![dns("client.example")], Valid::LongAgo);
+    check(&server, Some(authority.client(Some(expired))), "shown to it has expired", "expired");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_refuses_servers_that_it_does_not_know() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(None)));
+    check(&server, Some(other.client(None)), "signed by nobody whom this side trusts", "refused-by-peer");
+    let files = ClientFiles { ca: authority.ca(), identity: None, name: Some("elsewhere.example".into()) };
+    check(&server, Some(ClientTls::open(files).unwrap()), "--tls-name says which name", "refused-by-peer");
+    server.stop().unwrap();
+
+    let (cert, key) = authority.issue("old", vec![dns("localhost")], Valid::LongAgo);
+    let tls = ServerTls::open(ServerFiles { cert, key, client_ca: None }).unwrap();
+    let server = start(builder(tls));
+    check(&server, Some(authority.client(None)), "not valid at this time", "refused-by-peer");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_without_tls_is_told_in_its_own_words() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)));
+    check(&server, None, "this port speaks TLS alone", "plaintext");
+    assert_eq!(server.statistics().tls.unwrap().done, 0);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_client_with_tls_is_told_by_a_server_without() {
+    let authority = Authority::new();
+    let server = Server::builder().idle(Idle::Block).start("127.0.0.1:0", echo).unwrap();
+    let heard = refused(&server, Some(authority.client(None)));
+    assert!(heard.contains("the server speaks no TLS at this port"), "{heard}");
+    // Whoever looks at the bytes is told, too.
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(&[0x16, 3, 1, 0, 200, 1, 0, 0]).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("speaks no TLS"), "{answer:?}");
+    server.stop().unwrap();
+}
+
+#[test]
+fn garbage_ends_a_connection_at_once() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)));
+    let pieces: [(&[u8], &str); 3] = [
+        (b"GET / HTTP/1.1\r\n\r\n", "plaintext"),
+        // A record that is longer than any, and one that is no handshake.
+        (&[0x16, 3, 1, 0xff, 0xff, 1, 2, 3], "garbage"),
+        (&[0x16, 3, 1, 0, 4, 99, 0, 0, 0], "garbage"),
+    ];
+    for (bytes, reason) in pieces {
+        let before = refusals(&server, reason);
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.is_empty(), "told why: {reason}");
+        until(|| refusals(&server, reason) == before + 1);
+    }
+    until(|| server.statistics().tls.unwrap().waiting == 0);
+    server.stop().unwrap();
+}
+
+#[test]
+fn files_that_can_not_be_used_are_named() {
+    let authority = Authority::new();
+    let (cert, key) = authority.localhost();
+    let (_, other_key) = authority.issue("other", vec![dns("other.example")], Valid::Now);
+    let open = |cert: &std::path::Path, key: &std::path::Path| {
+        let files = ServerFiles { cert: cert.into(), key: key.into(), client_ca: None };
+        ServerTls::open(files).unwrap_err().to_string()
+    };
+    assert!(open(&cert, &other_key).contains("is not that of the certificate in"), "{}", open(&cert, &other_key));
+    assert!(open(&key, &key).contains("has no certificate in it"), "{}", open(&key, &key));
+    assert!(open(&cert, &cert).contains("has no private key in it"), "{}", open(&cert, &cert));
+}
+
+#[test]
+fn datagrams_with_tls_are_refused_before_anything_is_sent() {
+    let authority = Authority::new();
+    let refused = Client::builder().udp("127.0.0.1:1").tls(authority.client(None)).build();
+    assert!(matches!(refused, Err(BuildError::Unencrypted { .. })), "{refused:?}");
+}

@@ -1,0 +1,143 @@
+//! Certificates, keys and authorities in PEM files, and whether the files have changed.
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Longest file that is read, in bytes: nobody's chain or list of authorities is longer.
+const LONGEST: u64 = 4 << 20;
+
+/// Files of which no TLS can be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// A file can't be read.
+    #[error("can't read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file has not in it what it should have.
+    #[error("{path} has no {wanted} in it, in PEM: a block that begins with -----BEGIN")]
+    Lacks {
+        /// The file.
+        path: PathBuf,
+        /// The missing thing.
+        wanted: &'static str,
+    },
+    /// A certificate or a key that can't be used.
+    #[error("{path}: {reason}")]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The key belongs to another certificate.
+    #[error("the key in {key} is not that of the certificate in {cert}")]
+    OtherKey {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        cert: PathBuf,
+    },
+    /// A name that no certificate can have.
+    #[error("`{name}` is no name of a server: a host's name or an address is wanted")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let failed = |source| LoadError::Read { path: path.into(), source };
+    let length = fs::metadata(path).map_err(failed)?.len();
+    if length > LONGEST {
+        return Err(LoadError::Unusable { path: path.into(), reason: format!("{length} bytes are too long") });
+    }
+    fs::read(path).map_err(failed)
+}
+
+/// The certificates in a file, the first of which is its owner's.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, LoadError> {
+    let bytes = read(path)?;
+    let read = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    let found = read.map_err(|error| LoadError::Unusable { path: path.into(), reason: error.to_string() })?;
+    if found.is_empty() {
+        return Err(LoadError::Lacks { path: path.into(), wanted: "certificate" });
+    }
+    Ok(found)
+}
+
+/// The private key in a file.
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, LoadError> {
+    let bytes = read(path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| LoadError::Lacks { path: path.into(), wanted: "private key" })
+}
+
+/// The authorities in a file, all of which must be usable.
+pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, LoadError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let added = store.add(certificate);
+        added.map_err(|error| LoadError::Unusable { path: path.into(), reason: error.to_string() })?;
+    }
+    Ok(store)
+}
+
+/// Error of rustls about a certificate and its key.
+pub(crate) fn unusable(cert: &Path, key: &Path, error: &rustls::Error) -> LoadError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => LoadError::OtherKey { key: key.into(), cert: cert.into() },
+        _ => LoadError::Unusable { path: cert.into(), reason: error.to_string() },
+    }
+}
+
+/// State of a file as the system tells it without reading.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+/// Files that are looked at again and again.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    files: Vec<PathBuf>,
+    /// State that was loaded, or tried.
+    loaded: Vec<Stamp>,
+    /// State at the last look.
+    seen: Vec<Stamp>,
+}
+
+impl Watched {
+    /// Files that are about to be loaded.
+    pub(crate) fn new(files: Vec<PathBuf>) -> Self {
+        let stamps = stamps(&files);
+        Watched { files, loaded: stamps.clone(), seen: stamps }
+    }
+
+    /// Whether the files differ from those that were loaded, and are as they were at the last look: a certificate and its key are
+    /// seldom replaced in one moment.
+    pub(crate) fn have_changed(&mut self) -> bool {
+        let now = stamps(&self.files);
+        let is_settled = now == self.seen;
+        self.seen = now;
+        if !is_settled || self.seen == self.loaded {
+            return false;
+        }
+        self.loaded.clone_from(&self.seen);
+        true
+    }
+}
+
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp = |path: &PathBuf| {
+        let data = fs::metadata(path).ok()?;
+        Some((data.modified().ok()?, data.len(), data.ino()))
+    };
+    files.iter().map(stamp).collect()
+}

@@ -1,0 +1,160 @@
+//! TLS of a connection, sans I/O: bounded buffers around rustls. Never here: a socket.
+
+use crate::broken::{Broken, Side};
+use crate::identity::Identity;
+use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
+use std::io::{self, Read, Write};
+
+/// Plaintext that one [`Session::seal`] takes at most, in bytes: two records. More at once would only wait here instead of at the
+/// caller.
+const SEALED: usize = 32 * 1024;
+
+/// A TLS session over some connection. Its owner moves the bytes.
+///
+/// Memory is bounded: a record that is coming (16 KiB), plaintext of what was fed last, and what [`Session::seal`] has taken and
+/// [`Session::send`] has not sent.
+pub struct Session {
+    connection: Box<Connection>,
+    side: Side,
+    /// Plaintext that waits to be taken, in bytes.
+    waiting: usize,
+    /// Whether the peer has said that nothing more comes.
+    has_ended: bool,
+}
+
+impl Session {
+    pub(crate) fn server(connection: ServerConnection) -> Self {
+        Session::new(connection.into(), Side::Server)
+    }
+
+    pub(crate) fn client(connection: ClientConnection) -> Self {
+        Session::new(connection.into(), Side::Client)
+    }
+
+    fn new(mut connection: Connection, side: Side) -> Self {
+        connection.set_buffer_limit(Some(2 * SEALED));
+        Session { connection: Box::new(connection), side, waiting: 0, has_ended: false }
+    }
+
+    /// Takes all of `ciphertext`, and puts plaintext into `into`; how many bytes of it. Plaintext beyond that waits for
+    /// [`Session::take`]. No more ciphertext may be fed while more than a record of it waits.
+    ///
+    /// # Errors
+    /// The session is over. What [`Session::send`] still has tells the peer.
+    pub fn absorb(&mut self, mut ciphertext: &[u8], into: &mut [u8]) -> Result<usize, Broken> {
+        let mut filled = self.take(into);
+        while !ciphertext.is_empty() && !self.has_ended {
+            self.feed(&mut ciphertext)?;
+            filled += self.take(&mut into[filled..]);
+        }
+        Ok(filled)
+    }
+
+    /// Reads ciphertext once from `from`, for who has no buffer for it; how many bytes, 0 at the end.
+    ///
+    /// # Errors
+    /// The reader's; [`io::ErrorKind::InvalidData`] around a [`Broken`] if the session is over.
+    pub fn receive(&mut self, from: &mut dyn Read) -> io::Result<usize> {
+        let count = self.connection.read_tls(from)?;
+        self.process().map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
+        Ok(count)
+    }
+
+    fn feed(&mut self, ciphertext: &mut &[u8]) -> Result<(), Broken> {
+        // Reading from memory fails for want of room alone, which the caller's bound excludes.
+        let fed = self.connection.read_tls(ciphertext).unwrap_or(0);
+        self.process()?;
+        if fed == 0 && !self.has_ended {
+            return Err(Broken::new(crate::Reason::Garbage, "a record that is longer than TLS allows"));
+        }
+        Ok(())
+    }
+
+    fn process(&mut self) -> Result<(), Broken> {
+        let state = self.connection.process_new_packets().map_err(|error| Broken::of(&error, self.side))?;
+        self.waiting = state.plaintext_bytes_to_read();
+        self.has_ended |= state.peer_has_closed();
+        Ok(())
+    }
+
+    /// Takes plaintext that waits; how many bytes, 0 if there is none.
+    pub fn take(&mut self, into: &mut [u8]) -> usize {
+        let mut taken = 0;
+        while self.waiting > 0 && taken < into.len() {
+            // Without plaintext it would be an error or an end, and neither is of interest here.
+            let count = self.connection.reader().read(&mut into[taken..]).unwrap_or(0);
+            if count == 0 {
+                self.waiting = 0;
+            }
+            taken += count;
+            self.waiting = self.waiting.saturating_sub(count);
+        }
+        taken
+    }
+
+    /// Whether plaintext waits to be taken.
+    pub fn holds_plaintext(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether the peer has said that nothing more comes. Plaintext may still wait.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the handshake is not over.
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Whether the handshake has taken up an earlier session, which costs a part of a full one.
+    pub fn is_resumed(&self) -> bool {
+        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Identity of the peer; `None` if it has shown no certificate.
+    pub fn identity(&self) -> Option<Identity> {
+        self.connection.peer_certificates().and_then(<[_]>::first).map(Identity::of)
+    }
+
+    /// Encrypts the beginning of `bytes`, up to a bound; how many of them. Before the handshake is over they wait for that.
+    pub fn seal(&mut self, bytes: &[u8]) -> usize {
+        let most = bytes.len().min(SEALED);
+        // Writing into memory does not fail.
+        self.connection.writer().write(&bytes[..most]).unwrap_or(0)
+    }
+
+    /// Whether there is ciphertext to send.
+    pub fn wants_send(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Sends ciphertext until there is none left.
+    ///
+    /// # Errors
+    /// The writer's; what it has not taken waits for the next call.
+    pub fn send(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(to) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more will come: to be sent as the last.
+    pub fn close(&mut self) {
+        self.connection.send_close_notify();
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Session { connection: _, side, waiting, has_ended } = self;
+        let mut fields = f.debug_struct("Session");
+        fields.field("side", side).field("waiting", waiting).field("has_ended", has_ended).finish_non_exhaustive()
+    }
+}
