@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo hostile hostile-short check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
+.PHONY: help demo hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check python python-check profiler profiler-test setup clean
 
 # Crates with models of their concurrent structures, wherever they have moved to.
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
@@ -18,6 +18,7 @@ help:
 	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
 	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes)"
 	@echo "make python  the Python package as a wheel, into target/python/wheels; make python-check tests it"
+	@echo "make browser the dashboard in a real browser; pictures go to target/browser"
 	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 
 setup:
@@ -90,7 +91,13 @@ hostile: setup
 hostile-short:
 	cargo build --locked -p leeward-hostile
 	target/debug/hostile run --short --leeward $(or $(LEEWARD),target/debug/leeward) --attacks \
-	    pings,pings-unread,demands,statistics,flood,half-calls,mutated,churn,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
+	    pings,pings-unread,demands,statistics,flood,udp-foreign,udp-greetings,udp-forged,udp-sizes,half-calls,mutated,churn,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
+
+# The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
+browser: setup
+	@scripts/setup browser
+	$(if $(LEEWARD),,cargo build -q --locked $(patsubst --workspace,-p leeward,$(TESTED)))
+	cd tests/browser && LEEWARD=$(or $(LEEWARD),target/debug/leeward) npm test --silent
 
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.
 profiler:

@@ -77,7 +77,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
             serde_json::json!({
                 "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
                 "in_flight": counts.in_flight(), "refused": refused,
-                "newest": gate.decisions(1).first().map(ToString::to_string),
+                "newest": gate.decisions(1).first().and_then(|decision| gate.why(decision.id)),
             })
         );
     }

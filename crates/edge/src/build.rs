@@ -4,6 +4,7 @@ use crate::gate::Gate;
 use leeward_control::algorithms::edge;
 use leeward_control::params::{ParamError, Raw};
 use leeward_control::registry::Algorithm;
+use leeward_observe::DECISIONS;
 use std::time::Duration;
 
 /// Whether refusals happen.
@@ -50,7 +51,7 @@ impl Builder {
             params: Vec::new(),
             mode: Mode::Enforce,
             max_in_flight: 65_536,
-            decisions: 8_192,
+            decisions: DECISIONS,
             seed: 0,
         }
     }
@@ -87,7 +88,7 @@ impl Builder {
         self
     }
 
-    /// Decisions that are kept, 64 bytes each; 8,192 if it is not said.
+    /// Decisions that are kept, 64 bytes each; 65,536 if it is not said.
     pub fn decisions(mut self, decisions: usize) -> Self {
         self.decisions = decisions.clamp(16, 1 << 20);
         self

@@ -1,54 +1,7 @@
 //! Fates of the requests, summed over the shards. Never here: distributions.
 
-use leeward_control::server::RejectReason;
-
-/// Why a request was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// The request had waited so long that it could not be in time, or the queue is too long for a controller of another kind.
-    Late,
-    /// Its deadline had passed or would have before its end.
-    Deadline,
-    /// Less important than what is admitted.
-    Level,
-    /// Its tenant has had its share.
-    Share,
-    /// As many requests are under way as may be.
-    Concurrency,
-    /// A lock on its way would not have come in time.
-    Lock,
-}
-
-impl Reason {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 6] =
-        [Reason::Late, Reason::Deadline, Reason::Level, Reason::Share, Reason::Concurrency, Reason::Lock];
-
-    /// The word for it in headers and metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Reason::Late => "late",
-            Reason::Deadline => "deadline",
-            Reason::Level => "level",
-            Reason::Share => "share",
-            Reason::Concurrency => "concurrency",
-            Reason::Lock => "lock",
-        }
-    }
-}
-
-impl From<RejectReason> for Reason {
-    fn from(reason: RejectReason) -> Self {
-        match reason {
-            RejectReason::Priority => Reason::Level,
-            RejectReason::Share => Reason::Share,
-            RejectReason::Concurrency => Reason::Concurrency,
-            RejectReason::Lock => Reason::Lock,
-            _ => Reason::Late,
-        }
-    }
-}
+use crate::arriving::Class;
+use leeward_observe::Reason;
 
 /// Requests so far. Read one shard after the other: parts may be a request apart while requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +15,8 @@ pub struct Counts {
     pub refused: [u64; Reason::ALL.len()],
     /// Admitted and answered.
     pub completed: u64,
+    /// Answered within the objective, the wait before the gate included.
+    pub in_time: u64,
     /// Admitted and refused inside, by a lock for instance.
     pub dropped: u64,
     /// Admitted, and gone without an answer: cancelled, panicked, client gone.
@@ -93,6 +48,7 @@ impl Counts {
             (&mut self.arrived, other.arrived),
             (&mut self.admitted, other.admitted),
             (&mut self.completed, other.completed),
+            (&mut self.in_time, other.in_time),
             (&mut self.dropped, other.dropped),
             (&mut self.abandoned, other.abandoned),
             (&mut self.shadowed, other.shadowed),
@@ -104,5 +60,30 @@ impl Counts {
         for (sum, part) in self.refused.iter_mut().zip(other.refused) {
             *sum = sum.wrapping_add(part);
         }
+    }
+}
+
+/// Decisions by the class of the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ByClass {
+    pub(crate) admitted: [u64; Class::COUNT as usize],
+    /// By class and number of the reason.
+    pub(crate) refused: [[u64; Reason::ALL.len()]; Class::COUNT as usize],
+}
+
+impl ByClass {
+    /// Counts a decision about a request of `class`.
+    pub(crate) fn count(&mut self, class: u8, refused: Option<Reason>) {
+        let class = usize::from(class) % self.admitted.len();
+        match refused {
+            None => self.admitted[class] += 1,
+            Some(reason) => self.refused[class][reason as usize] += 1,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &ByClass) {
+        let refused = self.refused.iter_mut().flatten().zip(other.refused.iter().flatten());
+        let admitted = self.admitted.iter_mut().zip(&other.admitted);
+        refused.chain(admitted).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
     }
 }

@@ -2,10 +2,9 @@
 
 use crate::arriving::Arriving;
 use crate::build::{BuildError, Builder, Mode};
-use crate::counts::{Counts, Reason};
+use crate::counts::Counts;
 use crate::oldest::Oldest;
 use crate::probe::Probe;
-use crate::ring::{Decision, DecisionId, Ring};
 use crate::shard::Shard;
 use crate::ticket::{Outcome, Ticket};
 use crate::twin::Twin;
@@ -14,15 +13,14 @@ use leeward_control::registry::Environment;
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
-use leeward_host::{Load, Pulse};
+use leeward_host::{Bounds, Load, Pulse};
+use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
-/// An admission in so many is recorded; every refusal is.
-const SAMPLED: u64 = 64;
 
 /// A request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +37,22 @@ pub struct Refusal {
 
 /// Admission to a service. Clones are the same gate.
 #[derive(Clone)]
-pub struct Gate(Arc<Inner>);
+pub struct Gate(pub(crate) Arc<Inner>);
 
-struct Inner {
-    slo: Nanos,
-    mode: Mode,
+pub(crate) struct Inner {
+    pub(crate) slo: Nanos,
+    pub(crate) mode: Mode,
     began: Instant,
-    shards: Vec<Mutex<Shard>>,
-    pulse: Pulse,
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    pub(crate) pulse: Pulse,
     probe: Probe,
-    ring: Ring,
+    pub(crate) ring: Ring,
+    /// The controller's name and bounds, for those who ask why.
+    pub(crate) controller: &'static str,
+    pub(crate) bounds: Bounds,
+    /// The least important priority that was let in at the last tick, and the number of that tick.
+    level: AtomicU64,
+    ticks: AtomicU64,
     routes: Vec<Estimate>,
     /// Of all routes together.
     mean: Estimate,
@@ -84,6 +88,10 @@ impl Gate {
             // A quarter of the target, at least a millisecond: more probes see no more.
             probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
             ring: Ring::new(builder.decisions),
+            controller: builder.algorithm.name,
+            bounds: Bounds::of(&builder.algorithm, &params, &environment),
+            level: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
             mean: Estimate::default(),
             // What stood longer ago than the target is over.
@@ -128,21 +136,23 @@ impl Gate {
             .with_random(random);
         let full = shard.pending() >= inner.room;
         let verdict = if full { Err(Reason::Concurrency) } else { shard.ask(&arrival, waited) };
+        let verdict = verdict.map_err(|reason| inner.named(reason, arriving, waited, service));
         shard.counts.arrived += 1;
+        shard.by_class.count((arrival.priority.level() - 1) / 16, verdict.as_ref().err().copied());
+        if arriving.waited.is_some() {
+            shard.waits.note(waited);
+        }
         if inner.mode == Mode::Shadow {
             return Ok(self.rehearse(&mut shard, index, arriving, &arrival, verdict));
         }
-        let record = |refused| Decision {
-            id: DecisionId(0),
-            at: now,
-            refused,
-            waited,
-            delay,
-            left,
-            service,
-            priority: arrival.priority,
-            tenant: arrival.tenant,
-            route: arriving.route,
+        let record = |refused: Option<Reason>| {
+            let mut decision = Decision::admitted(now);
+            (decision.refused, decision.waited, decision.delay) = (refused, waited, delay);
+            (decision.left, decision.service) = (left, service);
+            (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
+            decision.route = arriving.route;
+            decision.bound = inner.bound(refused);
+            decision
         };
         match verdict {
             Ok(ticket) => {
@@ -152,12 +162,9 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                Ok(Ticket::new(self.clone(), index, arriving.route, now, Some(ticket)))
+                Ok(Ticket::new(self.clone(), index, arriving.route, (now, waited), Some(ticket)))
             }
             Err(reason) => {
-                // Its own deadline, and not the objective, was the nearer one.
-                let own = reason == Reason::Late && left < inner.slo && waited + service >= left;
-                let reason = if own { Reason::Deadline } else { reason };
                 shard.counts.refused[reason as usize] += 1;
                 drop(shard);
                 let decision = inner.ring.write(&record(Some(reason)));
@@ -186,14 +193,14 @@ impl Gate {
             }
             Err(_) => shard.counts.shadowed += 1,
         }
-        Ticket::new(self.clone(), index, arriving.route, arrival.now, verdict.ok())
+        Ticket::new(self.clone(), index, arriving.route, (arrival.now, Nanos::ZERO), verdict.ok())
     }
 
     pub(crate) fn end(
         &self,
         shard: usize,
         ticket: server::Ticket,
-        came: Time,
+        (came, waited): (Time, Nanos),
         outcome: Outcome,
         worked: Option<(u8, Duration)>,
     ) {
@@ -203,7 +210,8 @@ impl Gate {
             inner.routes[usize::from(route)].note(span);
             inner.mean.note(span);
         }
-        lock(&inner.shards[shard]).end(ticket, now, outcome, now.since(came));
+        let sojourn = now.since(came);
+        lock(&inner.shards[shard]).end(ticket, now, outcome, sojourn, sojourn + waited <= inner.slo);
     }
 
     /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's.
@@ -257,6 +265,12 @@ impl Gate {
         self.0.ring.newest(count)
     }
 
+    /// The decision of this number in a few sentences, as long as it is kept.
+    pub fn why(&self, id: DecisionId) -> Option<String> {
+        let decision = self.decision(id)?;
+        Some(self.context().explain(&decision, Some(&self.second(&decision))))
+    }
+
     /// The lowest level of any tenant: less important requests are refused while a delay stands. 128: none.
     pub fn level(&self) -> f64 {
         self.0.pulse.gauges().priority_threshold.unwrap_or(128.0)
@@ -301,7 +315,30 @@ impl Inner {
                 lock_drops: 0,
             }
         };
-        self.pulse.tick(now, load, || (delay, Nanos::ZERO));
+        let ticks = self.pulse.tick(now, load, || (delay, Nanos::ZERO));
+        if ticks != self.ticks.load(Ordering::Relaxed) {
+            self.ticks.store(ticks, Ordering::Relaxed);
+            let level = self.pulse.gauges().priority_threshold.unwrap_or(0.0);
+            self.level.store(level.max(0.0) as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The reason under the name that fits: `edge` refuses by age, and a deadline may have been nearer than the objective.
+    fn named(&self, reason: Reason, arriving: &Arriving, waited: Nanos, service: Nanos) -> Reason {
+        let reason = if reason == Reason::Delay && self.controller == "edge" { Reason::Late } else { reason };
+        let left = arriving.left.unwrap_or(Nanos::MAX);
+        let own = reason == Reason::Late && left < self.slo && waited + service >= left;
+        if own { Reason::Deadline } else { reason }
+    }
+
+    /// The bound that a refusal met, as far as it is known.
+    fn bound(&self, refused: Option<Reason>) -> u64 {
+        match refused {
+            Some(Reason::Level) => self.level.load(Ordering::Relaxed),
+            Some(Reason::Delay) => self.bounds.refusing.map_or(0, |bound| bound.0),
+            Some(Reason::Concurrency) => u64::from(self.room).saturating_mul(self.shards.len() as u64),
+            _ => 0,
+        }
     }
 }
 

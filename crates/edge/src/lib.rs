@@ -4,7 +4,7 @@
 //! - [`Ticket`]: an admitted request. It ends exactly once, and by being dropped if nothing else ends it.
 //! - [`Arriving`]: knowledge about a request. [`Probe`]: the delay of a worker where requests have no age of their own.
 //! - [`Decision`]: why a request was refused, kept in a ring of fixed size and asked for by number.
-//! - [`Counts`]: what became of the requests.
+//! - [`Counts`]: what became of the requests. The gate as a [`Source`]: the same for metrics and for a dashboard.
 //!
 //! Never here: sockets, protocols, executors, threads.
 //!
@@ -17,7 +17,7 @@
 //! assert_eq!(gate.counts().in_flight(), 1);
 //! ticket.finish(Outcome::Completed);
 //! let refusal = gate.arrive(&Arriving::default().with_waited(Duration::from_millis(30))).unwrap_err();
-//! println!("{}", gate.decision(refusal.decision).expect("just made"));
+//! println!("{}", gate.why(refusal.decision).expect("just made"));
 //! assert_eq!(gate.counts().in_flight(), 0);
 //! # Ok::<(), leeward_edge::BuildError>(())
 //! ```
@@ -30,17 +30,16 @@ mod counts;
 mod gate;
 mod oldest;
 mod probe;
-mod ring;
 mod shard;
-mod sync;
 mod ticket;
 mod twin;
+mod watched;
 
 pub use arriving::{Arriving, Class};
 pub use build::{BuildError, Builder, Mode};
-pub use counts::{Counts, Reason};
+pub use counts::Counts;
 pub use gate::{Gate, Refusal};
 pub use leeward_control::units::Tenant;
+pub use leeward_observe::{Decision, DecisionId, Reason, Source};
 pub use probe::Probe;
-pub use ring::{Decision, DecisionId};
 pub use ticket::{Outcome, Ticket};

@@ -1,16 +1,20 @@
 //! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
 
-use crate::counts::{Counts, Reason};
+use crate::counts::{ByClass, Counts};
 use crate::ticket::Outcome;
 use leeward_control::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_host::Choices;
+use leeward_observe::{Reason, Waits};
 
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
     session: Session,
     pub(crate) choices: Choices,
     pub(crate) counts: Counts,
+    pub(crate) by_class: ByClass,
+    /// Waits before the gate, of requests that have an age.
+    pub(crate) waits: Waits,
 }
 
 impl Shard {
@@ -18,7 +22,8 @@ impl Shard {
         let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
         half.open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
         let choices = Choices::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
-        Shard { half, session, choices, counts: Counts::default() }
+        let (by_class, waits) = (ByClass::default(), Waits::default());
+        Shard { half, session, choices, counts: Counts::default(), by_class, waits }
     }
 
     /// Asks the controller. A rejected request is over for it.
@@ -36,14 +41,24 @@ impl Shard {
         }
     }
 
-    /// Ends an admitted request.
-    pub(crate) fn end(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
+    /// Ends an admitted request, in time or not.
+    pub(crate) fn end(
+        &mut self,
+        ticket: server::Ticket,
+        now: Time,
+        outcome: Outcome,
+        sojourn: Nanos,
+        is_in_time: bool,
+    ) {
         let told = match outcome {
             Outcome::Completed => server::Outcome::Completed,
             Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
         };
         match outcome {
-            Outcome::Completed => self.counts.completed += 1,
+            Outcome::Completed => {
+                self.counts.completed += 1;
+                self.counts.in_time += u64::from(is_in_time);
+            }
             Outcome::Dropped => self.counts.dropped += 1,
             Outcome::Abandoned => self.counts.abandoned += 1,
         }

@@ -2,7 +2,7 @@
 
 use crate::gate::Gate;
 use leeward_control::server;
-use leeward_control::units::Time;
+use leeward_control::units::{Nanos, Time};
 use std::time::Duration;
 
 /// How an admitted request ended.
@@ -23,14 +23,22 @@ pub struct Ticket {
     shard: usize,
     route: u8,
     came: Time,
+    /// How long it had waited when it came.
+    waited: Nanos,
     worked: Option<Duration>,
     /// `None` once it has ended.
     of: Option<server::Ticket>,
 }
 
 impl Ticket {
-    pub(crate) fn new(gate: Gate, shard: usize, route: u8, came: Time, of: Option<server::Ticket>) -> Self {
-        Ticket { gate, shard, route, came, worked: None, of }
+    pub(crate) fn new(
+        gate: Gate,
+        shard: usize,
+        route: u8,
+        (came, waited): (Time, Nanos),
+        of: Option<server::Ticket>,
+    ) -> Self {
+        Ticket { gate, shard, route, came, waited, worked: None, of }
     }
 
     /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
@@ -45,7 +53,13 @@ impl Ticket {
 
     fn end(&mut self, outcome: Outcome) {
         if let Some(ticket) = self.of.take() {
-            self.gate.end(self.shard, ticket, self.came, outcome, self.worked.map(|span| (self.route, span)));
+            self.gate.end(
+                self.shard,
+                ticket,
+                (self.came, self.waited),
+                outcome,
+                self.worked.map(|span| (self.route, span)),
+            );
         }
     }
 }

@@ -112,7 +112,8 @@ fn every_refusal_can_be_explained() {
         let decision = gate.decision(refusal.decision).unwrap();
         assert_eq!(decision.refused, Some(refusal.reason));
         assert!((MS(40)..=MS(120)).contains(&refusal.retry_after));
-        println!("{decision}");
+        let why = gate.why(refusal.decision).unwrap();
+        assert!(why.contains(&format!(": {}. ", refusal.reason.word())) && why.contains("had waited"), "{why}");
     }
     for _ in 0..100 {
         let _ = gate.arrive(&Arriving::default().with_waited(MS(19)));

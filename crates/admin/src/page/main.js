@@ -1,0 +1,203 @@
+// Ports that are listened to, and what the reader wants to see. Never here: how a server is drawn.
+
+const RANGES = [[60, "1 min"], [300, "5 min"], [900, "15 min"], [3600, "1 h"]];
+const STYLES = ["system", "dark", "light"];
+const at = (id) => document.getElementById(id);
+
+/** Servers by their keys, in order of appearance. */
+const servers = new Map();
+const ports = new Map();
+const wish = { range: 300, paused: false, end: 0, chosen: null, style: "system" };
+
+/** Remembers what the reader chose, where the browser lets it. */
+function remember(key, value) {
+  try { localStorage.setItem(`leeward.${key}`, value); } catch { /* a private window: nothing is kept */ }
+}
+function remembered(key) {
+  try { return localStorage.getItem(`leeward.${key}`); } catch { return null; }
+}
+
+function server(origin, port) {
+  const key = ports.size > 1 ? `${new URL(origin).host} ${port}` : port;
+  const id = `${origin} ${port}`;
+  let known = servers.get(id);
+  if (!known) {
+    known = { id, origin, key, series: new Series(), view: new View(key), state: null };
+    servers.set(id, known);
+    buttons();
+  }
+  return known;
+}
+
+function take(origin, told) {
+  const there = new Set();
+  for (const state of told.servers) {
+    const known = server(origin, state.port);
+    known.series.add(state);
+    known.latest = state;
+    if (!wish.paused) known.state = state;
+    there.add(known.id);
+  }
+  for (const known of servers.values()) if (known.origin === origin && !there.has(known.id)) known.series.gap();
+  ports.get(origin).stopping = told.stopping;
+  draw();
+}
+
+function takePast(origin, seconds) {
+  for (const second of seconds) {
+    for (const state of second.servers) server(origin, state.port).series.add(state);
+  }
+}
+
+/** Listens to a port for as long as the page is there: the browser itself asks again when the port has gone. */
+function listen(origin) {
+  if (ports.has(origin)) return;
+  const port = { origin, is: "waiting", stopping: false };
+  ports.set(origin, port);
+  const open = () => {
+    const source = new EventSource(`${origin}/events`);
+    source.addEventListener("open", () => { port.is = "live"; draw(); });
+    source.addEventListener("past", (event) => takePast(origin, JSON.parse(event.data)));
+    source.addEventListener("message", (event) => { port.is = "live"; take(origin, JSON.parse(event.data)); });
+    source.addEventListener("error", () => {
+      port.is = "lost";
+      for (const known of servers.values()) if (known.origin === origin) known.series.gap();
+      draw();
+      // A refusal ends the attempts of the browser; ours go on.
+      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+    });
+  };
+  open();
+}
+
+function shown() {
+  const all = [...servers.values()];
+  const chosen = all.filter((known) => known.id === wish.chosen);
+  return chosen.length ? chosen : all;
+}
+
+function newest() {
+  return Math.max(0, ...[...servers.values()].map((known) => known.series.last()?.t || 0));
+}
+
+function draw() {
+  const end = wish.paused ? wish.end : newest();
+  const visible = shown();
+  const roots = visible.map((known) => known.view.root);
+  const main = at("main");
+  if (roots.length !== main.children.length || roots.some((root, place) => main.children[place] !== root)) main.replaceChildren(...roots);
+  for (const known of visible) known.view.show(known.state, known.series, end - wish.range, end);
+  tellState();
+}
+
+function tellState() {
+  const all = [...ports.values()];
+  const lost = all.filter((port) => port.is === "lost").map((port) => new URL(port.origin).host);
+  const is = lost.length ? "lost" : wish.paused ? "paused" : all.every((port) => port.is === "live") ? "live" : "waiting";
+  const words = {
+    lost: `no answer from ${lost.join(", ")}; asking again`,
+    paused: `paused at ${clock(wish.end)}`,
+    live: all.some((port) => port.stopping) ? "stopping" : "live",
+    waiting: "connecting …",
+  }[is];
+  const place = at("state");
+  place.dataset.state = is;
+  if (place.textContent !== words) place.textContent = words;
+}
+
+function button(text, pressed, act) {
+  const made = element("button", "", text);
+  made.type = "button";
+  made.setAttribute("aria-pressed", String(pressed));
+  made.addEventListener("click", act);
+  return made;
+}
+
+function buttons() {
+  const all = [...servers.values()];
+  const choose = (id) => () => { wish.chosen = id; buttons(); draw(); };
+  at("servers").replaceChildren(...(all.length < 2 ? [] : [
+    button("all", !wish.chosen, choose(null)),
+    ...all.map((known) => button(known.key, known.id === wish.chosen, choose(known.id))),
+  ]));
+  at("ranges").replaceChildren(...RANGES.map(([seconds, text]) => button(text, seconds === wish.range, () => setRange(seconds))));
+}
+
+function setRange(seconds) {
+  wish.range = seconds;
+  remember("range", seconds);
+  buttons();
+  draw();
+}
+
+function pause() {
+  wish.paused = !wish.paused;
+  wish.end = newest();
+  for (const known of servers.values()) if (!wish.paused && known.latest) known.state = known.latest;
+  at("pause").setAttribute("aria-pressed", String(wish.paused));
+  at("pause").textContent = wish.paused ? "Go on" : "Pause";
+  draw();
+}
+
+function pan(direction) {
+  if (!wish.paused) return;
+  wish.end = Math.min(newest(), wish.end + direction * wish.range / 4);
+  draw();
+}
+
+function setStyle(style) {
+  wish.style = style;
+  document.documentElement.dataset.style = style;
+  at("style").textContent = `Style: ${style}`;
+  remember("style", style);
+}
+
+function nextServer() {
+  const ids = [null, ...servers.keys()];
+  wish.chosen = ids[(ids.indexOf(wish.chosen) + 1) % ids.length];
+  buttons();
+  draw();
+}
+
+function originOf(text) {
+  try {
+    const url = new URL(text.includes("://") ? text : `http://${text}`);
+    return url.protocol === "http:" || url.protocol === "https:" ? url.origin : null;
+  } catch { return null; }
+}
+
+const KEYS = {
+  " ": pause,
+  "?": () => at("keys").showModal(),
+  t: () => setStyle(STYLES[(STYLES.indexOf(wish.style) + 1) % STYLES.length]),
+  s: nextServer,
+  ArrowLeft: () => pan(-1),
+  ArrowRight: () => pan(1),
+};
+RANGES.forEach(([seconds], place) => { KEYS[String(place + 1)] = () => setRange(seconds); });
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, dialog[open]");
+  const pressing = event.key === " " && event.target.closest("button");
+  if (typing || pressing || event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
+});
+at("pause").addEventListener("click", pause);
+at("style").addEventListener("click", KEYS.t);
+at("help").addEventListener("click", KEYS["?"]);
+at("close").addEventListener("click", () => at("keys").close());
+at("add").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const origin = originOf(at("address").value.trim());
+  if (origin) { listen(origin); at("keys").close(); }
+});
+
+const asked = new URLSearchParams(location.search);
+const range = Number(asked.get("range") || remembered("range"));
+if (RANGES.some(([seconds]) => seconds === range)) wish.range = range;
+const style = asked.get("style") || remembered("style");
+setStyle(STYLES.includes(style) ? style : "system");
+buttons();
+listen(location.origin);
+asked.getAll("server").map(originOf).filter(Boolean).forEach(listen);

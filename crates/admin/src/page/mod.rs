@@ -1,0 +1,57 @@
+//! The dashboard: one page, put together from its parts, which asks nobody but the ports that it is told of. Never here: numbers.
+
+use crate::guard;
+use crate::request::Request;
+use crate::response::Response;
+use std::sync::OnceLock;
+
+/// The page.
+fn page() -> &'static str {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    PAGE.get_or_init(|| {
+        let script =
+            [include_str!("series.js"), include_str!("chart.js"), include_str!("view.js"), include_str!("main.js")];
+        include_str!("page.html")
+            .replace("/*STYLE*/", include_str!("style.css"))
+            .replace("/*SCRIPT*/", &script.join("\n"))
+    })
+}
+
+/// The page for a request. It may ask this port, and other ports of the same machine.
+pub(crate) fn response(request: &Request) -> Response {
+    let others = match guard::host_name(request) {
+        Some(name) => format!(" http://{name}:* http://127.0.0.1:* http://localhost:*"),
+        None => String::new(),
+    };
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+         connect-src 'self'{others}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    Response::new(200, "text/html; charset=utf-8", page())
+        .with("content-security-policy", policy)
+        .with("referrer-policy", "no-referrer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_one_file() {
+        let page = page();
+        assert!(!page.contains("/*STYLE*/") && !page.contains("/*SCRIPT*/"));
+        for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_host_can_not_write_the_policy() {
+        let of = |host: &str| {
+            let request = Request { host: host.into(), ..Request::default() };
+            String::from_utf8(response(&request).bytes(false)).unwrap()
+        };
+        assert!(of("db-1:9464").contains("http://db-1:*"));
+        assert!(!of("a; script-src *").contains("script-src *;"));
+    }
+}

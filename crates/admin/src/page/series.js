@@ -1,0 +1,82 @@
+// Rates out of counters, second by second, and what is kept of them. Never here: the document.
+
+/** An hour, and a little. */
+const KEPT = 3700;
+
+/** Sums the counts of refusals by reason. */
+function byReason(refused) {
+  const sums = {};
+  for (const { reason, count } of refused || []) sums[reason] = (sums[reason] || 0) + count;
+  return sums;
+}
+
+/** The seconds of one server. A point is what happened since the one before; `null` numbers are gaps. */
+class Series {
+  constructor() {
+    this.points = [];
+    this.raw = null;
+  }
+
+  /** Takes a state. Counters that went back are another server's: a gap, and a new beginning. */
+  add(state) {
+    const before = this.raw;
+    const t = state.unix_ns / 1e9;
+    // Whoever listens anew is told of the past again.
+    if (this.points.length && t <= this.last().t) return;
+    this.raw = state;
+    const refused = byReason(state.refused);
+    const point = {
+      t, demand: null, goodput: null, late: null, refusals: {}, busy: null,
+      standing: state.standing_ns / 1e9, target: state.target_ns == null ? null : state.target_ns / 1e9,
+      slo: state.slo_ns / 1e9, pool: state.credit_pool, issued: state.credits_issued, level: state.level,
+      inFlight: state.in_flight,
+    };
+    const restarted = before && (state.arrived < before.arrived || state.uptime_ns < before.uptime_ns);
+    if (before && !restarted) {
+      const span = (state.uptime_ns - before.uptime_ns) / 1e9;
+      if (span > 0) {
+        const rate = (now, then) => Math.max(0, now - then) / span;
+        point.demand = rate(state.arrived, before.arrived);
+        point.goodput = rate(state.in_time, before.in_time);
+        point.late = rate(state.completed - state.in_time, before.completed - before.in_time);
+        const then = byReason(before.refused);
+        for (const reason of Object.keys(refused)) point.refusals[reason] = rate(refused[reason], then[reason] || 0);
+        if (state.cores > 0) point.busy = Math.min(1, Math.max(0, 1 - rate(state.idle_ns, before.idle_ns) / 1e9 / state.cores));
+      }
+    }
+    this.points.push(point);
+    if (this.points.length > KEPT) this.points.splice(0, this.points.length - KEPT);
+  }
+
+  /** A gap: nothing is known of the time since the last point. */
+  gap() {
+    this.raw = null;
+  }
+
+  /** The points from `begin` to `end`, seconds since 1970. */
+  between(begin, end) {
+    return this.points.filter((point) => point.t >= begin && point.t <= end);
+  }
+
+  last() {
+    return this.points[this.points.length - 1];
+  }
+}
+
+/** A number in at most four digits and a letter. */
+function short(value) {
+  if (value == null || Number.isNaN(value)) return "–";
+  for (const [size, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (Math.abs(value) >= size) return (value / size).toPrecision(3) + letter;
+  }
+  return Number.isInteger(value) || Math.abs(value) >= 100 ? String(Math.round(value)) : value.toPrecision(2);
+}
+
+/** A span of seconds in the unit that people use. */
+function span(seconds) {
+  if (seconds == null) return "–";
+  for (const [size, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) {
+    if (Math.abs(seconds) >= size) return Number((seconds / size).toPrecision(3)) + " " + unit;
+  }
+  return seconds === 0 ? "0" : Math.round(seconds * 1e9) + " ns";
+}

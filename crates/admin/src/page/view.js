@@ -1,0 +1,135 @@
+// A server on the page: tiles, charts, locks, the last refusals. Never here: where states come from.
+
+const TONES = { delay: "c3", level: "c5", concurrency: "c4", lock: "c6", credit: "c7", late: "c3", deadline: "c4", share: "c7", stopping: "c0", cancelled: "c0", other: "c0" };
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text != null) made.textContent = text;
+  return made;
+}
+
+class View {
+  constructor(key) {
+    this.root = element("section", "server");
+    this.root.dataset.server = key;
+    this.root.setAttribute("aria-label", key);
+    const head = element("header");
+    this.title = element("h2", "", key);
+    this.about = element("p");
+    head.append(this.title, this.about);
+    this.tiles = element("div", "tiles");
+    this.known = {};
+    this.load = new Chart("Demand and goodput, requests per second", short);
+    this.refusals = new Chart("Refusals by reason, per second", short, true);
+    this.delay = new Chart("Standing delay against its target", span);
+    this.control = new Chart("Controller", short);
+    this.locks = this.card("Locks, by what was waited for them");
+    this.words = this.card("Last refusals");
+    this.root.append(head, this.tiles, this.load.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.words);
+  }
+
+  card(title) {
+    const card = element("div", "card wide");
+    card.append(element("h3", "", title), element("div", "scroll"));
+    return card;
+  }
+
+  /** A tile is made once and filled again and again: a reader's focus and selection stay. */
+  tile(id, name, value, note, tone) {
+    let tile = this.known[id];
+    if (!tile) {
+      tile = this.known[id] = element("div", "tile");
+      tile.dataset.tile = id;
+      tile.append(element("span", "", name), element("b"), element("small"));
+      this.tiles.append(tile);
+    }
+    tile.className = tone ? `tile ${tone}` : "tile";
+    tile.children[1].textContent = value;
+    tile.children[2].textContent = note || "\u00a0";
+    tile.hidden = false;
+  }
+
+  hide(id) {
+    if (this.known[id]) this.known[id].hidden = true;
+  }
+
+  show(state, series, begin, end) {
+    const points = series.between(begin, end);
+    const last = points[points.length - 1] || {};
+    if (state) this.tell(state, last);
+    this.load.show(points, [
+      { name: "demand", tone: "c0", of: (point) => point.demand },
+      { name: "in time", tone: "c2", of: (point) => point.goodput },
+      { name: "late", tone: "c3", of: (point) => point.late },
+    ], begin, end);
+    const seen = Object.keys(last.refusals || {}).filter((reason) => points.some((point) => point.refusals[reason] > 0));
+    const reasons = seen.map((reason) => ({ name: reason, tone: TONES[reason] || "c0", of: (point) => point.refusals[reason] }));
+    this.refusals.show(points, reasons.length ? reasons : [{ name: "none", tone: "c0", of: () => 0 }], begin, end);
+    this.delay.show(points, [
+      { name: "standing delay", tone: "c1", of: (point) => point.standing },
+      { name: "target", tone: "c4", of: (point) => point.target },
+    ].filter((of) => points.some((point) => of.of(point) != null)), begin, end);
+    const controls = [
+      { name: "credits", tone: "c1", of: (point) => point.pool },
+      { name: "held by clients", tone: "c6", of: (point) => point.issued },
+      { name: "level", tone: "c5", of: (point) => point.level },
+      { name: "in flight", tone: "c0", of: (point) => point.inFlight },
+    ];
+    this.control.show(points, controls.filter((of) => points.some((point) => of.of(point) != null)), begin, end);
+  }
+
+  tell(state, last) {
+    this.about.textContent = `${state.service} · ${state.controller} · ${state.setup} · objective ${span(state.slo_ns / 1e9)}` +
+      (state.mode === "shadow" ? " · shadow: nothing is refused" : "") + (state.tiers.length ? ` · asks ${state.tiers.join(", ")}` : "");
+    const refusals = state.refused.reduce((sum, refused) => sum + refused.count, 0);
+    const rate = Object.values(last.refusals || {}).reduce((sum, each) => sum + each, 0);
+    const share = last.demand > 0 ? last.goodput / last.demand : null;
+    this.tile("demand", "Demand /s", short(last.demand), `${state.arrived.toLocaleString("en")} in all`);
+    this.tile("goodput", "In time /s", short(last.goodput), `${state.in_time.toLocaleString("en")} in all`, share != null && share < 0.5 ? "bad" : "good");
+    this.tile("late", "Late /s", short(last.late), `${(state.completed - state.in_time).toLocaleString("en")} in all`, last.late > 0.05 * last.demand ? "bad" : "");
+    this.tile("refused", "Refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
+    const over = state.target_ns != null && state.standing_ns > state.target_ns;
+    this.tile("standing", "Standing delay", span(state.standing_ns / 1e9), state.target_ns == null ? "no target" : `target ${span(state.target_ns / 1e9)}`, over ? "bad" : "good");
+    this.tile("flight", "In flight", short(state.in_flight), state.connections == null ? "" : `${short(state.connections)} connections`);
+    if (state.credit_pool != null) {
+      this.tile("credits", "Credits", short(state.credit_pool), `${short(state.credits_issued)} held, ${short(state.sessions)} sessions`);
+    } else this.hide("credits");
+    if (state.level != null) this.tile("level", "Level", short(state.level), "of 128; lower is stricter");
+    else this.hide("level");
+    if (state.concurrency_limit != null) this.tile("limit", "Limit", short(state.concurrency_limit), "under way at once");
+    else this.hide("limit");
+    this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
+    this.tellLocks(state.locks);
+    this.tellWords(state.refusals);
+  }
+
+  tellLocks(locks) {
+    const place = this.locks.lastChild;
+    const waited = locks.filter((lock) => lock.contended > 0 || lock.refused > 0).slice(0, 12);
+    if (!waited.length) return place.replaceChildren(element("p", "none", "No request has waited for a lock."));
+    const table = element("table");
+    const head = element("tr");
+    for (const name of ["lock", "kind", "taken", "waited", "refused", "p99 of waits", "longest"]) head.append(element("th", "", name));
+    table.append(head);
+    for (const lock of waited) {
+      const row = element("tr");
+      const cells = [lock.name, lock.kind, short(lock.acquired), short(lock.contended), short(lock.refused), span(lock.p99_ns / 1e9), span(lock.longest_ns / 1e9)];
+      for (const text of cells) row.append(element("td", "", text));
+      table.append(row);
+    }
+    place.replaceChildren(table);
+  }
+
+  tellWords(refusals) {
+    const place = this.words.lastChild;
+    if (!refusals.length) return place.replaceChildren(element("p", "none", "Nothing was refused lately."));
+    const list = element("ul", "words");
+    for (const refusal of refusals) {
+      const item = element("li", TONES[refusal.reason] || "c0");
+      item.append(element("code", "", refusal.id), ` ${refusal.text}`);
+      list.append(item);
+    }
+    place.replaceChildren(list);
+  }
+}

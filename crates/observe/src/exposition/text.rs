@@ -1,0 +1,166 @@
+//! Lines of metrics in either format: heads, samples, histograms, escapes. Never here: which metrics there are.
+
+use super::Format;
+use std::fmt::Write;
+
+/// Kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A label's name and value.
+pub(super) type Label<'a> = (&'static str, &'a str);
+
+/// Text under construction.
+pub(super) struct Text {
+    format: Format,
+    text: String,
+}
+
+impl Text {
+    pub(super) fn new(format: Format) -> Self {
+        Text { format, text: String::with_capacity(16 * 1024) }
+    }
+
+    /// Begins a metric. A counter's name has no `_total` here.
+    pub(super) fn head(&mut self, name: &str, kind: Kind, help: &str) {
+        // The older format names the samples, OpenMetrics the family.
+        let suffix = if kind == Kind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
+        if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
+            let _ = writeln!(self.text, "# UNIT {name} seconds");
+        }
+    }
+
+    /// A counter's sample.
+    pub(super) fn counter(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
+        self.sample(name, "_total", labels, None, value);
+    }
+
+    /// A gauge's sample.
+    pub(super) fn gauge(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
+        self.sample(name, "", labels, None, value);
+    }
+
+    /// A histogram: upper bounds in seconds with the waits up to each, none counted twice; then those over all bounds.
+    pub(super) fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[Label<'_>],
+        buckets: impl Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+    ) {
+        let mut count = 0_u64;
+        for (bound, more) in buckets {
+            count = count.wrapping_add(more);
+            self.sample(name, "_bucket", labels, Some(bound), count as f64);
+        }
+        count = count.wrapping_add(over);
+        self.sample(name, "_bucket", labels, Some(f64::INFINITY), count as f64);
+        self.sample(name, "_sum", labels, None, sum);
+        self.sample(name, "_count", labels, None, count as f64);
+    }
+
+    fn sample(&mut self, name: &str, suffix: &str, labels: &[Label<'_>], bound: Option<f64>, value: f64) {
+        let text = &mut self.text;
+        let _ = write!(text, "{name}{suffix}");
+        let mut before = '{';
+        for (name, value) in labels {
+            let _ = write!(text, "{before}{name}=\"");
+            escape(value, text);
+            text.push('"');
+            before = ',';
+        }
+        if let Some(bound) = bound {
+            let _ = write!(text, "{before}le=\"");
+            number(bound, text);
+            text.push('"');
+            before = ',';
+        }
+        if before == ',' {
+            text.push('}');
+        }
+        text.push(' ');
+        number(value, text);
+        text.push('\n');
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        if self.format == Format::OpenMetrics {
+            self.text.push_str("# EOF\n");
+        }
+        self.text
+    }
+}
+
+/// Escapes a label's value.
+fn escape(value: &str, text: &mut String) {
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+fn number(value: f64, text: &mut String) {
+    let _ = match value {
+        f64::INFINITY => write!(text, "+Inf"),
+        f64::NEG_INFINITY => write!(text, "-Inf"),
+        _ => write!(text, "{value}"),
+    };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn both_formats_have_their_own_heads_and_ends() {
+        let render = |format| {
+            let mut text = Text::new(format);
+            text.head("a_requests", Kind::Counter, "Requests.");
+            text.counter("a_requests", &[("port", "x\"\n\\")], 3.0);
+            text.head("b_seconds", Kind::Histogram, "Waits.");
+            text.histogram("b_seconds", &[], [(0.00001, 2), (0.5, 1)].into_iter(), 4, 1.5);
+            text.finish()
+        };
+        let older = render(Format::Prometheus);
+        assert_eq!(
+            older,
+            "# HELP a_requests_total Requests.\n# TYPE a_requests_total counter\na_requests_total{port=\"x\\\"\\n\\\\\"} 3\n\
+             # HELP b_seconds Waits.\n# TYPE b_seconds histogram\nb_seconds_bucket{le=\"0.00001\"} 2\n\
+             b_seconds_bucket{le=\"0.5\"} 3\nb_seconds_bucket{le=\"+Inf\"} 7\nb_seconds_sum 1.5\nb_seconds_count 7\n"
+        );
+        let newer = render(Format::OpenMetrics);
+        assert!(
+            newer.starts_with("# HELP a_requests Requests.\n# TYPE a_requests counter\na_requests_total{"),
+            "{newer}"
+        );
+        assert!(newer.contains("# UNIT b_seconds seconds\n") && newer.ends_with("# EOF\n"), "{newer}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_label_breaks_a_line(value in any::<String>()) {
+            let mut text = Text::new(Format::Prometheus);
+            text.gauge("a", &[("l", &value)], 1.0);
+            let text = text.finish();
+            prop_assert_eq!(text.matches('\n').count(), 1);
+            let is_whole = text.ends_with("\"} 1\n");
+            prop_assert!(is_whole);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! A service seen from outside: what its metrics, its dashboard and `leeward why` know.
+//!
+//! - [`Watch`]: a stripe of counters per core, and a ring of decisions. Written on the path of requests.
+//! - [`Decision`], [`Reason`], [`Ring`]: why a request was refused, kept by number. [`why`]: the same in sentences.
+//! - [`Snapshot`]: the state of a server or gate at one moment. [`Source`]: whatever can be asked for one.
+//! - [`exposition`]: snapshots as text for Prometheus and OpenMetrics.
+//!
+//! Never here: sockets, threads, and who decides.
+
+#![forbid(unsafe_code)]
+
+mod decision;
+pub mod exposition;
+mod reason;
+mod ring;
+pub mod snapshot;
+mod source;
+mod sync;
+mod waits;
+mod watch;
+pub mod why;
+
+pub use decision::{Decision, DecisionId, Moment, NoDecisionId};
+pub use reason::Reason;
+pub use ring::Ring;
+pub use snapshot::Snapshot;
+pub use source::{Source, unix_ns};
+pub use waits::{BOUNDS, WaitCounts, Waits, bound};
+pub use watch::{DECISIONS, LastTold, SAMPLED, Stage, Watch};

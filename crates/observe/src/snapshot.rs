@@ -1,0 +1,131 @@
+//! State of a server at one moment, as metrics, dashboard and programs get it. Never here: how it is told (`exposition`).
+
+use crate::waits::WaitCounts;
+use serde::Serialize;
+
+/// State of a server. Counters begin with the server; spans are nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Snapshot {
+    /// Name of the port or gate among those of its process, such as `rpc`.
+    pub port: String,
+    /// The service's name.
+    pub service: String,
+    /// The admission controller.
+    pub controller: String,
+    /// Whether refusals happen: `enforce` or `shadow`.
+    pub mode: &'static str,
+    /// How requests are executed, in words, such as `2 cores`.
+    pub setup: String,
+    /// Since the start.
+    pub uptime_ns: u64,
+    /// Time of the snapshot, since 1970.
+    pub unix_ns: u64,
+    /// The objective.
+    pub slo_ns: u64,
+    /// The delay that the controller aims at, if it aims at one.
+    pub target_ns: Option<u64>,
+    /// Threads that execute requests.
+    pub cores: u64,
+    /// Time in which they had nothing to do, all together.
+    pub idle_ns: u64,
+    /// Requests that have come.
+    pub arrived: u64,
+    /// Admitted on arrival.
+    pub admitted: u64,
+    /// Answered with a result or a failure.
+    pub completed: u64,
+    /// Answers within the objective, as far as the server sees it.
+    pub in_time: u64,
+    /// Without an answer, for their connection ended first.
+    pub abandoned: u64,
+    /// Refused, by reason and class; with a zero for each reason that the server can have.
+    pub refused: Vec<Refused>,
+    /// Admitted, by class, where there are classes; empty elsewhere.
+    pub admitted_by_class: Vec<u64>,
+    /// Admitted and not ended.
+    pub in_flight: u64,
+    /// Connections that are open.
+    pub connections: Option<u64>,
+    /// The queueing delay at this moment.
+    pub delay_ns: u64,
+    /// The queueing delay that stands: the least of a short while.
+    pub standing_ns: u64,
+    /// Credits that there are.
+    pub credit_pool: Option<i64>,
+    /// Credits that clients hold.
+    pub credits_issued: Option<i64>,
+    /// Registered sessions.
+    pub sessions: Option<i64>,
+    /// The least importance that is admitted.
+    pub level: Option<f64>,
+    /// Requests that may be under way at once.
+    pub concurrency_limit: Option<f64>,
+    /// Waits of requests, by where they waited.
+    pub waits: Vec<StageWaits>,
+    /// Locks of the process; those first that were waited for longest.
+    pub locks: Vec<Lock>,
+    /// The servers behind this one, where it asks any, in words.
+    pub tiers: Vec<String>,
+}
+
+/// Requests that were refused for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// The word of the reason.
+    pub reason: &'static str,
+    /// Their class, where there are classes.
+    pub class: Option<u8>,
+    /// How many.
+    pub count: u64,
+}
+
+/// Waits at one place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageWaits {
+    /// The word of the stage.
+    pub stage: &'static str,
+    /// The waits.
+    #[serde(flatten)]
+    pub waits: WaitCounts,
+}
+
+/// The locks of one name and kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lock {
+    /// Their name.
+    pub name: String,
+    /// Kind of these locks, such as `mutex`.
+    pub kind: &'static str,
+    /// Taken, with or without waiting.
+    pub acquired: u64,
+    /// Acquisitions that waited.
+    pub contended: u64,
+    /// Refused, for the request's budget would not have lasted.
+    pub refused: u64,
+    /// Sum of all waits.
+    pub waited_ns: u64,
+    /// The wait that 99 of a hundred of those that waited did not exceed; up to twice too much.
+    pub p99_ns: u64,
+    /// The longest wait.
+    pub longest_ns: u64,
+    /// Waits by bucket: bucket `i` holds waits below 2^i ns that no bucket before holds, the last one all others.
+    #[serde(skip)]
+    pub waits: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Refusals in all.
+    pub fn refusals(&self) -> u64 {
+        self.refused.iter().fold(0, |sum, refused| sum.saturating_add(refused.count))
+    }
+
+    /// Refusals of this reason, of all classes.
+    pub fn refused_for(&self, reason: &str) -> u64 {
+        self.refused.iter().filter(|refused| refused.reason == reason).fold(0, |sum, refused| sum + refused.count)
+    }
+
+    /// Whether more waits than the controller aims at.
+    pub fn is_overloaded(&self) -> bool {
+        self.standing_ns > self.target_ns.unwrap_or(self.slo_ns)
+    }
+}

@@ -1,0 +1,193 @@
+// The dashboard in a real browser: it shows what the server counts, survives its end and return, asks nobody else, and fits every
+// screen. Pictures of all states go to target/browser.
+
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { load, metric, serve } from "./servers.mjs";
+
+const pictures = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../target/browser");
+mkdirSync(pictures, { recursive: true });
+const OVERLOAD = ["--demand", "3x", "--duration", "4s", "--slo", "1ms", "--service", "exp:100us"];
+
+let browser;
+before(async () => {
+  const args = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args });
+});
+after(() => browser?.close());
+
+/** A page, and what went wrong on it: errors, and requests to anybody but `origins`. */
+async function open(url, origins, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(`error: ${error.stack}`));
+  page.on("console", (message) => {
+    // A browser says by itself that a server does not answer.
+    const is_network = message.text().startsWith("Failed to load resource: net::ERR_");
+    if (["error", "warning"].includes(message.type()) && !is_network) wrong.push(message.text());
+  });
+  page.on("request", (request) => {
+    const asked = new URL(request.url());
+    if (asked.protocol !== "data:" && !origins.includes(asked.origin)) wrong.push(`outside: ${request.url()}`);
+  });
+  await page.goto(url);
+  return { page, wrong, close: () => context.close() };
+}
+
+const is = (page, state) => page.waitForSelector(`#state[data-state="${state}"]`, { timeout: 20_000 });
+const note = async (page, tile) => {
+  const text = await page.locator(`[data-tile="${tile}"] small`).first().textContent();
+  return Number(text.replaceAll(",", "").split(" ")[0]);
+};
+
+/** Waits until a tile says `wanted` in all; states come once a second. */
+async function until(page, tile, wanted) {
+  for (let look = 0; look < 100; look += 1) {
+    if (await note(page, tile) === wanted) return;
+    await page.waitForTimeout(100);
+  }
+  assert.equal(await note(page, tile), wanted, tile);
+}
+
+test("it shows what the server counts, and why requests were refused", async () => {
+  const server = await serve({ flags: ["--slo", "1ms", "--service", "synthetic"] });
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  await page.screenshot({ path: `${pictures}/quiet.png`, fullPage: true });
+  const report = await load(server.listen, [...OVERLOAD, "--admission", "none"]);
+  assert.ok(report, "a report");
+  const arrived = await metric(server.origin, "leeward_requests_arrived_total");
+  assert.ok(arrived > 1_000, `${arrived} requests`);
+  await until(page, "demand", arrived);
+  await until(page, "goodput", await metric(server.origin, "leeward_requests_in_time_total"));
+  const refused = await metric(server.origin, "leeward_admission_decisions_total", 'decision="refused"');
+  assert.ok(refused > 0, "clients that know no credits are refused");
+  await until(page, "refused", refused);
+  const words = page.locator(".words li").first();
+  assert.match(await words.textContent(), /^[0-9a-f]+ Refused at \d\d:\d\d:\d\d\.\d{3} UTC: \w+\. /);
+  const drawn = await page.locator('.card svg path[data-series="demand"]').getAttribute("d");
+  assert.ok(drawn.split("L").length > 3, `a line of the demand: ${drawn}`);
+  await page.screenshot({ path: `${pictures}/overload.png`, fullPage: true });
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("somebody who comes later sees the past", async () => {
+  const server = await serve();
+  await load(server.listen, ["--demand", "2k", "--duration", "3s"]);
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  await page.waitForFunction(() => (document.querySelector('path[data-series="demand"]')?.getAttribute("d") || "").split("L").length > 3);
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("it survives the server's end and return", async () => {
+  const server = await serve();
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  await server.stop("SIGKILL");
+  await is(page, "lost");
+  assert.match(await page.locator("#state").textContent(), /no answer from 127\.0\.0\.1/);
+  await page.screenshot({ path: `${pictures}/lost.png`, fullPage: true });
+  const again = await serve({ admin: server.admin });
+  await is(page, "live");
+  await load(again.listen, ["--demand", "1k", "--duration", "2s"]);
+  await until(page, "demand", await metric(again.origin, "leeward_requests_arrived_total"));
+  assert.deepEqual(wrong, []);
+  await close();
+  await again.stop();
+});
+
+test("keys pause, choose the time range, the style and the help", async () => {
+  const server = await serve();
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  await page.waitForSelector(".tile");
+  await page.keyboard.press("Space");
+  await is(page, "paused");
+  await page.screenshot({ path: `${pictures}/paused.png`, fullPage: true });
+  await load(server.listen, ["--demand", "1k", "--duration", "2s"]);
+  assert.equal(await note(page, "demand"), 0, "what is paused stands still");
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("Space");
+  await is(page, "live");
+  await until(page, "demand", await metric(server.origin, "leeward_requests_arrived_total"));
+  for (const [key, name] of [["1", "1 min"], ["4", "1 h"], ["2", "5 min"]]) {
+    await page.keyboard.press(key);
+    assert.equal(await page.locator('#ranges [aria-pressed="true"]').textContent(), name);
+  }
+  const page_color = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  await page.keyboard.press("t");
+  const dark = await page_color();
+  await page.keyboard.press("t");
+  assert.notEqual(await page_color(), dark);
+  await page.keyboard.press("?");
+  assert.ok(await page.locator("dialog").isVisible());
+  await page.screenshot({ path: `${pictures}/keys.png` });
+  await page.keyboard.press("Escape");
+  assert.ok(!(await page.locator("dialog").isVisible()));
+  // All that a mouse can press, a keyboard can reach.
+  for (const id of ["pause", "style", "help"]) {
+    await page.locator(`#${id}`).focus();
+    assert.equal(await page.evaluate(() => document.activeElement.id), id);
+  }
+  await page.locator("#pause").focus();
+  await page.keyboard.press("Space");
+  await is(page, "paused");
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("several servers stand on one page", async () => {
+  const kv = await serve({ flags: ["--service", "kv", "--memcached", "127.0.0.1:0"] });
+  const other = await serve();
+  const { page, wrong, close } = await open(`${kv.origin}/?server=${other.admin}`, [kv.origin, other.origin]);
+  await page.waitForFunction(() => document.querySelectorAll("section.server .tile").length > 0 && document.querySelectorAll("section.server").length === 3);
+  await page.screenshot({ path: `${pictures}/several.png`, fullPage: true });
+  await page.keyboard.press("s");
+  await page.waitForFunction(() => document.querySelectorAll("section.server").length === 1);
+  await page.locator("#servers button").first().click();
+  await page.waitForFunction(() => document.querySelectorAll("section.server").length === 3);
+  await other.stop("SIGKILL");
+  await is(page, "lost");
+  assert.match(await page.locator("#state").textContent(), new RegExp(`no answer from ${other.admin};`));
+  assert.deepEqual(wrong, []);
+  await close();
+  await kv.stop();
+});
+
+test("it fits every screen, in both styles", async () => {
+  const server = await serve({ flags: ["--slo", "1ms"] });
+  await load(server.listen, [...OVERLOAD, "--admission", "none"]);
+  for (const [width, height] of [[360, 740], [1280, 900], [3840, 2160]]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const options = { viewport: { width, height }, colorScheme };
+      const { page, wrong, close } = await open(server.origin, [server.origin], options);
+      await page.waitForSelector(".words li");
+      const beyond = await page.evaluate(() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth);
+      assert.equal(beyond, 0, `${width} px: nothing stands beyond the edge`);
+      await page.screenshot({ path: `${pictures}/${width}-${colorScheme}.png`, fullPage: true });
+      assert.deepEqual(wrong, []);
+      await close();
+    }
+  }
+  await server.stop();
+});
+
+test("a page from elsewhere can not read it", async () => {
+  const server = await serve();
+  const { page, close } = await open("data:text/html,<p>elsewhere", []);
+  const read = await page.evaluate((url) => fetch(url).then((answer) => answer.text(), () => "refused"), `${server.origin}/metrics`);
+  assert.equal(read, "refused");
+  await close();
+  await server.stop();
+});
