@@ -68,6 +68,12 @@ pub trait ClientHalf: Send {
     /// answer may depend on time but asking changes nothing that an observer could see.
     fn gate(&mut self, now: Time, outstanding: u32) -> Gate;
 
+    /// The longest that a request may wait at this client: whatever waits longer could not be in time any more. The client's own
+    /// [`ClientConfig::max_delay`] holds as well.
+    fn patience(&self) -> Nanos {
+        Nanos::MAX
+    }
+
     /// A request has just left.
     fn sent(&mut self, now: Time) {
         let _ = now;

@@ -151,7 +151,7 @@ impl<T> Client<T> {
     /// When [`Client::on_timer`] wants to be called next: the oldest request's expiry, or the gate's opening. `None`
     /// while nothing waits.
     pub fn next_timeout(&mut self, now: Time) -> Option<Time> {
-        let expiry = self.queue.oldest()? + self.config.max_delay;
+        let expiry = self.queue.oldest()? + self.patience();
         let opening = match self.gate(now) {
             Gate::OpensAt(at) => at,
             Gate::Open => now,
@@ -199,6 +199,10 @@ impl<T> Client<T> {
         self.half.gate(now, taken)
     }
 
+    fn patience(&self) -> Nanos {
+        self.config.max_delay.min(self.half.patience())
+    }
+
     fn drain(&mut self, now: Time, out: &mut impl Outlet<T>) {
         self.let_out(now, out);
         self.announce(out);
@@ -215,7 +219,8 @@ impl<T> Client<T> {
     }
 
     fn expire(&mut self, now: Time, out: &mut impl Outlet<T>) {
-        while self.queue.oldest().is_some_and(|since| now.since(since) >= self.config.max_delay) {
+        let patience = self.patience();
+        while self.queue.oldest().is_some_and(|since| now.since(since) >= patience) {
             if let Some((waiting, waited)) = self.queue.pop(now) {
                 out.end(waiting.request, LocalEnd { reason: LocalReason::Expired, waited });
             }

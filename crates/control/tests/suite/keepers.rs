@@ -1,5 +1,6 @@
 //! Sessions that never stop asking beside others that ask now and then: whoever holds credits must not keep them for ever.
 
+use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Ticket, Verdict,
@@ -153,4 +154,57 @@ fn nobody_keeps_the_last_credits_for_ever() {
         assert!(late.1 > 1_000, "{keen} keep {late:?} of some 1,150 from being served");
         assert!(f64::from(late.0) >= 0.9 * f64::from(late.1), "{keen} keep {late:?} from being served in time");
     }
+}
+
+/// Three sessions at a pool that has shrunk from two credits to one: the first two have one each, the third waits.
+struct Three {
+    halves: ServerHalves,
+    sessions: Vec<Session>,
+}
+
+impl Three {
+    fn new() -> Self {
+        let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
+        let params = breakwater.params(&[("initial_pool", Raw::Integer(2))]).unwrap();
+        let mut halves = breakwater.server(&params, &Environment::new(1, ROUND_TRIP, OBJECTIVE)).unwrap();
+        let mut sessions: Vec<Session> = (0..3).map(|slot| Session::new(SessionSlot(slot), CoreId(0))).collect();
+        let opened = Opened { now: Time::ZERO, demand: 9 };
+        sessions.iter_mut().for_each(|session| halves.cores[0].open(session, &opened));
+        let mut three = Three { halves, sessions };
+        for (at, demand) in [(1, 0), (0, 9)] {
+            let ticket = three.ask(at, demand);
+            assert_eq!(three.answer(at, ticket, Time::ZERO), 1);
+        }
+        let packet_delay = Nanos::from_millis(5);
+        three.halves.control.tick(&Signals { packet_delay, ..Signals::idle(Time(1)) });
+        assert_eq!(three.halves.control.gauges().credit_pool, Some(1));
+        three
+    }
+
+    fn ask(&mut self, at: usize, demand: u32) -> Ticket {
+        self.sessions[at].request(self.halves.cores[0].as_mut(), &Arrival::new(Time::ZERO).with_demand(demand)).1
+    }
+
+    /// Answers a request; returns the session's window.
+    fn answer(&mut self, at: usize, ticket: Ticket, now: Time) -> u32 {
+        let departure = Departure { now, outcome: Outcome::Completed, sojourn: Nanos(1), credit: CreditId::NONE };
+        self.sessions[at].reply(self.halves.cores[0].as_mut(), ticket, &departure).window.0
+    }
+
+    /// Next one that is woken, and the credits that are out then.
+    fn woken(&mut self) -> (Option<SessionSlot>, i64) {
+        (self.halves.cores[0].next_to_wake(0), self.halves.control.gauges().credits_issued.unwrap())
+    }
+}
+
+#[test]
+fn a_session_with_a_request_under_way_hands_nothing_on() {
+    let mut three = Three::new();
+    // The second call crossed the message that took its credit back.
+    let (first, second) = (three.ask(0, 9), three.ask(0, 9));
+    let late = Time::ZERO + Nanos::from_millis(50);
+    assert_eq!(three.answer(0, first, late), 1, "its other request needs the credit");
+    assert_eq!(three.woken(), (None, 2));
+    assert_eq!(three.answer(0, second, late), 0);
+    assert_eq!(three.woken(), (Some(SessionSlot(2)), 2), "one gives it, another gets it");
 }

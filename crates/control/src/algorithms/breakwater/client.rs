@@ -1,9 +1,13 @@
 //! Breakwater's client: sends while fewer requests are out than the window allows (Breakwater §3.3).
 
-use super::config::{Config, Demand};
+use super::config::{Config, Demand, Signal};
 use crate::client::{ClientHalf, Gate, Reply};
 use crate::server::Feedback;
-use crate::units::Time;
+use crate::units::{Nanos, Time};
+
+/// The least part of the objective for which a request may wait for its credit, one in so many: a server that takes nearly all of
+/// the objective for itself still has some to choose from.
+const LEAST_PATIENCE: u64 = 32;
 
 /// Client half of one session.
 #[derive(Debug)]
@@ -13,6 +17,9 @@ pub struct Client {
     /// As published: nothing has come from the server yet, which hears of a session by its demand.
     registers: bool,
     window: u32,
+    /// The objective less the network's round trip, if the server says what it takes of it.
+    late: Option<Nanos>,
+    patience: Nanos,
 }
 
 impl Client {
@@ -23,6 +30,17 @@ impl Client {
             announces: config.credits && config.demand == Demand::Synchronization,
             registers: config.credits && config.version.is_published(),
             window: 0,
+            late: (config.signal == Signal::Auto).then_some(config.late),
+            patience: Nanos::MAX,
+        }
+    }
+
+    /// Takes in what the server says.
+    fn hear(&mut self, feedback: &Feedback) {
+        self.registers = false;
+        self.window = feedback.window.0;
+        if let Some(late) = self.late {
+            self.patience = late.saturating_sub(Nanos(feedback.custom)).max(late / LEAST_PATIENCE);
         }
     }
 }
@@ -33,14 +51,16 @@ impl ClientHalf for Client {
         if !self.credits || outstanding < self.window { Gate::Open } else { Gate::Closed }
     }
 
+    fn patience(&self) -> Nanos {
+        self.patience
+    }
+
     fn reply(&mut self, event: &Reply) {
-        self.registers = false;
-        self.window = event.feedback.window.0;
+        self.hear(&event.feedback);
     }
 
     fn credit(&mut self, _: Time, feedback: &Feedback) {
-        self.registers = false;
-        self.window = feedback.window.0;
+        self.hear(feedback);
     }
 
     fn announces_demand(&self) -> bool {

@@ -12,7 +12,7 @@ use super::server::Core;
 use crate::params::Params;
 use crate::registry::Environment;
 use crate::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::units::{CreditId, Nanos, Time};
 
 fn environment() -> Environment {
@@ -136,5 +136,51 @@ fn samples_are_added_up_while_a_core_counts() {
         core.join().unwrap();
         assert_eq!(samples.totals().round_trip(Nanos(10), 1, Nanos(100)), Some(Nanos(99)));
         assert_eq!(samples.totals().in_server(), 0);
+    });
+}
+
+#[test]
+fn two_cores_never_take_the_same_last_place() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        assert_eq!(pool.set_places(Some(1)), 0);
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.takes_place());
+        let here = pool.takes_place();
+        assert!(here ^ taken.join().unwrap(), "one of the two gets it");
+        assert_eq!(pool.set_places(None), 1, "the other one is counted");
+    });
+}
+
+/// The same with a look before a subtraction.
+#[test]
+#[should_panic(expected = "only one of the two")]
+fn canary_a_look_before_a_subtraction_is_seen() {
+    loom::model(|| {
+        let places = Arc::new(AtomicI64::new(1));
+        let other = Arc::clone(&places);
+        let take = |places: &AtomicI64| {
+            let is_free = places.load(Ordering::Relaxed) > 0;
+            places.fetch_sub(1, Ordering::Relaxed);
+            is_free
+        };
+        let taken = thread::spawn(move || take(&other));
+        let here = take(&places);
+        assert!(here ^ taken.join().unwrap(), "only one of the two may get it");
+    });
+}
+
+#[test]
+fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
+    loom::model(|| {
+        let pool = Arc::new(Pool::new(1));
+        assert_eq!(pool.set_places(Some(0)), 0);
+        let other = Arc::clone(&pool);
+        let taken = thread::spawn(move || other.takes_place());
+        let refused = pool.set_places(None);
+        assert_eq!(u64::from(!taken.join().unwrap()), refused, "it is in, or counted as refused");
+        assert!(pool.takes_place());
+        assert_eq!(pool.set_places(None), 0);
+        assert!(pool.takes_place());
     });
 }

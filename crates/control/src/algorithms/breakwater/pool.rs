@@ -10,7 +10,12 @@ pub struct Pool {
     size: Padded<Size>,
     issued: Padded<AtomicI64>,
     sessions: Padded<AtomicI64>,
+    /// Requests that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
+    places: Padded<AtomicI64>,
 }
+
+/// Places where nothing bounds the requests in the server.
+const UNBOUNDED: i64 = i64::MAX;
 
 /// Values that the slow half writes and the fast halves read.
 #[derive(Debug)]
@@ -32,7 +37,12 @@ impl Pool {
             room: AtomicI64::new(0),
             distrusts: AtomicI64::new(0),
         };
-        Pool { size: Padded(size), issued: Padded(AtomicI64::new(0)), sessions: Padded(AtomicI64::new(0)) }
+        Pool {
+            size: Padded(size),
+            issued: Padded(AtomicI64::new(0)),
+            sessions: Padded(AtomicI64::new(0)),
+            places: Padded(AtomicI64::new(UNBOUNDED)),
+        }
     }
 
     /// `c_total`: the load the server believes it can take.
@@ -118,6 +128,21 @@ impl Pool {
 
     pub(super) fn set_distrust(&self, distrusts: bool) {
         self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
+    }
+
+    /// Takes a place for a request, where requests in the server are bounded.
+    pub(crate) fn takes_place(&self) -> bool {
+        let places = &self.places.0;
+        places.load(Ordering::Relaxed) == UNBOUNDED || places.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+
+    /// Bounds the requests that may come in before the next call; `None`: not. Requests that have been refused since the last one.
+    pub(super) fn set_places(&self, places: Option<i64>) -> u64 {
+        let wanted = places.unwrap_or(UNBOUNDED);
+        if wanted == UNBOUNDED && self.places.0.load(Ordering::Relaxed) == UNBOUNDED {
+            return 0;
+        }
+        self.places.0.swap(wanted, Ordering::Relaxed).min(0).unsigned_abs()
     }
 
     pub(super) fn set_room(&self, room: bool) {

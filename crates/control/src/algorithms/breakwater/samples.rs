@@ -16,12 +16,17 @@ struct Line {
     served: AtomicU64,
     served_nanos: AtomicU64,
     late: AtomicU64,
+    longer: AtomicU64,
 }
 
-/// The counts of all cores.
+/// The counts of all cores, and what the slow half tells them.
 #[derive(Debug)]
 pub(super) struct Samples {
     lines: Box<[Padded<Line>]>,
+    /// The span in which nearly all requests are answered, ns: cores count those that stay longer.
+    stay: Padded<AtomicU64>,
+    /// The same as clients are told it; zero: they are told nothing.
+    told: Padded<AtomicU64>,
 }
 
 /// Sums over all cores since the start, or between two moments.
@@ -41,11 +46,27 @@ pub(super) struct Totals {
     pub(super) served_nanos: u64,
     /// Responses that can't have been in time.
     pub(super) late: u64,
+    /// Responses that took longer than the cores had been told ([`Samples::tell`]).
+    pub(super) longer: u64,
 }
 
 impl Samples {
     pub(super) fn new(cores: u32) -> Self {
-        Samples { lines: (0..cores).map(|_| Padded(Line::default())).collect() }
+        Samples {
+            lines: (0..cores).map(|_| Padded(Line::default())).collect(),
+            stay: Padded(AtomicU64::new(0)),
+            told: Padded(AtomicU64::new(0)),
+        }
+    }
+
+    /// Tells the cores in what span nearly all requests are answered, and what they tell clients of it; zero: nothing.
+    pub(super) fn tell(&self, stay: Nanos, clients: Nanos) {
+        // A line that all cores read is not written for nothing.
+        for (Padded(known), new) in [(&self.stay, stay), (&self.told, clients)] {
+            if known.load(Ordering::Relaxed) != new.0 {
+                known.store(new.0, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -59,6 +80,7 @@ impl Samples {
             totals.served = totals.served.wrapping_add(read(&line.served));
             totals.served_nanos = totals.served_nanos.wrapping_add(read(&line.served_nanos));
             totals.late = totals.late.wrapping_add(read(&line.late));
+            totals.longer = totals.longer.wrapping_add(read(&line.longer));
         }
         totals
     }
@@ -74,6 +96,7 @@ impl Totals {
             served: self.served.wrapping_sub(earlier.served),
             served_nanos: self.served_nanos.wrapping_sub(earlier.served_nanos),
             late: self.late.wrapping_sub(earlier.late),
+            longer: self.longer.wrapping_sub(earlier.longer),
         }
     }
 
@@ -121,6 +144,11 @@ impl Sampler {
         CreditId(now.0.max(1))
     }
 
+    /// The span in which nearly all requests are answered, if clients are to be told; zero: they are not.
+    pub(super) fn told(&self) -> Nanos {
+        Nanos(self.samples.told.0.load(Ordering::Relaxed))
+    }
+
     /// A request came.
     pub(super) fn arrived(&self) {
         if let Some(line) = self.line() {
@@ -145,6 +173,7 @@ impl Sampler {
         add(&line.served, 1);
         add(&line.served_nanos, event.sojourn.0);
         add(&line.late, u64::from(event.sojourn > self.late));
+        add(&line.longer, u64::from(event.sojourn.0 > self.samples.stay.0.load(Ordering::Relaxed)));
         if event.credit == CreditId::NONE {
             return;
         }

@@ -26,7 +26,7 @@ pub fn halves(config: &Config, environment: &Environment) -> ServerHalves {
     let law: Box<dyn Law> = match config.signal {
         Signal::Delay => Box::new(DelayLaw::new(config)),
         Signal::Efficiency => Box::new(EfficiencyLaw::new(config, Arc::clone(&samples))),
-        Signal::Auto => Box::new(AutoLaw::new(config, Arc::clone(&samples))),
+        Signal::Auto => Box::new(AutoLaw::new(config, environment.cores, Arc::clone(&samples))),
     };
     halves_by(law, samples, config, environment)
 }
@@ -137,7 +137,8 @@ impl Core {
     /// The window as the message that carries it.
     fn feedback(&self, session: &Session, now: Time) -> Feedback {
         let credit = self.sampler.as_ref().map_or(CreditId::NONE, |sampler| sampler.stamp(now));
-        Feedback { window: session.window, threshold: Priority::LOWEST, custom: 0, credit }
+        let custom = self.sampler.as_ref().map_or(0, |sampler| sampler.told().0);
+        Feedback { window: session.window, threshold: Priority::LOWEST, custom, credit }
     }
 
     /// Lazy distribution: the window that leaves with a message to this session. O(1), looks at no other session
@@ -162,8 +163,9 @@ impl Core {
         // Stay with the clients that are being served: their responses carry the credit for free.
         let stays = issued <= total || !self.pool.binds() || self.version.is_published();
         if held > 0 && window == 0 && stays && cause != Cause::Drop && self.demand == Demand::Speculation {
-            let goes_on = issued > total && !self.version.is_published() && self.turnover.is_due(now);
-            window = if goes_on { 0 } else { overcommit };
+            // A session with requests under way keeps its credits for them: it could not hand any on.
+            let may_go_on = issued > total && pending == 0 && !self.version.is_published();
+            window = if may_go_on && self.turnover.is_due(now) { 0 } else { overcommit };
         }
         window = window.max(pending).min(self.max_window - 1);
         window = window.min(match self.demand {
@@ -228,6 +230,10 @@ impl Admission for Core {
                 return Verdict::Reject(RejectReason::Concurrency);
             }
             self.shrink_to_demand(session);
+        }
+        // Wherever it would wait, it would be late.
+        if !self.pool.takes_place() {
+            return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
     }
@@ -359,6 +365,7 @@ impl ControlLoop for Control {
             credit_pool: self.credits.then(|| self.pool.total()),
             credits_issued: self.credits.then(|| self.pool.issued()),
             sessions: Some(self.pool.sessions()),
+            concurrency_limit: self.law.bound().map(|bound| bound as f64),
             ..Gauges::default()
         }
     }

@@ -29,6 +29,8 @@ impl Turnover {
     /// Whether somebody waits, told with every response.
     pub(super) fn note(&mut self, nobody_waits: bool, now: Time) {
         self.since = if nobody_waits { None } else { Some(self.since.unwrap_or(now)) };
+        // Who waited has found a credit elsewhere: a later one must not get it beyond the pool.
+        self.is_owed &= !nobody_waits;
     }
 
     /// Somebody was woken.
@@ -50,5 +52,34 @@ impl Turnover {
     /// Whether somebody may be woken with a credit that another gave up, whatever the pool has. Says so once.
     pub(super) fn is_owed(&mut self) -> bool {
         std::mem::take(&mut self.is_owed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A watch over somebody who has waited for long.
+    fn overdue() -> Turnover {
+        let mut turnover = Turnover::new(Nanos(10));
+        turnover.note(false, Time(0));
+        turnover.note(false, Time(50));
+        assert!(!turnover.is_due(Time(100)), "a hundred is not more than ten times ten");
+        assert!(turnover.is_due(Time(101)) && !turnover.is_due(Time(102)), "one turn at a time");
+        turnover
+    }
+
+    #[test]
+    fn a_credit_that_was_given_up_wakes_one() {
+        let mut turnover = overdue();
+        assert!(turnover.is_owed() && !turnover.is_owed());
+    }
+
+    #[test]
+    fn nobody_is_owed_what_nobody_waits_for() {
+        let mut turnover = overdue();
+        turnover.note(true, Time(110));
+        turnover.note(false, Time(120));
+        assert!(!turnover.is_owed());
     }
 }

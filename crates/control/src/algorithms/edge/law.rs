@@ -21,10 +21,10 @@ pub(super) struct Observed {
     /// Nanoseconds over which averages are taken.
     pub(super) memory: f64,
     pub(super) completions: u64,
-    pub(super) admitted_requests: u64,
-    pub(super) admitted_cost: f64,
     /// Cost admitted per nanosecond, averaged.
     pub(super) admitted: f64,
+    /// Mean cost of an admitted request.
+    pub(super) cost: f64,
     /// Cost that arrived per nanosecond, averaged.
     pub(super) demand: f64,
 }
@@ -39,8 +39,6 @@ pub(super) struct Law {
     known: f64,
     /// Completions of this busy time.
     seen: u64,
-    /// Mean cost of an admitted request.
-    cost: f64,
     /// Nanoseconds since a delay stood.
     quiet: f64,
     /// Cost per nanosecond to admit; infinite while everything is.
@@ -56,7 +54,6 @@ impl Law {
             capacity: 0.0,
             known: 0.0,
             seen: 0,
-            cost: 1.0,
             quiet: f64::INFINITY,
             allowed: f64::INFINITY,
         }
@@ -71,11 +68,11 @@ impl Law {
         if stands {
             if self.seen >= ENOUGH {
                 let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
-                self.allowed = self.capacity * self.cost * (1.0 + self.gain * error);
+                self.allowed = self.capacity * observed.cost * (1.0 + self.gain * error);
             }
         } else if self.is_remembered(observed) {
             // A moment without a queue is no news of the capacity. Whatever comes to free cores is admitted anyway.
-            let most = self.capacity * self.cost * (1.0 + self.gain);
+            let most = self.capacity * observed.cost * (1.0 + self.gain);
             self.allowed = self.allowed.max(most.min(self.allowed + self.increase * observed.demand));
         } else {
             // Nothing stands: more than was admitted, and no less than before.
@@ -93,10 +90,6 @@ impl Law {
     }
 
     fn learn(&mut self, observed: &Observed) {
-        if observed.admitted_requests > 0 {
-            let mean = observed.admitted_cost / observed.admitted_requests as f64;
-            self.cost += observed.weight * (mean - self.cost);
-        }
         if (observed.delay.0 as f64) < BUSY * self.target {
             // What is completed beside free cores is the demand. An overload a while later may find another capacity.
             if !self.is_remembered(observed) {
@@ -120,7 +113,6 @@ mod tests {
 
     fn observed(delay_ms: f64, completions: u64, admitted: f64, demand: f64) -> Observed {
         let delay = Nanos((delay_ms * MS) as u64);
-        let admitted_cost = admitted * MS;
         Observed {
             delay,
             standing: delay,
@@ -128,9 +120,8 @@ mod tests {
             weight: 0.01,
             memory: 100.0 * MS,
             completions,
-            admitted_requests: admitted_cost as u64,
-            admitted_cost,
             admitted,
+            cost: 1.0,
             demand,
         }
     }

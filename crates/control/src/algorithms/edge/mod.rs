@@ -20,7 +20,7 @@ use crate::params::{Kind, ParamSpec, Params};
 use crate::registry::{Algorithm, Environment};
 use crate::server::{Admission, Arrival, ControlLoop, Gauges, RejectReason, ServerHalves, Session, Signals, Verdict};
 use crate::sync::{Arc, AtomicU64, Ordering, Padded};
-use crate::units::{Nanos, Time};
+use crate::units::{Cost, Nanos, Time};
 use law::{Law, Observed};
 use share::Shares;
 use standing::Standing;
@@ -76,6 +76,13 @@ pub const ALGORITHM: Algorithm = Algorithm {
             tune: &["0.5%", "1%", "2%"],
         },
         ParamSpec {
+            name: "costs",
+            kind: Kind::SWITCH,
+            default: "on",
+            doc: "off: every request counts as one",
+            tune: &[],
+        },
+        ParamSpec {
             name: "tenants",
             kind: Kind::Count { min: 1, max: 65_536 },
             default: "256",
@@ -104,8 +111,9 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let cores = environment.cores.max(1) as usize;
     let shared =
         Arc::new(Shared { table: Table::new(tenants), cores: (0..cores).map(|_| Padded::default()).collect() });
-    let bounds = Bounds { free: target.scale(FREE), lateness, level: params.choice("level", "on") == "on" };
-    let core = |index| Box::new(Core { index, bounds, shared: Arc::clone(&shared) }) as Box<dyn Admission>;
+    let bounds = Bounds { free: target.scale(FREE), target, lateness, level: params.choice("level", "on") == "on" };
+    let costs = params.choice("costs", "on") == "on";
+    let core = |index| Box::new(Core { index, bounds, costs, shared: Arc::clone(&shared) }) as Box<dyn Admission>;
     ServerHalves {
         cores: (0..cores).map(core).collect(),
         control: Box::new(Control {
@@ -118,6 +126,7 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             before: Admitted::default(),
             updated: Time::ZERO,
             admitted: 0.0,
+            requests: 0.0,
         }),
     }
 }
@@ -125,8 +134,18 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
 #[derive(Clone, Copy)]
 struct Bounds {
     free: Nanos,
+    target: Nanos,
     lateness: Nanos,
     level: bool,
+}
+
+impl Bounds {
+    /// Part of a level that still counts at a delay: all of it up to the target, nothing where requests are late. The level itself
+    /// follows a delay only after it has stood for a while.
+    fn ease(&self, delay: Nanos) -> f64 {
+        let (above, room) = (delay.saturating_sub(self.target).0, self.lateness.saturating_sub(self.target).0);
+        1.0 - (above as f64 / room.max(1) as f64).min(1.0)
+    }
 }
 
 /// Counters and levels that all cores and the slow half share.
@@ -160,22 +179,25 @@ impl Shared {
 struct Core {
     index: usize,
     bounds: Bounds,
+    /// Requests count as much as they cost.
+    costs: bool,
     shared: Arc<Shared>,
 }
 
 impl Core {
     fn judge(&self, event: &Arrival) -> Verdict {
-        let place = self.shared.table.note(event.tenant, event.priority, event.cost);
+        let cost = if self.costs { event.cost } else { Cost::ONE };
+        let place = self.shared.table.note(event.tenant, event.priority, cost);
         if event.budget.is_spent() {
             return Verdict::Reject(RejectReason::Delay);
         }
         let binds = self.bounds.level && event.delay >= self.bounds.free;
-        if binds && !place.admits(event.priority, event.random) {
+        if binds && !place.admits(event.priority, event.random, self.bounds.ease(event.delay)) {
             return Verdict::Reject(place.reason());
         }
         let counts = &self.shared.cores[self.index].0;
         counts.requests.fetch_add(1, Ordering::Relaxed);
-        counts.cost.fetch_add(event.cost.0.max(1).into(), Ordering::Relaxed);
+        counts.cost.fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
         Verdict::Admit
     }
 }
@@ -202,6 +224,16 @@ struct Control {
     updated: Time,
     /// Cost admitted per nanosecond, averaged.
     admitted: f64,
+    /// Requests admitted per nanosecond, averaged likewise.
+    requests: f64,
+}
+
+impl Control {
+    /// Mean cost of an admitted request. A ratio of means: the mean of the periods' ratios would count the few requests beside a
+    /// dear one for as much as the many of a period without any.
+    fn mean_cost(&self) -> f64 {
+        if self.requests > 0.0 { self.admitted / self.requests } else { 1.0 }
+    }
 }
 
 impl ControlLoop for Control {
@@ -219,9 +251,10 @@ impl ControlLoop for Control {
         let weight = passed / (passed + self.memory.0 as f64);
         let admitted = self.shared.admitted();
         let cost = admitted.cost.wrapping_sub(self.before.cost) as f64;
-        let requests = admitted.requests.wrapping_sub(self.before.requests);
+        let requests = admitted.requests.wrapping_sub(self.before.requests) as f64;
         self.before = admitted;
         self.admitted += weight * (cost / passed - self.admitted);
+        self.requests += weight * (requests / passed - self.requests);
         let demand = self.shares.note(&self.shared.table, passed, weight);
         let allowed = self.law.update(&Observed {
             delay: signals.delay(),
@@ -230,9 +263,8 @@ impl ControlLoop for Control {
             weight,
             memory: self.memory.0 as f64,
             completions: signals.completions,
-            admitted_requests: requests,
-            admitted_cost: cost,
             admitted: self.admitted,
+            cost: self.mean_cost(),
             demand,
         });
         self.shares.divide(&self.shared.table, allowed);

@@ -1,7 +1,7 @@
 //! Division of what is admitted: equal shares for all tenants, the rest of a share that its tenant does not ask for
 //! to the others (max-min), and inside a tenant the most important requests first. Never here: how much is admitted in all.
 
-use super::table::{LEVELS, Level, Table};
+use super::table::{Bounds, LEVELS, Level, Table};
 
 /// Averaged demand of each place of the table, by priority.
 pub(super) struct Shares {
@@ -21,6 +21,10 @@ struct Demand {
     /// Whether the place has a level.
     limited: bool,
 }
+
+/// Part of a share that is left when a delay above the target nears what is late: cores catch up, and the most important stay
+/// inside. Tuned on `edge-classes`: from 0.5 to 0.75 the highest of three classes loses 0.1 to 0.2 % at twice the capacity.
+const FIRM: f64 = 0.65;
 
 /// A tenant whose demand has fallen to this many units per second gives its place back.
 const GONE: f64 = 1e-11;
@@ -76,11 +80,15 @@ impl Shares {
             if !limited && !demand.limited {
                 continue;
             }
-            let level = if limited { level_of(&demand.rate, share) } else { Level::OPEN };
             demand.limited = limited;
+            if !limited {
+                table.place(index).set(Bounds::OPEN);
+                continue;
+            }
+            let (level, firm) = (level_of(&demand.rate, share), level_of(&demand.rate, share * FIRM));
             lowest = lowest.min(level);
             // A tenant beside others that get all they ask for, or as much as this one, is over its share.
-            table.place(index).set(level, !alone);
+            table.place(index).set(Bounds { level, firm, is_share: !alone });
         }
         self.level = lowest.as_number();
     }
@@ -144,7 +152,7 @@ mod tests {
             .map(|tenant| {
                 let place = table.find(Tenant(tenant as u32));
                 let count = (0..demands[tenant])
-                    .filter(|count| place.admits(Priority::new((count % 128 + 1) as u8), u64::MAX / 2))
+                    .filter(|count| place.admits(Priority::new((count % 128 + 1) as u8), u64::MAX / 2, 1.0))
                     .count();
                 count as f64
             })

@@ -24,8 +24,8 @@ pub(super) struct Table {
 pub(super) struct Place {
     /// Cost that has arrived, by priority.
     arrived: [AtomicU64; LEVELS],
-    /// [`Level`] in bits, and whether it is a share.
-    level: AtomicU64,
+    /// [`Bounds`] in bits.
+    bounds: AtomicU64,
 }
 
 impl Table {
@@ -55,7 +55,7 @@ impl Table {
 
     /// Gives a place back. A core that counts at this moment counts for the next tenant: a request too many.
     pub(super) fn free(&self, index: usize) {
-        self.places[index].level.store(Level::OPEN.0, Ordering::Relaxed);
+        self.places[index].bounds.store(Bounds::OPEN.bits(), Ordering::Relaxed);
         self.tenants[index].store(FREE, Ordering::Relaxed);
     }
 
@@ -94,29 +94,31 @@ impl Table {
 
 impl Place {
     fn new() -> Self {
-        Place { arrived: std::array::from_fn(|_| AtomicU64::new(0)), level: AtomicU64::new(Level::OPEN.0) }
+        Place { arrived: std::array::from_fn(|_| AtomicU64::new(0)), bounds: AtomicU64::new(Bounds::OPEN.bits()) }
     }
 
     pub(super) fn count(&self, level: usize) -> u64 {
         self.arrived[level].load(Ordering::Relaxed)
     }
 
-    pub(super) fn set(&self, level: Level, is_share: bool) {
-        self.level.store(level.0 | if is_share { SHARE } else { 0 }, Ordering::Relaxed);
+    pub(super) fn set(&self, bounds: Bounds) {
+        self.bounds.store(bounds.bits(), Ordering::Relaxed);
     }
 
-    /// Whether the level lets a request of this priority in; `random` decides for those on the level itself.
-    pub(super) fn admits(&self, priority: Priority, random: u64) -> bool {
-        let bits = self.level.load(Ordering::Relaxed);
-        let (whole, part) = (bits >> 32 & 0xff, bits & u64::from(u32::MAX));
-        let index = index_of(priority) as u64;
-        index < whole || (index == whole && random >> 32 < part)
+    /// Whether a request of this priority is let in, at an `ease` of 1 by the level and of 0 by the firm one; `random` decides
+    /// for those on the border itself.
+    pub(super) fn admits(&self, priority: Priority, random: u64, ease: f64) -> bool {
+        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
+        let border = bounds.between(ease);
+        let (whole, part) = (border >> PART_BITS, border & (PART - 1));
+        let index = index_of(priority) as u32;
+        index < whole || (index == whole && (random >> (64 - PART_BITS)) < u64::from(part))
     }
 
     /// Why this place's level refuses.
     pub(super) fn reason(&self) -> RejectReason {
-        let is_share = self.level.load(Ordering::Relaxed) & SHARE != 0;
-        if is_share { RejectReason::Share } else { RejectReason::Priority }
+        let bounds = Bounds::of_bits(self.bounds.load(Ordering::Relaxed));
+        if bounds.is_share { RejectReason::Share } else { RejectReason::Priority }
     }
 }
 
@@ -124,25 +126,61 @@ fn index_of(priority: Priority) -> usize {
     usize::from(priority.level() - 1)
 }
 
-const SHARE: u64 = 1 << 63;
-
 /// Border between the admitted and the refused: priorities before it whole, of the next a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Level(u64);
+pub(super) struct Level(u32);
+
+/// Bits of a level's part, and their number of parts.
+const PART_BITS: u32 = 23;
+const PART: u32 = 1 << PART_BITS;
 
 impl Level {
     /// Everything is admitted.
-    pub(super) const OPEN: Level = Level((LEVELS as u64) << 32);
+    pub(super) const OPEN: Level = Level((LEVELS as u32) << PART_BITS);
 
     /// The first `whole` priorities, and of the next this `part`.
     pub(super) fn new(whole: usize, part: f64) -> Self {
-        let part = (part.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u64;
-        Level((whole.min(LEVELS) as u64) << 32 | part)
+        let part = (part.clamp(0.0, 1.0) * f64::from(PART - 1)) as u32;
+        Level(((whole.min(LEVELS) as u32) << PART_BITS | part).min(Level::OPEN.0))
     }
 
     /// As a priority with a fraction, 1..=128.
     pub(super) fn as_number(self) -> f64 {
-        (self.0 as f64 / 2f64.powi(32)).clamp(1.0, LEVELS as f64)
+        (f64::from(self.0) / f64::from(PART)).clamp(1.0, LEVELS as f64)
+    }
+}
+
+/// Borders of a place: at the target delay, and where requests are about to be late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) level: Level,
+    /// Not above `level`.
+    pub(super) firm: Level,
+    /// Whether refusals are for a tenant's share.
+    pub(super) is_share: bool,
+}
+
+impl Bounds {
+    /// Everything is admitted.
+    pub(super) const OPEN: Bounds = Bounds { level: Level::OPEN, firm: Level::OPEN, is_share: false };
+    const SHARE: u64 = 1 << 63;
+
+    const fn bits(self) -> u64 {
+        let share = if self.is_share { Bounds::SHARE } else { 0 };
+        share | (self.level.0 as u64) << 32 | self.firm.0 as u64
+    }
+
+    fn of_bits(bits: u64) -> Self {
+        let level = Level((bits >> 32) as u32 & !(1 << 31));
+        Bounds { level, firm: Level(bits as u32), is_share: bits & Bounds::SHARE != 0 }
+    }
+
+    /// The border at an `ease`, in a level's bits.
+    fn between(self, ease: f64) -> u32 {
+        if ease >= 1.0 || self.firm >= self.level {
+            return self.level.0;
+        }
+        self.firm.0 + (f64::from(self.level.0 - self.firm.0) * ease) as u32
     }
 }
 

@@ -1,10 +1,11 @@
-//! Properties after random histories, by seed: P2 to P6 and P10 of the design of admission at the edge. P1, P11 and P12 are
+//! Properties after random histories, by seed: P2 to P8 and P10 of the design of admission at the edge. P1, P11 and P12 are
 //! the gate's (`crates/edge`).
 
 use super::plant::{Draw, Plant, Request, Server, poisson};
 use super::spoilt;
 use crate::support::run::{seed, sequences};
 use leeward_control::algorithms::edge;
+use leeward_control::algorithms::edge::deadline;
 use leeward_control::registry::Algorithm;
 use leeward_control::server::{RejectReason, Verdict};
 use leeward_control::units::{Nanos, Time};
@@ -129,6 +130,91 @@ fn deadlines(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// P7 where no client has a window: what is admitted of a tenant is no more than its share of all that is admitted, shares that
+/// are not asked for divided among the others (max-min); and all shares together are what the workers can do.
+fn divided(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
+    let (server, mut draw) = (server(seed), Draw(seed ^ 0x7));
+    let weights: Vec<u64> = (0..2 + draw.bits() % 5).map(|_| 1 + draw.bits() % 20).collect();
+    let all = weights.iter().sum::<u64>();
+    let mut plant = Plant::new(algorithm, &[], server, seed);
+    plant.run(&poisson(&server, SERVICE, 3.0, MS(0), MS(5_000), seed, |request, draw| {
+        let mut left = draw.bits() % all;
+        let drawn = weights.iter().position(|weight| {
+            left < *weight || {
+                left -= weight;
+                false
+            }
+        });
+        request.tenant = drawn.unwrap_or(0) as u32;
+    }));
+    let fates: Vec<_> = plant.between(MS(1_000), MS(5_000)).collect();
+    let count = |tenant: u32, admitted: bool| {
+        let counted =
+            fates.iter().filter(|fate| fate.request.tenant == tenant && (!admitted || fate.refused.is_none()));
+        counted.count() as f64
+    };
+    let tenants = 0..weights.len() as u32;
+    let admitted: f64 = tenants.clone().map(|tenant| count(tenant, true)).sum();
+    let capacity = 4e9 / (SERVICE + server.refusal).0 as f64 * f64::from(server.workers);
+    if admitted < capacity * 0.85 {
+        return Err(format!("P7: {admitted} admitted where {capacity} could be"));
+    }
+    let share = max_min(tenants.clone().map(|tenant| count(tenant, false)).collect(), admitted);
+    // Levels are averages over 100 ms: shares are kept to the tenth, and of a few requests to a few.
+    let above = |tenant: &u32| count(*tenant, true) > share * 1.1 + 30.0;
+    match tenants.clone().find(above) {
+        None => Ok(()),
+        Some(tenant) => Err(format!("P7: {} admitted of tenant {tenant}, whose share is {share}", count(tenant, true))),
+    }
+}
+
+/// The most that anybody gets who asks for more, if `all` are divided.
+fn max_min(mut demands: Vec<f64>, all: f64) -> f64 {
+    demands.sort_unstable_by(f64::total_cmp);
+    let (mut left, mut takers) = (all, demands.len() as f64);
+    for demand in demands {
+        if demand > left / takers {
+            return left / takers;
+        }
+        (left, takers) = (left - demand, takers - 1.0);
+    }
+    f64::INFINITY
+}
+
+/// Time that is passed on of what was left, after some has passed.
+type PassedOn = fn(Nanos, Nanos) -> Nanos;
+
+/// P8: along a path of servers neither the time that is left grows, nor what of it may be spent on queues.
+fn budgets_shrink(passed_on: PassedOn, seed: u64) -> Result<(), String> {
+    let mut draw = Draw(seed);
+    let span = |draw: &mut Draw| match draw.bits() % 8 {
+        0 => Nanos::ZERO,
+        1 => Nanos(1),
+        _ => Nanos(draw.bits() % MS(30).0),
+    };
+    // A client that names no deadline meets the first server's objective.
+    let named = if draw.bits().is_multiple_of(4) { Nanos::MAX } else { span(&mut draw) };
+    let (mut left, mut spendable) = (named, u64::MAX);
+    for hop in 0..6 {
+        let slo = MS(1 + draw.bits() % 40);
+        let (waited, service) = (span(&mut draw), span(&mut draw));
+        let here = left.min(slo);
+        let budget = deadline::budget(here, waited, service).remaining().map_or(u64::MAX, |budget| budget.0);
+        // What a hop waits is gone for those behind it, so their budgets are compared with what this one had.
+        let had = deadline::budget(here, Nanos::ZERO, Nanos::ZERO).remaining().map_or(u64::MAX, |budget| budget.0);
+        let after = passed_on(here, waited);
+        let shrinks =
+            budget <= had && had <= spendable && after <= here && (after == Nanos::ZERO || after + waited <= here);
+        if !shrinks {
+            return Err(format!(
+                "P8: hop {hop} had {spendable} of {left}, gets {budget} and {had} of {here}, passes {after} on"
+            ));
+        }
+        (left, spendable) = (after, after.0);
+    }
+    Ok(())
+}
+
 /// P10: from the start, below capacity, nothing is refused that would be in time.
 fn starts_open(algorithm: &Algorithm, seed: u64) -> Result<(), String> {
     let server = server(seed);
@@ -171,6 +257,23 @@ fn tenants_that_always_ask_get_equal_shares_of_cost() {
 fn deadlines_are_kept() {
     check(deadlines);
     check_canary(deadlines, &spoilt::ADMITS_LATE);
+}
+
+#[test]
+fn a_tenant_is_admitted_up_to_its_share() {
+    check(divided);
+    check_canary(divided, &spoilt::NO_SHARES);
+    check_canary(divided, &spoilt::LOCKS_OUT);
+}
+
+#[test]
+fn a_budget_never_grows_along_a_path() {
+    let failed = |law: PassedOn| (0..2_000).find_map(|index| budgets_shrink(law, seed().wrapping_add(index)).err());
+    assert_eq!(failed(deadline::passed_on), None);
+    let mistakes: [PassedOn; 3] = [|left, _| left, |left, passed| left + passed, |_, _| MS(20)];
+    for (index, mistake) in mistakes.into_iter().enumerate() {
+        assert!(failed(mistake).is_some(), "planted mistake {index} is not seen");
+    }
 }
 
 #[test]

@@ -17,25 +17,44 @@
 //!   again from there.
 //! - The delay signal has it back at once when it finds CPUs.
 //!
+//! A credit says who may send, and lasts a round trip; it can't say how many of those who hold one send at once. Where requests wait
+//! in queues that nobody sees, the number of those in the server is therefore bounded as well ([`sojourn`](super::sojourn)). Those
+//! refused by this bound are evidence of something else, as those refused by a lock are.
+//!
+//! Nor can a credit say how long its request will stay, once sent. While the server is overloaded its clients are told with each
+//! credit how long nearly all do, and don't send what has waited for so long that it would be late.
+//!
 //! So no evidence outlives what it was evidence of, and nothing can lock in.
 
-use super::efficiency::Efficiency;
+use super::efficiency::{Efficiency, Gain};
 use super::iteration::{End, Iteration, Iterations};
+use super::regrowth::Regrowth;
+use super::sojourn::Sojourn;
 use super::{DelayLaw, Law};
 use crate::algorithms::breakwater::config::{Config, Decrease};
 use crate::algorithms::breakwater::pool::Pool;
 use crate::algorithms::breakwater::samples::Samples;
 use crate::server::Signals;
 use crate::sync::Arc;
+use crate::units::{Nanos, Time};
 
 /// Share of requests that must have suffered for it to be evidence: the objective is one of the 99th percentile, so a
 /// hundredth may miss it.
 const MISSES_ALLOWED: f64 = 0.01;
 
+/// Objectives for which clients are told after a sign of overload: signs come and go within a few round trips, and clients hear with
+/// each response.
+const TOLD: u64 = 20;
+
 /// Both signals.
 #[derive(Debug)]
 pub(crate) struct AutoLaw {
     delay: DelayLaw,
+    regrowth: Regrowth,
+    samples: Arc<Samples>,
+    sojourn: Sojourn,
+    /// Requests that its bound has refused in this iteration.
+    refused: u64,
     iterations: Iterations,
     efficiency: Efficiency,
     /// The queueing delay has reached its target in this iteration.
@@ -45,6 +64,9 @@ pub(crate) struct AutoLaw {
     /// Ticks of this iteration.
     ticks: u32,
     decides: Decides,
+    objective: Nanos,
+    /// Clients are told how long requests stay, until then.
+    told_until: Time,
 }
 
 /// Signal that decides whether the pool grows.
@@ -58,21 +80,38 @@ enum Decides {
 }
 
 impl AutoLaw {
-    pub(crate) fn new(config: &Config, samples: Arc<Samples>) -> Self {
+    pub(crate) fn new(config: &Config, cores: u32, samples: Arc<Samples>) -> Self {
         AutoLaw {
             delay: DelayLaw::new(config),
-            iterations: Iterations::new(config, samples),
+            regrowth: Regrowth::default(),
+            sojourn: Sojourn::new(config, cores),
+            refused: 0,
+            iterations: Iterations::new(config),
+            samples,
             efficiency: Efficiency::new(config),
             cpus: false,
             decrease: config.decrease,
             ticks: 0,
             decides: Decides::Delay,
+            objective: config.late.max(Nanos(1)),
+            told_until: Time::ZERO,
         }
+    }
+
+    /// Tells the cores how long nearly all requests stay; and the clients as well while the server is overloaded, so that they don't
+    /// send what would be late. A client of a server that is well sends whatever it has: it may be in time.
+    fn tell(&mut self, signals: &Signals, is_bounded: bool) {
+        if is_bounded || self.delay.says_overloaded(signals.delay()) {
+            self.told_until = signals.now + self.objective * TOLD;
+        }
+        let stay = self.sojourn.stay();
+        self.samples.tell(stay, if signals.now < self.told_until { stay } else { Nanos::ZERO });
     }
 
     /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
     fn iteration_ends(&mut self, pool: &Pool, end: &End) {
-        let evidence = evidence(end);
+        let refused = std::mem::take(&mut self.refused);
+        let evidence = evidence(end, refused);
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
         let delays_pace = self.delay.increase(pool) * f64::from(self.ticks);
@@ -80,6 +119,10 @@ impl AutoLaw {
         self.ticks = 0;
         if !cpus && evidence.is_some() {
             self.efficiency.step(pool, gain, decrease);
+            if let (Gain::Shrink, End::Counted(Iteration { received, .. })) = (gain, end) {
+                // Who finds no place has cost a message each way: the more of them there are, the faster the pool shrinks.
+                self.efficiency.take_part(pool, refused.min(*received) as f64 / (*received).max(1) as f64);
+            }
             self.decides = Decides::Efficiency { quiet: 0 };
         } else if let Decides::Efficiency { quiet } = self.decides {
             let steps = f64::from(quiet).exp2();
@@ -91,12 +134,13 @@ impl AutoLaw {
 }
 
 /// Decrease asked for by evidence that requests have suffered from something other than a queue for a CPU; `None`
-/// without such evidence.
-fn evidence(end: &End) -> Option<Decrease> {
+/// without such evidence. `refused` are those that found no place in the server.
+fn evidence(end: &End, refused: u64) -> Option<Decrease> {
     let End::Counted(Iteration { received, lock_drops, late, .. }) = *end else { return None };
-    if lock_drops.saturating_add(late) as f64 <= MISSES_ALLOWED * received as f64 {
+    let refused = lock_drops.saturating_add(refused);
+    if refused.saturating_add(late) as f64 <= MISSES_ALLOWED * received as f64 {
         None
-    } else if late > lock_drops {
+    } else if late > refused {
         Some(Decrease::Multiplicative)
     } else {
         Some(Decrease::Additive)
@@ -104,19 +148,34 @@ fn evidence(end: &End) -> Option<Decrease> {
 }
 
 impl Law for AutoLaw {
+    fn bound(&self) -> Option<u64> {
+        self.sojourn.bound()
+    }
+
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
         self.ticks = self.ticks.saturating_add(1);
         if self.delay.says_overloaded(signals.delay()) {
             self.cpus = true;
             self.decides = Decides::Delay;
         }
-        if let Some(end) = self.iterations.tick(pool, signals) {
+        let totals = self.samples.totals();
+        let places = self.sojourn.tick(signals, &totals);
+        self.tell(signals, places.is_some());
+        self.refused += pool.set_places(places);
+        if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);
         }
         pool.set_binding(self.decides != Decides::Delay);
         match self.decides {
-            Decides::Delay => self.delay.step(pool, signals.delay()),
-            Decides::Efficiency { .. } => self.efficiency.hold(pool),
+            Decides::Delay => self.delay.step_and(
+                pool,
+                signals.delay(),
+                self.regrowth.step(pool, signals.delay(), self.delay.target()),
+            ),
+            Decides::Efficiency { .. } => {
+                self.regrowth.end();
+                self.efficiency.hold(pool);
+            }
         }
     }
 }
@@ -128,7 +187,6 @@ mod tests {
     use crate::algorithms::breakwater::params;
     use crate::params::Params;
     use crate::registry::Environment;
-    use crate::units::{Nanos, Time};
     use proptest::prelude::*;
 
     const SESSIONS: usize = 1_000;
@@ -154,7 +212,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             World {
-                law: AutoLaw::new(&config(Signal::Auto), Arc::new(Samples::new(10))),
+                law: AutoLaw::new(&config(Signal::Auto), 10, Arc::new(Samples::new(10))),
                 pool: pool(),
                 now: Time::ZERO,
             }

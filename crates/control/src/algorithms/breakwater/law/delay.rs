@@ -40,20 +40,29 @@ impl DelayLaw {
         if self.additive == Additive::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
+    pub(super) fn target(&self) -> Nanos {
+        self.target
+    }
+
     /// Runs one control period with measured delay `d_m`.
     pub(crate) fn step(&mut self, pool: &Pool, measured: Nanos) {
+        self.step_and(pool, measured, 0);
+    }
+
+    /// The same, and adds `more` where it grows.
+    pub(super) fn step_and(&mut self, pool: &Pool, measured: Nanos, more: i64) {
         let total = pool.total();
         let sessions = pool.sessions();
         let next = if !self.says_overloaded(measured) {
             // Breakwater §3.2.1, eq. 1 and 3; the published code carries the fraction instead of rounding it up.
             let increase = self.alpha * sessions as f64;
             match self.additive {
-                Additive::AtLeastOne => total + increase.max(1.0) as i64,
+                Additive::AtLeastOne => total + more + increase.max(1.0) as i64,
                 Additive::Carried => {
                     self.carry += increase;
                     let whole = self.carry as i64;
                     self.carry -= whole as f64;
-                    total + whole
+                    total + more + whole
                 }
             }
         } else {

@@ -93,6 +93,12 @@ impl Efficiency {
         }
     }
 
+    /// Takes this share of what a multiplicative step takes.
+    pub(super) fn take_part(&mut self, pool: &Pool, share: f64) {
+        let part = self.beta.min(1.0) * share;
+        self.change(pool, |exact| exact * (1.0 - part));
+    }
+
     /// Adds so many steps of the increase.
     pub(super) fn add(&mut self, pool: &Pool, steps: f64) {
         let step = self.increase(pool);
@@ -119,6 +125,7 @@ impl Efficiency {
 /// Nothing but efficiency decides.
 #[derive(Debug)]
 pub(crate) struct EfficiencyLaw {
+    samples: Arc<Samples>,
     iterations: Iterations,
     efficiency: Efficiency,
     decrease: Decrease,
@@ -127,7 +134,8 @@ pub(crate) struct EfficiencyLaw {
 impl EfficiencyLaw {
     pub(crate) fn new(config: &Config, samples: Arc<Samples>) -> Self {
         EfficiencyLaw {
-            iterations: Iterations::new(config, samples),
+            samples,
+            iterations: Iterations::new(config),
             efficiency: Efficiency::new(config),
             decrease: config.decrease.unwrap_or(Decrease::Multiplicative), // thesis Algorithm 1
         }
@@ -137,7 +145,7 @@ impl EfficiencyLaw {
 impl Law for EfficiencyLaw {
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
         pool.set_binding(true);
-        match self.iterations.tick(pool, signals) {
+        match self.iterations.tick(pool, signals, &self.samples.totals()) {
             Some(end) => {
                 let gain = self.efficiency.judge(&end, self.decrease);
                 self.efficiency.step(pool, gain, self.decrease);

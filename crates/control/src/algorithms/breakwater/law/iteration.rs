@@ -3,9 +3,8 @@
 
 use crate::algorithms::breakwater::config::Config;
 use crate::algorithms::breakwater::pool::Pool;
-use crate::algorithms::breakwater::samples::{Samples, Totals};
+use crate::algorithms::breakwater::samples::Totals;
 use crate::server::Signals;
-use crate::sync::Arc;
 use crate::units::{Nanos, Time};
 
 /// Counts of one iteration.
@@ -39,7 +38,6 @@ pub(super) enum End {
 /// Cuts time into iterations.
 #[derive(Debug)]
 pub(super) struct Iterations {
-    samples: Arc<Samples>,
     network: Nanos,
     round_trips: u64,
     /// Fewer requests than this mean nothing.
@@ -70,10 +68,9 @@ struct Counting {
 }
 
 impl Iterations {
-    pub(super) fn new(config: &Config, samples: Arc<Samples>) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         let network = config.network.max(Nanos(1));
         Iterations {
-            samples,
             network,
             round_trips: config.iteration.into(),
             // What the smallest pool lets in within one round trip: with less, no size of the pool has been tried.
@@ -85,11 +82,10 @@ impl Iterations {
         }
     }
 
-    /// Runs one control tick; `Some` when it ends an iteration. The next iteration begins at once.
-    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<End> {
+    /// Runs one control tick with the samples up to now; `Some` when it ends an iteration. The next iteration begins at once.
+    pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, totals: &Totals) -> Option<End> {
         let now = signals.now;
-        let totals = self.samples.totals();
-        let fresh = Begun { at: now, samples: totals, received: 0, counting: None };
+        let fresh = Begun { at: now, samples: *totals, received: 0, counting: None };
         let begun = self.begun.get_or_insert(fresh);
         begun.received = begun.received.saturating_add(signals.arrivals);
         // The iteration's own samples decide how long it is: after a time of long waits it does not go on at their pace.
@@ -138,19 +134,32 @@ mod tests {
     use super::*;
     use crate::algorithms::breakwater::config::Signal;
     use crate::algorithms::breakwater::params;
-    use crate::algorithms::breakwater::samples::Sampler;
+    use crate::algorithms::breakwater::samples::{Sampler, Samples};
     use crate::params::Params;
     use crate::registry::Environment;
     use crate::server::{Departure, Outcome};
+    use crate::sync::Arc;
     use crate::units::CreditId;
 
-    fn iterations() -> (Iterations, Sampler) {
+    /// Iterations, and the samples that they are told.
+    struct Measured {
+        iterations: Iterations,
+        samples: Arc<Samples>,
+    }
+
+    impl Measured {
+        fn tick(&mut self, pool: &Pool, signals: &Signals) -> Option<End> {
+            self.iterations.tick(pool, signals, &self.samples.totals())
+        }
+    }
+
+    fn iterations() -> (Measured, Sampler) {
         let environment = Environment::new(4, Nanos::from_micros(10), Nanos::from_micros(200));
         let params = Params::read(params::EFFICIENCY, &[]).unwrap();
         let config = Config::read(Signal::Efficiency, &params, &environment).unwrap();
         let samples = Arc::new(Samples::new(1));
         let sampler = Sampler::new(Arc::clone(&samples), 0, config.late);
-        (Iterations::new(&config, samples), sampler)
+        (Measured { iterations: Iterations::new(&config), samples }, sampler)
     }
 
     fn pool() -> Pool {
@@ -164,7 +173,7 @@ mod tests {
     }
 
     /// Ticks every 10 µs with `arrivals` each, until the iteration ends; when, and how.
-    fn run(iterations: &mut Iterations, from_us: u64, arrivals: u64) -> (u64, End) {
+    fn run(iterations: &mut Measured, from_us: u64, arrivals: u64) -> (u64, End) {
         for us in (from_us..).step_by(10).take(100_000) {
             if let Some(end) = iterations.tick(&pool(), &at(us, arrivals)) {
                 return (us, end);

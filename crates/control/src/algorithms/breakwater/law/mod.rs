@@ -6,12 +6,18 @@
 //! - [`auto`]: whichever of these two has evidence of overload.
 //! - [`foreign`]: a law that somebody else brings.
 //! - [`iteration`]: the measurement under efficiency and auto.
+//! - [`regrowth`]: growth where nothing waits, under auto.
+//! - [`sojourn`]: a bound where requests wait in queues that nobody sees, under auto.
+//! - [`stay`]: how long nearly all requests stay in the server, under auto.
 
 mod auto;
 mod delay;
 mod efficiency;
 mod foreign;
 mod iteration;
+mod regrowth;
+mod sojourn;
+mod stay;
 
 pub(super) use auto::AutoLaw;
 pub(super) use delay::DelayLaw;
@@ -27,6 +33,11 @@ use crate::server::Signals;
 pub(super) trait Law: Send {
     /// Runs one control tick.
     fn tick(&mut self, pool: &Pool, signals: &Signals);
+
+    /// Requests that may be in the server, if the law bounds them.
+    fn bound(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// `c_min` and `c_max`.

@@ -1,0 +1,229 @@
+//! A bound on the requests in the server, where they wait in queues that nobody sees: a plain lock's, a disk's, a server's further
+//! down.
+//!
+//! By Little's law the requests that are in the server, over the responses per time, are the time that those here now will
+//! have taken, whatever they wait for. So the responses of a part of the objective are as many requests as may be in it. What
+//! part follows from how long nearly all of them stay ([`stay`](super::stay)), since a mean says little of a 99th percentile: where
+//! a fifth of the requests wait and the others don't, the mean is a fifth of what the fifth suffers.
+//!
+//! - It is known as a request comes, before any late response tells, and needs no baseline that could drift.
+//! - **No lock-out**: a request for every second core is always let in; with fewer than fill the part, each response makes
+//!   room for more than one; and the part grows with every response while nearly all are in time.
+//! - **No harm**: it bounds nobody while the queues for cores are as long as the delay signal lets them be, which then decides. It
+//!   wakes when nearly all is no longer in time, and sleeps again when its part has grown to the whole objective. A server whose
+//!   queues are all seen meets it in its worst moments only.
+
+use super::stay::Stay;
+use crate::algorithms::breakwater::config::Config;
+use crate::algorithms::breakwater::samples::Totals;
+use crate::server::Signals;
+use crate::units::{Nanos, Time};
+
+/// The part at which it wakes. Sojourns of exponential length whose mean is half of the objective are late once in seven;
+/// from here both ways are short.
+const AWAKE: f64 = 0.5;
+/// The smallest part: where one in so many requests waits and is late.
+const LEAST: f64 = 1.0 / 64.0;
+
+/// Locks that refuse at least this share see to it that who waits for them is in time; as many as may miss the objective are chance.
+const GUARDED: f64 = 0.01;
+
+/// Bound on the requests in the server.
+#[derive(Debug)]
+pub(super) struct Sojourn {
+    objective: f64,
+    /// That of the delay signal, ns.
+    target: f64,
+    cores: u64,
+    /// Time and counts of the last tick.
+    last: Option<(Time, Totals)>,
+    /// Responses per nanosecond while anybody was in the server.
+    rate: f64,
+    stay: Stay,
+    /// Share of requests that locks refuse.
+    guarded: f64,
+    /// Part of the objective that the mean sojourn may be; `None`: it sleeps.
+    part: Option<f64>,
+    /// Requests that may be in the server, if there is a bound.
+    bound: Option<u64>,
+}
+
+impl Sojourn {
+    pub(super) fn new(config: &Config, cores: u32) -> Self {
+        let objective = config.late.max(Nanos(1)).0 as f64;
+        Sojourn {
+            objective,
+            target: config.target.max(Nanos(1)).0 as f64,
+            cores: cores.into(),
+            last: None,
+            rate: 0.0,
+            stay: Stay::new(objective),
+            guarded: 0.0,
+            part: None,
+            bound: None,
+        }
+    }
+
+    /// Runs one control tick. Requests that may still come in, if there is a bound.
+    pub(super) fn tick(&mut self, signals: &Signals, totals: &Totals) -> Option<i64> {
+        let (before, counts) = self.last.replace((signals.now, *totals))?;
+        let elapsed = signals.now.since(before).0 as f64;
+        let new = totals.since(&counts);
+        // How fast the server is nobody says while nobody is here.
+        if elapsed > 0.0 && (counts.in_server() > 0 || new.served > 0) {
+            let weight = 1.0 - (-elapsed / self.objective).exp();
+            self.rate += (new.served as f64 / elapsed - self.rate) * weight;
+        }
+        let seen = signals.delay().0 as f64 / self.target;
+        if new.served > 0 {
+            let is_idle = counts.in_server() <= (self.cores / 4).max(1);
+            let memories = self.stay.learn(&new, self.rate * self.objective, is_idle);
+            let refused = signals.lock_drops as f64 / new.served as f64;
+            self.guarded += (refused.min(1.0) - self.guarded) * memories;
+            self.turn(memories, if self.guarded > GUARDED { 1.0 } else { seen });
+        }
+        // A queue for cores that is as long as it may be is the delay signal's business, and refusals would only add to it.
+        let part = self.part;
+        self.bound = part.map(|part| {
+            let span = part * self.objective + signals.run_delay.0 as f64;
+            ((self.rate * span) as u64).max((self.cores / 2).max(1))
+        });
+        self.bound.map(|bound| bound.saturating_sub(totals.in_server()) as i64)
+    }
+
+    /// Turns the part towards the one at which nearly all are just in time. Stays are proportional to it, so one memory of
+    /// responses at the present stay is the way from here to there. What waits for a core is late because of that.
+    fn turn(&mut self, memories: f64, seen: f64) {
+        let excess = self.stay.of_objective().ln();
+        let excess = if excess > 0.0 { excess * (1.0 - seen).max(0.0) } else { excess };
+        self.part = match self.part {
+            None => (excess > 0.0).then_some(AWAKE),
+            Some(part) => Some((part * (-excess * memories).exp()).max(LEAST)).filter(|part| *part < 1.0),
+        };
+    }
+
+    /// The span in which nearly all requests are answered.
+    pub(super) fn stay(&self) -> Nanos {
+        self.stay.span()
+    }
+
+    /// Requests that may be in the server, if there is a bound.
+    pub(super) fn bound(&self) -> Option<u64> {
+        self.bound
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::algorithms::breakwater::config::Signal;
+    use crate::algorithms::breakwater::params;
+    use crate::params::Params;
+    use crate::registry::Environment;
+
+    /// A server that answers 20 requests in each round trip of 10 us. Its objective in the server is 190 us.
+    struct World {
+        sojourn: Sojourn,
+        now: Time,
+        totals: Totals,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
+            let params = Params::read(params::AUTO, &[]).unwrap();
+            let config = Config::read(Signal::Auto, &params, &environment).unwrap();
+            World { sojourn: Sojourn::new(&config, 10), now: Time::ZERO, totals: Totals::default() }
+        }
+
+        /// So many round trips with so many responses in each, of which so many are late, and so many requests in the server. The last
+        /// bound on all of them.
+        fn pass(&mut self, round_trips: u32, served: u64, late: u64, inside: u64) -> Option<u64> {
+            self.pass_with(&Signals::idle(Time::ZERO), round_trips, served, late, inside)
+        }
+
+        fn pass_with(
+            &mut self,
+            signals: &Signals,
+            round_trips: u32,
+            served: u64,
+            late: u64,
+            inside: u64,
+        ) -> Option<u64> {
+            let mut places = None;
+            for _ in 0..round_trips {
+                self.now += Nanos::from_micros(10);
+                // Those that are late take one and a half times the objective, the others half of it.
+                let objective = self.sojourn.objective;
+                let longer = |took: f64| self.sojourn.stay.span().0 < (took * objective) as u64;
+                let slow = if longer(1.5) { late } else { 0 };
+                self.totals.longer += slow + if longer(0.5) { served - late } else { 0 };
+                self.totals.served += served;
+                self.totals.left += served;
+                self.totals.late += late;
+                self.totals.received = self.totals.left + inside;
+                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals);
+            }
+            places.map(|places| places as u64 + inside)
+        }
+    }
+
+    #[test]
+    fn a_server_in_time_knows_no_bound() {
+        assert_eq!(World::new().pass(1_000, 20, 0, 300), None);
+    }
+
+    #[test]
+    fn the_bound_is_the_responses_of_a_part_of_the_objective() {
+        let mut world = World::new();
+        world.pass(200, 20, 0, 30);
+        let bound = world.pass(20, 20, 2, 30).expect("a tenth is late");
+        assert!((100..=190).contains(&bound), "half of 380, or a little less, not {bound}");
+        assert_eq!(world.sojourn.bound(), Some(bound));
+    }
+
+    #[test]
+    fn what_is_late_for_ever_leaves_a_request_for_every_second_core() {
+        let mut world = World::new();
+        world.pass(10_000, 20, 20, 7);
+        assert_eq!(world.sojourn.bound(), Some(5));
+    }
+
+    #[test]
+    fn queues_for_cores_and_locks_that_refuse_are_no_reason_for_a_bound() {
+        let at_cores = Signals { run_delay: Nanos::from_millis(1), ..Signals::idle(Time::ZERO) };
+        assert_eq!(World::new().pass_with(&at_cores, 1_000, 20, 4, 300), None);
+        let refused = Signals { lock_drops: 5, ..Signals::idle(Time::ZERO) };
+        let mut world = World::new();
+        world.pass_with(&refused, 200, 20, 0, 30);
+        assert_eq!(world.pass_with(&refused, 1_000, 20, 4, 300), None);
+    }
+
+    #[test]
+    fn what_is_late_in_an_idle_server_is_no_reason_for_a_bound() {
+        let mut world = World::new();
+        assert!(world.pass(20, 20, 20, 300).is_some());
+        assert_eq!(world.pass(30_000, 20, 20, 2), None);
+    }
+
+    #[test]
+    fn it_sleeps_again_when_all_are_in_time() {
+        let mut world = World::new();
+        assert!(world.pass(5_000, 20, 20, 300).is_some());
+        let mut round_trips = 0;
+        while world.pass(1, 20, 0, 10).is_some() {
+            round_trips += 1;
+            // It has to forget that all were late, and to grow 64-fold.
+            assert!(round_trips < 19 * 20 * 12, "a lock-out");
+        }
+    }
+
+    #[test]
+    fn a_stillness_changes_nothing() {
+        let mut world = World::new();
+        let before = world.pass(100, 20, 2, 30).map(|_| world.sojourn.part);
+        world.pass(100_000, 0, 0, 30);
+        assert_eq!(before, Some(world.sojourn.part));
+        assert_eq!(world.pass(1, 0, 0, 30), Some(30), "nor does it refuse what the cores could do: 30 are more than 5");
+    }
+}
