@@ -26,13 +26,14 @@ pub(crate) fn blank(scenario: &Scenario, options: &Options) -> Results {
 
 /// Adds the rows of a run, after those of the runs before it.
 pub(crate) fn add(results: &mut Results, rows: Rows) {
-    let Rows { point, windows, shifts, locks, replicas, services, doubt } = rows;
+    let Rows { point, windows, shifts, locks, replicas, services, kinds, doubt } = rows;
     results.points.push(point);
     results.windows.extend(windows);
     results.shifts.extend(shifts);
     results.locks.extend(locks);
     results.replicas.extend(replicas);
     results.services.extend(services);
+    results.kinds.extend(kinds);
     results.doubts.extend(doubt);
 }
 

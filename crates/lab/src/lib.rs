@@ -5,6 +5,7 @@
 //! - [`claims`]: the little language in which a scenario writes what a paper claims.
 //! - [`results`]: the schema of what comes out, of `leeward-outcome`; [`store`] writes it to a folder and reads it back.
 //! - [`training`]: curves of threading setups from measurements, and advice from curves.
+//! - [`league`]: every controller in every scene.
 //! - [`sweep`]: a scenario over a grid of values.
 //! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
 //! - [`tune`]: the search for the parameters that serve a scenario best.
@@ -17,6 +18,7 @@ mod assemble;
 pub mod claims;
 mod error;
 mod execute;
+pub mod league;
 mod numbers;
 mod options;
 pub mod plan;
@@ -33,5 +35,6 @@ pub mod tune;
 pub mod verdicts;
 
 pub use leeward_outcome::results::{self, Results};
+pub use leeward_sim::oracle::registry;
 pub use scenario::builtin::{Builtin, builtin_scenarios};
 pub use scenario::{Scenario, ScenarioError};

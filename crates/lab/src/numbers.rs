@@ -24,6 +24,12 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { round(part as f64 / whole as f64, 6) }
 }
 
+/// The value below which this share of sorted values lies; 0 for none.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
+    sorted.get(place).copied().unwrap_or(0.0)
+}
+
 /// The median; of an even number of values the mean of the middle two. Sorts; 0 for none.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -1,5 +1,7 @@
 //! Options of a run of a scenario, and its progress. Never here: the scenario's own content.
 
+use leeward_plant::Audience;
+
 /// How to run a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -13,11 +15,13 @@ pub struct Options {
     pub plant: String,
     /// Noted in the results; applied when the scenario was read.
     pub overrides: Vec<String>,
+    /// Watchers of the servers of real runs.
+    pub audience: Option<Audience>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, threads: None, quick: false, plant: "sim".into(), overrides: Vec::new() }
+        Options { seed: 1, threads: None, quick: false, plant: "sim".into(), overrides: Vec::new(), audience: None }
     }
 }
 

@@ -187,6 +187,7 @@ fn config(
             demand: demand.to_vec(),
             service: service.service.clone(),
         },
+        kinds: scenario.kinds.clone(),
         application: Application::default(),
         locks: LockModel::default(),
         clients: scenario.workload.client,

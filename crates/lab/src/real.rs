@@ -17,7 +17,7 @@ use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
 pub use leeward_plant::measured::WINDOW;
-use leeward_plant::{Measured, Placement, RealError, Served, Snapshot};
+use leeward_plant::{Measured, Placement, RealError, Served, Snapshot, Transport};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
 use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
@@ -81,7 +81,10 @@ pub fn run_all(
     for scenario in scenarios {
         check(scenario)?;
         runs += plan(scenario, registry, options.seed)?.len();
-        machines.extend(subjects(scenario).map(|(service, clients)| (scenario.server.cores, &service.text, clients)));
+        let is_far = scenario.transport == Transport::Udp;
+        let machine =
+            |(service, clients): (&ServiceSpec, u32)| (scenario.server.cores, service.text.clone(), clients, is_far);
+        machines.extend(subjects(scenario).map(machine));
     }
     machines.sort_unstable();
     machines.dedup();
@@ -109,8 +112,8 @@ pub fn run_all(
             }
             let cores = scenario.server.cores;
             let place = if served.takes_locks() { Placement::together } else { Placement::choose };
-            let placement = place(cores).map_err(while_measuring)?;
-            let key = (scenario.server.cores, service.text.clone(), clients);
+            let placement = place(cores).map_err(while_measuring)?.over(scenario.transport);
+            let key = (scenario.server.cores, service.text.clone(), clients, scenario.transport == Transport::Udp);
             let before = known.iter().find(|(known, _)| *known == key).map(|(_, measured)| *measured);
             let measured = match before {
                 Some(measured) => measured,
@@ -134,7 +137,8 @@ pub fn run_all(
                 if cancel.load(Ordering::Relaxed) {
                     return Err(RunError::Cancelled);
                 }
-                let plant = Measured { placement: &placement, served: &served, machine: &measured };
+                let audience = options.audience.as_ref();
+                let plant = Measured { placement: &placement, served: &served, machine: &measured, audience };
                 let rows = one(&planned[index], &plant, watch, cancel)?;
                 watch(&Stage::Ended(&rows.point, &rows.shifts));
                 rows_of[index] = Some(rows);
@@ -191,6 +195,11 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let unlike =
         |way| matches!(way, Acquire::Try | Acquire::Timed { .. } | Acquire::UnlessCongested { again: false, .. });
     refuse(ways.into_iter().any(unlike), "controller.acquire", how)?;
+    let knows = "nobody knows a real request's service time before it has been served";
+    let is_oracle = |variant: &Variant| variant.controller == leeward_sim::oracle::ALGORITHM.name;
+    refuse(scenario.controllers.iter().any(is_oracle), "controller.name = \"oracle\"", knows)?;
+    let alike = "the real load generator's requests are all alike";
+    refuse(!scenario.kinds.is_empty(), "kind", alike)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
     let curves =

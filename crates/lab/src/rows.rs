@@ -4,8 +4,9 @@ use crate::numbers::{micros, per_second, ratio, round};
 use crate::plan::PlannedRun;
 use crate::shifts::shifts;
 use leeward_control::threading::Fanout;
-use leeward_outcome::results::{Lock, Point, Replica, ServiceRow, Shift, Window};
-use leeward_outcome::{LockOutcome, RunOutcome, ServiceOutcome, WindowOutcome};
+use leeward_outcome::results::{KindRow, Lock, Point, Replica, ServiceRow, Shift, Window};
+use leeward_outcome::{KindOutcome, LockOutcome, RunOutcome, ServiceOutcome, WindowOutcome};
+use leeward_sim::config::Kind;
 
 /// The rows of one run.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct Rows {
     pub(crate) locks: Vec<Lock>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) services: Vec<ServiceRow>,
+    pub(crate) kinds: Vec<KindRow>,
     /// Reason not to take the run for a measurement.
     pub(crate) doubt: Option<String>,
 }
@@ -30,6 +32,7 @@ impl Rows {
             locks: locks(run, outcome),
             replicas: replicas(run, outcome),
             services: services(run, outcome),
+            kinds: kinds(run, outcome),
             doubt: None,
         }
     }
@@ -42,7 +45,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
     Point {
         run: run.run_key(),
         workload: run.workload_key(),
-        service_mean_us: micros(run.service.service.mean()),
+        service_mean_us: micros(run.config.kinds.mean(&run.service.service)),
         capacity_rps: round(run.capacity.0, 1),
         slo_us: micros(run.config.slo),
         throughput_rps: per_second(counts.completed, report.measured),
@@ -148,6 +151,32 @@ fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
         cpu_utilization: round(service.cpu_utilization, 6),
     };
     outcome.graph.iter().flat_map(|graph| &graph.services).map(one).collect()
+}
+
+/// The rows of the kinds of a run's requests, where there are several.
+fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
+    let one = |(kind, of_kind): (&Kind, &KindOutcome)| {
+        let counts = &of_kind.counts;
+        KindRow {
+            kind: of_kind.name.clone(),
+            run: run.run_key(),
+            workload: run.workload_key(),
+            tenant: kind.tenant.0,
+            class: kind.class.map(u32::from),
+            cost: kind.cost.0,
+            objective_us: micros(of_kind.objective),
+            offered_rps: per_second(counts.offered, outcome.measured),
+            goodput_rps: per_second(counts.good, outcome.measured),
+            cost_in_time: round(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64(), 1),
+            in_time_rate: ratio(counts.good, counts.offered),
+            refused_rate: ratio(counts.dropped, counts.offered),
+            client_rate: ratio(counts.ended_at_client() + counts.timed_out, counts.offered),
+            late_rate: ratio(counts.completed - counts.good, counts.offered),
+            p50_us: micros(of_kind.latency.p50),
+            p99_us: micros(of_kind.latency.p99),
+        }
+    };
+    run.config.kinds.0.iter().zip(&outcome.kinds).map(one).collect()
 }
 
 /// A row of a run's time series.

@@ -1,7 +1,7 @@
 //! Results in a folder: `result.json` is the whole, `results.jsonl` one record per line. Written beside and renamed, so
 //! that a reader never sees half a file.
 
-use leeward_outcome::results::{Claim, Lock, Machine, Point, Results, Shift, Window};
+use leeward_outcome::results::{Claim, KindRow, Lock, Machine, Point, Results, Shift, Window};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -69,6 +69,7 @@ enum Record<'a> {
     Window(&'a Window),
     Shift(&'a Shift),
     Lock(&'a Lock),
+    Kind(&'a KindRow),
     Claim(&'a Claim),
 }
 
@@ -86,7 +87,7 @@ pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     })
 }
 
-/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts, locks and claims.
+/// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows, shifts, locks, kinds and claims.
 ///
 /// # Errors
 /// Those of `out`.
@@ -108,6 +109,7 @@ pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()
         .chain(results.windows.iter().map(Record::Window))
         .chain(results.shifts.iter().map(Record::Shift))
         .chain(results.locks.iter().map(Record::Lock))
+        .chain(results.kinds.iter().map(Record::Kind))
         .chain(results.claims.iter().map(Record::Claim));
     for record in records {
         serde_json::to_writer(&mut *out, &record)?;

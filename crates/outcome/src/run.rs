@@ -67,6 +67,21 @@ pub struct RunOutcome {
     pub threads: Option<ThreadOutcome>,
     /// Services of a graph.
     pub graph: Option<GraphOutcome>,
+    /// Kinds of requests, in the workload's order, where there are several.
+    pub kinds: Vec<KindOutcome>,
+}
+
+/// A kind of requests in the measured part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KindOutcome {
+    /// Its name.
+    pub name: String,
+    /// Latest response that is in time, from the request's issue.
+    pub objective: Nanos,
+    /// How its requests ended; without those that a second server got, and those under way.
+    pub counts: Counts,
+    /// Latency of its completed requests, from issue to response.
+    pub latency: Percentiles,
 }
 
 /// Work of a graph of services in the measured part of a run.

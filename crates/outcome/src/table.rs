@@ -3,7 +3,7 @@
 pub use crate::columns::{Cell, Column, Kind, Quantity, Storage};
 
 use crate::columns::Fields;
-use crate::results::{Lock, Point, Replica, Results, RunKey, ServiceRow, Shift, Window};
+use crate::results::{KindRow, Lock, Point, Replica, Results, RunKey, ServiceRow, Shift, Window};
 use serde::Serialize;
 
 /// Declares the tables that claims and plots may name: the variant, its name, its rows in the results and their type.
@@ -100,6 +100,8 @@ tables! {
     Replicas replicas Replica;
     /// [`Results::services`].
     Services services ServiceRow;
+    /// [`Results::kinds`].
+    Kinds kinds KindRow;
 }
 
 impl Table {
@@ -165,6 +167,7 @@ mod tests {
         check::<Lock>(Table::Locks);
         check::<Replica>(Table::Replicas);
         check::<ServiceRow>(Table::Services);
+        check::<KindRow>(Table::Kinds);
     }
 
     #[test]

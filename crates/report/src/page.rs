@@ -7,11 +7,23 @@ use crate::fields::{Field, Shown};
 use crate::palette::Palette;
 use crate::{chart, claims, machine, tables};
 
-pub(crate) const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 /// Nothing is fetched: what the page needs is in it.
-pub(crate) const POLICY: &str =
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// Head of every page: nothing in it is fetched.
+pub(crate) fn about(title: &str) -> Markup {
+    html! {
+        meta charset="utf-8";
+        meta name="viewport" content="width=device-width, initial-scale=1";
+        meta http-equiv="Content-Security-Policy" content=(POLICY);
+        meta name="color-scheme" content="light dark";
+        title { (title) " · Leeward" }
+        link rel="icon" href="data:,";
+        style { (PreEscaped(STYLE)) }
+    }
+}
 
 /// The whole page.
 pub(crate) fn document(results: &Results) -> Markup {
@@ -20,13 +32,7 @@ pub(crate) fn document(results: &Results) -> Markup {
         (DOCTYPE)
         html lang="en" {
             head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                title { (heading(results)) " · Leeward" }
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
+                (about(heading(results)))
                 script { (PreEscaped(SCRIPT)) }
             }
             body {
@@ -40,6 +46,7 @@ pub(crate) fn document(results: &Results) -> Markup {
                     (tables::locks(results, &palette))
                     (tables::replicas(results, &palette))
                     (tables::services(results, &palette))
+                    (tables::kinds(results, &palette))
                     (tables::points(results, &palette))
                 }
                 footer { p { "Leeward results, schema " (results.schema) ". "

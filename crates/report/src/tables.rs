@@ -1,7 +1,7 @@
 //! Tables of all numbers behind the figures: each shift of demand, each lock, each of several servers, each service of a graph, and every run.
 //! For exact values there is `result.json`.
 
-use leeward_outcome::results::{Lock, Point, Replica, Results, ServiceRow, Shift};
+use leeward_outcome::results::{KindRow, Lock, Point, Replica, Results, ServiceRow, Shift};
 use leeward_outcome::table::{Cell, TableRow};
 use maud::{Markup, html};
 
@@ -106,6 +106,26 @@ const SERVICES: [Column<ServiceRow>; 10] = [
     column("p99_us", "p99", "µs"),
     column("drop_rate", "Drops", "%"),
     column("cpu_utilization", "CPU", "%"),
+];
+
+const KINDS: [Column<KindRow>; 17] = [
+    column("kind", "Kind", ""),
+    column("tenant", "Tenant", ""),
+    column("class", "Class", ""),
+    column("cost", "Cost", ""),
+    column("demand_rps", "Demand", "k/s"),
+    column("clients", "Clients", ""),
+    column("seed", "Seed", ""),
+    column("objective_us", "Objective", "µs"),
+    column("offered_rps", "Offered", "k/s"),
+    column("goodput_rps", "Goodput", "k/s"),
+    column("cost_in_time", "Cost in time", "per second"),
+    column("in_time_rate", "In time", "%"),
+    column("refused_rate", "Refused", "%"),
+    column("client_rate", "Ended at clients", "%"),
+    column("late_rate", "Late", "%"),
+    column("p50_us", "p50", "µs"),
+    column("p99_us", "p99", "µs"),
 ];
 
 const REPLICAS: [Column<Replica>; 12] = [
@@ -240,6 +260,25 @@ pub(crate) fn services(results: &Results, palette: &Palette) -> Markup {
                 details {
                     summary { "Each service of each run" }
                     (table(&results.services, &SERVICES, palette))
+                }
+            }
+        }
+    }
+}
+
+/// Table of the kinds of requests, folded away; nothing where all are alike.
+pub(crate) fn kinds(results: &Results, palette: &Palette) -> Markup {
+    html! {
+        @if !results.kinds.is_empty() {
+            section {
+                h2 { "Kinds of requests" }
+                p.explain {
+                    "Shares are of the requests of a kind that were issued. A response is in time within the kind's own objective, from "
+                    "the request's issue."
+                }
+                details {
+                    summary { "Each kind of each run" }
+                    (table(&results.kinds, &KINDS, palette))
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! The page of all verdicts: the summary, every claim with its interval drawn against what is accepted, and ours against as published.
 
 use leeward_outcome::verdicts::{Judged, JudgedClaim, Tally, Verdicts};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 
 use crate::claims::{badge, unbroken};
-use crate::page::{POLICY, STYLE};
+use crate::page::about;
 
 /// The whole page.
 pub(crate) fn document(verdicts: &Verdicts) -> Markup {
@@ -12,15 +12,7 @@ pub(crate) fn document(verdicts: &Verdicts) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                title { "Verdicts · Leeward" }
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) }
-            }
+            head { (about("Verdicts")) }
             body {
                 main {
                     header {

@@ -1,6 +1,6 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Acquire, Application, ClientModel, Shares, SimConfig};
+use crate::config::{Acquire, Application, ClientModel, ServerModel, Shares, SimConfig};
 use leeward_control::units::Nanos;
 use leeward_workload::service::Service;
 
@@ -23,6 +23,11 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
         (config.server.batch >= 1 && config.server.batch <= 65_536, "a core must take 1 to 65,536 packets at a time"),
         (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
+        (
+            freezes_are_possible(config),
+            "a pause is shorter than what lies between the beginnings of two, and a quota's period an hour at most",
+        ),
+        (slow_is_possible(config), "waits are up to 1,000 times as long as else, from one instant to a later one"),
         (scheduling_is_possible(config), "an allocation lasts up to a second, and so does a look into a queue"),
         (!workload.demand.is_empty(), "there is no demand"),
         (workload.demand.first().is_none_or(|first| first.from == Nanos::ZERO), "the demand must begin at 0"),
@@ -54,11 +59,21 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             config.replicas.is_none() || config.clients == ClientModel::default(),
             "replicas and clients that space their requests or time out are not simulated together",
         ),
+        (
+            config.kinds.is_empty() || (config.tier.is_none() && config.graph.is_none()),
+            "kinds of requests and tiers or graphs are not simulated together",
+        ),
         (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),
         (windows_are_possible(config.fine_window, config), "a fine time series has 1,000,000 windows at most"),
     ];
     config.application.check()?;
+    config.kinds.check().map_err(|(_, problem)| problem)?;
+    if let Some(service) =
+        config.kinds.0.iter().filter_map(|kind| kind.service.as_ref()).find(|one| !service_is_possible(one))
+    {
+        return Err(format!("a kind's service needs at least one sample, and a sigma within 0 to 5: {service:?}"));
+    }
     match rules.iter().find(|(holds, _)| !holds) {
         Some((_, rule)) => Err((*rule).into()),
         None => Ok(()),
@@ -76,6 +91,17 @@ fn service_is_possible(service: &Service) -> bool {
 fn stalls_are_possible(config: &SimConfig) -> bool {
     let hour = Nanos::from_secs(3_600);
     config.server.stalls.is_none_or(|stalls| stalls.every >= Nanos::from_micros(1) && stalls.lasts <= hour)
+}
+
+fn freezes_are_possible(config: &SimConfig) -> bool {
+    let span = Nanos::from_micros(1)..=Nanos::from_secs(3_600);
+    let ServerModel { pauses, quota, .. } = config.server;
+    pauses.is_none_or(|pauses| span.contains(&pauses.every) && pauses.lasts < pauses.every)
+        && quota.is_none_or(|quota| span.contains(&quota.period) && quota.cpu > Nanos::ZERO)
+}
+
+fn slow_is_possible(config: &SimConfig) -> bool {
+    config.server.slow.is_none_or(|slow| slow.from < slow.until && (0.0..=1_000.0).contains(&slow.factor))
 }
 
 fn scheduling_is_possible(config: &SimConfig) -> bool {

@@ -2,7 +2,7 @@
 //! are the testbed of the Breakwater paper.
 
 use leeward_control::registry::Environment;
-use leeward_control::units::{Nanos, Rate};
+use leeward_control::units::{Nanos, Rate, Time};
 use leeward_workload::service::Service;
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ pub use crate::graph::model::Graph;
 pub use crate::scheduling::{Balancing, Finding, Placing, Revoke, Scheduling, Start, Steal};
 pub use crate::threads::model::Tier;
 pub use leeward_workload::application::MOST_STEPS;
-pub use leeward_workload::{Application, Arrivals, Path, Segment, Shares, Step, Workload};
+pub use leeward_workload::kinds::{CLASSES, MOST_KINDS};
+pub use leeward_workload::{Application, Arrivals, Kind, Kinds, Path, Segment, Shares, Step, Workload};
 
 /// Configuration of a single run.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct SimConfig {
     pub network: NetworkModel,
     /// The clients and what they ask.
     pub workload: Workload,
+    /// Kinds of requests; the default has none: all are alike.
+    pub kinds: Kinds,
     /// Steps of a request at the server besides computing; the default takes no locks.
     pub application: Application,
     /// How the application's locks are made and taken.
@@ -68,6 +71,7 @@ impl SimConfig {
                 demand: vec![Segment { from: Nanos::ZERO, rate }],
                 service,
             },
+            kinds: Kinds::default(),
             application: Application::default(),
             locks: LockModel::default(),
             clients: ClientModel::default(),
@@ -81,6 +85,17 @@ impl SimConfig {
             seed: 1,
             audit: false,
         }
+    }
+
+    /// How long a request of this kind takes on a core.
+    pub fn service_of(&self, kind: u8) -> &Service {
+        let own = self.kinds.0.get(usize::from(kind)).and_then(|kind| kind.service.as_ref());
+        own.unwrap_or(&self.workload.service)
+    }
+
+    /// Latest response to a request of this kind that is in time, from its issue.
+    pub fn objective_of(&self, kind: u8) -> Nanos {
+        self.kinds.0.get(usize::from(kind)).and_then(|kind| kind.deadline).unwrap_or(self.slo)
     }
 
     /// The part of this that a controller is told.
@@ -149,6 +164,12 @@ pub struct ServerModel {
     pub aqm: Aqm,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
+    /// Pauses of the whole process; `None`: it has none.
+    pub pauses: Option<Pauses>,
+    /// CPU time that the process may take; `None`: all that its cores have.
+    pub quota: Option<Quota>,
+    /// A time in which whatever requests wait for without a core takes longer; `None`: there is none.
+    pub slow: Option<Slow>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
     pub scheduling: Option<Scheduling>,
 }
@@ -167,6 +188,44 @@ impl Stalls {
     /// The share of time that is left, 0..=1.
     pub fn available(&self) -> f64 {
         self.every.0 as f64 / (self.every + self.lasts).0.max(1) as f64
+    }
+}
+
+/// Pauses of the whole process, such as those of a garbage collector: all cores stand still at once, the control loop with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pauses {
+    /// From the beginning of one to the beginning of the next; the first begins after as long.
+    pub every: Nanos,
+    /// Length of each, less than `every`.
+    pub lasts: Nanos,
+}
+
+/// A quota of CPU time, as containers have: once the cores have taken it all, they stand still until the period ends (Linux, CFS
+/// bandwidth control). What a core has begun it ends, as with the kernel's slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Length of a period.
+    pub period: Nanos,
+    /// CPU time of all cores in each.
+    pub cpu: Nanos,
+}
+
+/// A time in which a disk, or a server further down, is slower than else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slow {
+    /// Its beginning.
+    pub from: Nanos,
+    /// Its end.
+    pub until: Nanos,
+    /// Each wait without a core ([`Step::Wait`]) takes so many times as long.
+    pub factor: f64,
+}
+
+impl Slow {
+    /// How many times as long a wait takes that begins now.
+    pub(crate) fn factor_at(this: Option<Slow>, now: Time) -> f64 {
+        let now = now.since(Time::ZERO);
+        this.filter(|slow| slow.from <= now && now < slow.until).map_or(1.0, |slow| slow.factor)
     }
 }
 
@@ -290,6 +349,9 @@ impl Default for ServerModel {
             order: Order::TasksFirst,
             aqm: Aqm::Head,
             stalls: None,
+            pauses: None,
+            quota: None,
+            slow: None,
             scheduling: None,
         }
     }
@@ -299,7 +361,16 @@ impl ServerModel {
     /// Requests per second that the cores can serve when they do nothing else.
     pub fn capacity(&self, service_mean: Nanos) -> Rate {
         let busy = (service_mean + self.costs.per_request()).as_secs_f64();
-        Rate(f64::from(self.cores) / busy * self.stalls.map_or(1.0, |stalls| stalls.available()))
+        Rate(f64::from(self.cores) / busy * self.available())
+    }
+
+    /// Share of the cores' time that stalls, pauses and the quota leave, 0..=1.
+    pub fn available(&self) -> f64 {
+        let stalls = self.stalls.map_or(1.0, |stalls| stalls.available());
+        let pauses = self.pauses.map_or(1.0, |pauses| 1.0 - pauses.lasts.0 as f64 / pauses.every.0.max(1) as f64);
+        let quota =
+            self.quota.map_or(1.0, |quota| quota.cpu.0 as f64 / (quota.period.0.max(1) as f64 * f64::from(self.cores)));
+        (stalls * pauses).min(quota)
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) enum Event {
     Core(u32),
     /// A request has waited long enough for a lock: its wait of this number.
     LockTimeout(RequestId, u32),
+    /// Arrival of what a request waits for without a core.
+    Returns(RequestId),
     /// A client's timer.
     Timer(u32),
     /// The controller's slow half is due.

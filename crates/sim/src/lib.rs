@@ -34,7 +34,9 @@ mod event;
 pub mod graph;
 mod heap;
 mod instant;
+mod kinds;
 mod locks;
+pub mod oracle;
 mod paced;
 mod replicas;
 mod requests;
@@ -50,7 +52,7 @@ mod wire;
 
 pub use config::SimConfig;
 pub use leeward_outcome::RunOutcome;
-pub use leeward_workload::service;
+pub use leeward_workload::{rng, service};
 
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
@@ -89,6 +91,11 @@ pub enum SimError {
 /// # Errors
 /// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
+    if algorithm.name == oracle::ALGORITHM.name && (config.graph.is_some() || config.tier.is_some()) {
+        return Err(SimError::Config(
+            "the oracle knows a server of cores and locks; of tiers and graphs it does not".into(),
+        ));
+    }
     if let Some(graph) = &config.graph {
         check::check(config).map_err(SimError::Config)?;
         return graph::simulate(config, graph, algorithm, params);

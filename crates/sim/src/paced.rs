@@ -33,6 +33,10 @@ impl ClientHalf for Paced {
         }
     }
 
+    fn patience(&self) -> Nanos {
+        self.half.patience()
+    }
+
     fn sent(&mut self, now: Time) {
         self.next = now + self.gap;
         self.half.sent(now);

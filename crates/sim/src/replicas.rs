@@ -6,17 +6,17 @@
 use crate::SimError;
 use crate::agenda::Agenda;
 use crate::audit::Audit;
-use crate::config::{FirstServer, Replicas, SimConfig};
+use crate::config::{FirstServer, Kinds, Replicas, SimConfig};
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::run::Run;
 use crate::stats::{Occupancy, Stats};
 use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_control::server::Gauges;
-use leeward_control::units::{CreditId, Priority, Time};
+use leeward_control::units::{CreditId, Time};
 use leeward_outcome::{Distribution, RunOutcome};
-use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
+use leeward_workload::{ArrivalStream, KindStream};
 use std::collections::VecDeque;
 
 /// Runs a simulation whose configuration has replicas, and has been checked.
@@ -38,8 +38,13 @@ pub(crate) fn simulate(
 /// Configuration of a single server: its own part of the objective, and random numbers of its own. Requests come from
 /// here.
 fn alone(config: &SimConfig, replicas: Replicas, server: u32) -> SimConfig {
+    let mut kinds = Kinds::clone(&config.kinds);
+    for kind in &mut kinds.0 {
+        kind.deadline = kind.deadline.map(|deadline| replicas.objective(deadline));
+    }
     SimConfig {
         slo: replicas.objective(config.slo),
+        kinds,
         // By seed, far from those that people choose and from those of the cores (`stalls.rs`).
         seed: config.seed.wrapping_add(u64::from(server + 1) << 48),
         ..config.clone()
@@ -91,6 +96,7 @@ struct Whole<'a> {
     failure_delay: Distribution,
     audit: Audit,
     events: u64,
+    kind_stream: KindStream,
     service_rng: Rng,
     client_rng: Rng,
     path_rng: Rng,
@@ -119,6 +125,7 @@ impl<'a> Whole<'a> {
             failure_delay: Distribution::new(),
             audit: Audit::default(),
             events: 0,
+            kind_stream: KindStream::new(&config.kinds, config.seed),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             path_rng: Rng::new(config.seed, Purpose::Paths),
@@ -188,16 +195,18 @@ impl<'a> Whole<'a> {
     }
 
     fn issue(&mut self, client: u32) {
-        self.stats.issued();
+        let kind = self.kind_stream.draw();
+        self.stats.issued(kind);
         self.under_way.enter(self.now);
         let request = self.requests.insert(Request {
             issued: self.now,
             sent: self.now,
             arrived: self.now,
-            service: self.config.workload.service.draw(&mut self.service_rng),
+            service: self.config.service_of(kind).draw(&mut self.service_rng),
             session: client,
             demand: 0,
-            priority: Priority::from_random(self.client_rng.bits()),
+            priority: self.config.kinds.priority(kind, self.client_rng.bits()),
+            kind,
             credit: CreditId::NONE,
             attempt_of: RequestId::default(),
         });
@@ -227,8 +236,8 @@ impl<'a> Whole<'a> {
     /// The request goes to the server that its progress names.
     fn send(&mut self, request: RequestId) {
         let Progress { server, path, .. } = self.progress[request.slot()];
-        let Request { session: client, service, priority, .. } = self.requests[request];
-        self.servers[server].take_in(self.now, &Attempt { of: request, client, service, priority, path });
+        let Request { session: client, service, priority, kind, .. } = self.requests[request];
+        self.servers[server].take_in(self.now, &Attempt { of: request, client, service, priority, kind, path });
         self.look_at(server);
     }
 
@@ -256,11 +265,11 @@ impl<'a> Whole<'a> {
             End::Dropped | End::AtClient(_) if !progress.again => self.goes_on(request),
             End::Dropped => {
                 self.leaves(request, ended.end);
-                self.stats.ended_as_drop();
+                self.stats.ended_as_drop(attempt.kind);
             }
             End::AtClient(reason) => {
                 self.leaves(request, ended.end);
-                self.stats.ended_at_client(reason);
+                self.stats.ended_at_client(attempt.kind, reason);
             }
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Request {
     pub(crate) demand: u32,
     /// How important it is.
     pub(crate) priority: Priority,
+    /// Index of its kind; 0 where all are alike.
+    pub(crate) kind: u8,
     /// The newest grant that its client knew when it left.
     pub(crate) credit: CreditId,
     /// The request of the whole service that this is an attempt of, where there are several servers.
@@ -50,6 +52,8 @@ pub(crate) struct Attempt {
     pub(crate) service: Nanos,
     /// How important it is.
     pub(crate) priority: Priority,
+    /// Index of its kind; 0 where all are alike.
+    pub(crate) kind: u8,
     /// Its path through the application.
     pub(crate) path: u8,
 }

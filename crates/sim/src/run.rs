@@ -10,6 +10,8 @@ use crate::clients::Clients;
 use crate::config::{Aqm, SimConfig};
 use crate::event::{Event, Packet};
 use crate::instant::Instant;
+use crate::kinds::Known;
+use crate::oracle::Oracle;
 use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Server, WAKES_PER_TICK};
@@ -17,15 +19,16 @@ use crate::server_queues::Task;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
+use leeward_control::client::LocalReason;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::Algorithm;
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{CreditId, Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_outcome::RunOutcome;
-use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
+use leeward_workload::{ArrivalStream, KindStream};
 use staged::Staged;
 
 /// Everything of one run.
@@ -36,6 +39,7 @@ pub(crate) struct Run<'a> {
     /// `None` where requests come from elsewhere.
     arrivals: Option<ArrivalStream>,
     requests: Requests,
+    kinds: Known,
     clients: Clients<RequestId>,
     wire: Wire,
     server: Server,
@@ -43,6 +47,8 @@ pub(crate) struct Run<'a> {
     scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
     staged: Option<Box<Staged>>,
+    /// Where it decides in the controller's place.
+    oracle: Option<Box<Oracle>>,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
@@ -52,6 +58,7 @@ pub(crate) struct Run<'a> {
     audit: Audit,
     events: u64,
     instant: Instant,
+    kind_stream: KindStream,
     service_rng: Rng,
     client_rng: Rng,
     server_rng: Rng,
@@ -78,6 +85,7 @@ impl<'a> Run<'a> {
             agenda: Agenda::new(),
             arrivals: config.replicas.is_none().then(|| ArrivalStream::new(&config.workload, config.seed)),
             requests: if config.replicas.is_some() { Requests::new().noting_ends() } else { Requests::new() },
+            kinds: Known::new(config),
             clients: Clients::new(config, algorithm, params, &environment)?,
             wire: Wire::new(config),
             server: match &scheduler {
@@ -88,8 +96,9 @@ impl<'a> Run<'a> {
                 }
             },
             scheduler,
-            stalls: StallClock::new(config.server.stalls, cores, config.seed),
+            stalls: StallClock::new(&config.server, config.seed),
             staged: Staged::new(config).map(Box::new),
+            oracle: Oracle::of(config, algorithm),
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
@@ -99,6 +108,7 @@ impl<'a> Run<'a> {
             audit: Audit::default(),
             events: 0,
             instant: Instant::new(config, algorithm.name),
+            kind_stream: KindStream::new(&config.kinds, config.seed),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),
@@ -162,6 +172,7 @@ impl<'a> Run<'a> {
         let mut report = self.stats.report(self.config.server.cores, unfinished, gauges, self.events);
         report.locks = self.staged.map(|staged| staged.report()).unwrap_or_default();
         self.audit.check(report.totals.balance(), end, || format!("requests don't add up: {:?}", report.totals));
+        self.audit.check(self.stats.kinds_add_up(), end, || "kinds don't add up to all requests".into());
         report.violations = self.audit.into_found();
         report.cores = cores;
         (report, self.stats)
@@ -221,6 +232,7 @@ impl<'a> Run<'a> {
                 }
             }
             Event::Core(core) => self.core_is_done(core as usize),
+            Event::Returns(request) => self.returns(request),
             Event::LockTimeout(request, wait) => self.lock_times_out(request, wait),
             Event::Tick => self.tick(),
             Event::Allocate => self.allocator_tick(),
@@ -252,11 +264,13 @@ impl<'a> Run<'a> {
     }
 
     fn issue(&mut self, client: u32) {
+        let kind = self.kind_stream.draw();
         let attempt = Attempt {
             of: RequestId::default(),
             client,
-            service: self.config.workload.service.draw(&mut self.service_rng),
-            priority: Priority::from_random(self.client_rng.bits()),
+            service: self.config.service_of(kind).draw(&mut self.service_rng),
+            priority: self.config.kinds.priority(kind, self.client_rng.bits()),
+            kind,
             path: self.staged.as_mut().map_or(0, |staged| staged.draw()),
         };
         self.submit(&attempt);
@@ -264,8 +278,8 @@ impl<'a> Run<'a> {
     }
 
     fn submit(&mut self, attempt: &Attempt) {
-        let Attempt { of, client, service, priority, path } = *attempt;
-        self.stats.issued();
+        let Attempt { of, client, service, priority, kind, path } = *attempt;
+        self.stats.issued(kind);
         let request = self.requests.insert(Request {
             issued: self.now,
             sent: self.now,
@@ -274,6 +288,7 @@ impl<'a> Run<'a> {
             session: client,
             demand: 0,
             priority,
+            kind,
             credit: CreditId::NONE,
             attempt_of: of,
         });
@@ -281,6 +296,12 @@ impl<'a> Run<'a> {
             staged.issued(request, path);
         }
         let random = self.client_rng.bits();
+        let objective = self.config.objective_of(kind);
+        if self.oracle.as_mut().is_some_and(|oracle| !oracle.admits(request, service, path, objective, self.now)) {
+            self.requests.remove(request, End::AtClient(LocalReason::Throttled));
+            self.stats.ended_at_client(kind, LocalReason::Throttled);
+            return;
+        }
         self.with_client(client, |clients, now, wire| clients.submit(client, now, request, priority, random, wire));
     }
 
@@ -292,7 +313,7 @@ impl<'a> Run<'a> {
         let record = self.requests.remove(request, end);
         let given_up = self.config.clients.timeout.is_some_and(|timeout| self.now.since(record.issued) > timeout);
         match outcome {
-            _ if given_up => self.stats.timed_out(),
+            _ if given_up => self.stats.timed_out(record.kind),
             Outcome::Completed => self.stats.completed(self.now, &record),
             Outcome::Dropped => self.stats.dropped(self.now, &record),
         }
@@ -308,7 +329,8 @@ impl<'a> Run<'a> {
         client: u32,
         act: impl FnOnce(&mut Clients<RequestId>, Time, &mut crate::wire::Outlet<'_>),
     ) {
-        let mut outlet = self.wire.outlet(client, self.now, &mut self.agenda, &mut self.requests, &mut self.stats);
+        let (requests, stats, oracle) = (&mut self.requests, &mut self.stats, self.oracle.as_deref_mut());
+        let mut outlet = self.wire.outlet(client, self.now, &mut self.agenda, requests, stats, oracle);
         act(&mut self.clients, self.now, &mut outlet);
         if let Some(at) = self.clients.rearm(client, self.now) {
             self.agenda.schedule_on(Lane::Timers, at, Event::Timer(client));
@@ -418,6 +440,7 @@ impl<'a> Run<'a> {
             .with_priority(record.priority)
             .with_delay(self.delay())
             .with_random(self.server_rng.bits());
+        let arrival = self.kinds.describe(arrival, &record, self.server.queues.run_delay(self.now));
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
@@ -501,8 +524,14 @@ impl<'a> Run<'a> {
     fn respond(&mut self, request: RequestId, outcome: Outcome) {
         let record = self.requests[request];
         self.stats.left(self.now, &record);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.leaves(request, record.issued, self.now);
+        }
         match outcome {
-            Outcome::Completed => self.since_tick.completions += 1,
+            Outcome::Completed => {
+                self.since_tick.completions += 1;
+                self.kinds.executed(&record);
+            }
             Outcome::Dropped => self.since_tick.drops += 1,
         }
         if let Some(staged) = &mut self.staged {

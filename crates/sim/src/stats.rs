@@ -1,6 +1,7 @@
 //! Counts what happens and turns it into the report. Nothing here influences a run.
 
 use crate::config::SimConfig;
+use crate::kinds::Books;
 use crate::requests::Request;
 use leeward_control::client::LocalReason;
 use leeward_control::server::Gauges;
@@ -97,6 +98,7 @@ pub(crate) struct Stats {
     occupancy: Occupancy,
     occupancy_at_warmup: Occupancy,
     busy: u128,
+    kinds: Books,
 }
 
 struct WindowSeries {
@@ -130,6 +132,7 @@ impl Stats {
             occupancy: Occupancy::default(),
             occupancy_at_warmup: Occupancy::default(),
             busy: 0,
+            kinds: Books::new(config),
         }
     }
 
@@ -138,6 +141,7 @@ impl Stats {
         self.occupancy.advance(now);
         self.occupancy_at_warmup = self.occupancy;
         self.at_warmup = self.counts;
+        self.kinds.warmed_up();
     }
 
     /// A request is sent to a second server.
@@ -145,17 +149,25 @@ impl Stats {
         self.counts.clients.sent_again += 1;
     }
 
-    pub(crate) fn issued(&mut self) {
-        self.counts.clients.offered += 1;
+    /// A request of this kind is issued.
+    pub(crate) fn issued(&mut self, kind: u8) {
+        self.count(kind, |counts| counts.offered += 1);
     }
 
-    pub(crate) fn ended_at_client(&mut self, reason: LocalReason) {
-        match reason {
-            LocalReason::Overflow => self.counts.clients.overflowed += 1,
-            LocalReason::Throttled => self.counts.clients.throttled += 1,
+    /// A request of this kind ends at its client.
+    pub(crate) fn ended_at_client(&mut self, kind: u8, reason: LocalReason) {
+        self.count(kind, |counts| match reason {
+            LocalReason::Overflow => counts.overflowed += 1,
+            LocalReason::Throttled => counts.throttled += 1,
             // A reason that is new to this crate is an expiry of some kind.
-            _ => self.counts.clients.expired += 1,
-        }
+            _ => counts.expired += 1,
+        });
+    }
+
+    /// Counts an event of clients for all requests and for those of its kind.
+    fn count(&mut self, kind: u8, event: impl Fn(&mut Counts)) {
+        event(&mut self.counts.clients);
+        self.kinds.count(kind, event);
     }
 
     /// A request's packet has reached the server.
@@ -203,7 +215,8 @@ impl Stats {
     /// A client has received a response.
     pub(crate) fn completed(&mut self, now: Time, request: &Request) {
         let latency = now.since(request.issued);
-        let good = latency <= self.slo;
+        let good = latency <= self.kinds.objective(request.kind, self.slo);
+        self.kinds.completed(now, request.kind, latency);
         self.counts.clients.completed += 1;
         self.counts.clients.good += u64::from(good);
         if now >= self.warmup {
@@ -224,19 +237,19 @@ impl Stats {
     }
 
     /// A client has received a reply after its application gave up.
-    pub(crate) fn timed_out(&mut self) {
-        self.counts.clients.timed_out += 1;
+    pub(crate) fn timed_out(&mut self, kind: u8) {
+        self.count(kind, |counts| counts.timed_out += 1);
     }
 
     /// A client has received a drop.
     pub(crate) fn dropped(&mut self, now: Time, request: &Request) {
-        self.ended_as_drop();
+        self.ended_as_drop(request.kind);
         self.told_of_drop(now, request);
     }
 
-    /// A request has ended as a drop.
-    pub(crate) fn ended_as_drop(&mut self) {
-        self.counts.clients.dropped += 1;
+    /// A request of this kind has ended as a drop.
+    pub(crate) fn ended_as_drop(&mut self, kind: u8) {
+        self.count(kind, |counts| counts.dropped += 1);
     }
 
     /// A client has received a drop, which may not be the request's end.
@@ -284,6 +297,11 @@ impl Stats {
         self.occupancy.holds_so_far()
     }
 
+    /// Whether the kinds' counts add up to those of all requests.
+    pub(crate) fn kinds_add_up(&self) -> bool {
+        self.kinds.add_up_to(&self.counts.clients)
+    }
+
     /// Adds the counts of one server of several, after its [`report`](Self::report): the events in a server. The
     /// clients' view of the whole is counted here.
     pub(crate) fn absorb(&mut self, server: &Stats) {
@@ -325,6 +343,7 @@ impl Stats {
             events: Some(events),
             cores: None,
             failure_delay: None,
+            kinds: self.kinds.report(),
             late: None,
             replicas: Vec::new(),
             threads: None,

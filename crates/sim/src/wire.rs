@@ -3,6 +3,7 @@
 use crate::agenda::{Agenda, Lane};
 use crate::config::SimConfig;
 use crate::event::{Event, Packet};
+use crate::oracle::Oracle;
 use crate::requests::{End, RequestId, Requests};
 use crate::stats::Stats;
 use leeward_control::client::{Header, LocalEnd};
@@ -65,8 +66,9 @@ impl Wire {
         agenda: &'a mut Agenda<Event>,
         requests: &'a mut Requests,
         stats: &'a mut Stats,
+        oracle: Option<&'a mut Oracle>,
     ) -> Outlet<'a> {
-        Outlet { wire: self, session, now, agenda, requests, stats }
+        Outlet { wire: self, session, now, agenda, requests, stats, oracle }
     }
 }
 
@@ -84,6 +86,7 @@ pub(crate) struct Outlet<'a> {
     agenda: &'a mut Agenda<Event>,
     requests: &'a mut Requests,
     stats: &'a mut Stats,
+    oracle: Option<&'a mut Oracle>,
 }
 
 impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
@@ -97,8 +100,11 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
     }
 
     fn end(&mut self, request: RequestId, end: LocalEnd) {
-        self.requests.remove(request, End::AtClient(end.reason));
-        self.stats.ended_at_client(end.reason);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.ends_at_client(request);
+        }
+        let record = self.requests.remove(request, End::AtClient(end.reason));
+        self.stats.ended_at_client(record.kind, end.reason);
     }
 
     fn send_demand(&mut self, demand: u32) {

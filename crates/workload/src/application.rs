@@ -28,10 +28,23 @@ pub struct Path {
 pub enum Step {
     /// Compute for this share of the request's service time.
     Work(f64),
+    /// Wait for this share of it without a core: for a disk, or for a server further down. Locks that are given back right after it
+    /// are given back as it ends, by whatever was waited for.
+    Wait(f64),
     /// Take this lock, an index into [`Application::locks`].
     Acquire(usize),
     /// Give it back.
     Release(usize),
+}
+
+impl Step {
+    /// Share of the service time that it takes, if it takes any.
+    fn share(&self) -> Option<f64> {
+        match self {
+            Step::Work(share) | Step::Wait(share) => Some(*share),
+            Step::Acquire(_) | Step::Release(_) => None,
+        }
+    }
 }
 
 /// The most locks, paths, and steps of one path: the plants keep the locks that a request holds in one word.
@@ -109,10 +122,10 @@ impl Application {
         let mut work = 0.0;
         for step in steps {
             match *step {
-                Step::Work(share) if !(0.0..=1.0).contains(&share) => {
+                Step::Work(share) | Step::Wait(share) if !(0.0..=1.0).contains(&share) => {
                     return Err("a step's work must be 0 % to 100 % of the service time".into());
                 }
-                Step::Work(share) => work += share,
+                Step::Work(share) | Step::Wait(share) => work += share,
                 Step::Acquire(lock) | Step::Release(lock) if lock >= self.locks.len() => {
                     return Err("a step names a lock that there is not".into());
                 }
@@ -142,12 +155,12 @@ impl Application {
         Ok(())
     }
 
-    /// How long a request of this service time is at a step of `path`; zero unless the step is work. The steps of a path
+    /// How long a request of this service time is at a step of `path`; zero unless the step is work, or a wait. The steps of a path
     /// add up to the service time, to the nanosecond.
     pub fn length(&self, path: usize, step: usize, service: Nanos) -> Nanos {
         let steps: &[Step] = self.paths.get(path).map_or(&[], |path| &path.steps);
         match steps.get(step) {
-            Some(Step::Work(_)) => {
+            Some(Step::Work(_) | Step::Wait(_)) => {
                 done_after(steps, step + 1, service).saturating_sub(done_after(steps, step, service))
             }
             _ => Nanos::ZERO,
@@ -157,9 +170,7 @@ impl Application {
 
 /// Work done when the first `count` of `steps` are.
 fn done_after(steps: &[Step], count: usize, service: Nanos) -> Nanos {
-    let shares = |steps: &[Step]| -> f64 {
-        steps.iter().map(|step| if let Step::Work(share) = step { *share } else { 0.0 }).sum()
-    };
+    let shares = |steps: &[Step]| -> f64 { steps.iter().filter_map(Step::share).sum() };
     let (done, ahead) = steps.split_at(count);
     if shares(ahead) == 0.0 { service } else { service.scale(shares(done)).min(service) }
 }
@@ -204,6 +215,15 @@ mod tests {
         assert!(problem.contains("50.0000 %"), "{problem}");
         let problem = Application { locks: vec!["a".into(), "a".into()], ..Application::two_locks(0.5) }.check();
         assert!(problem.unwrap_err().contains("two locks called `a`"));
+    }
+
+    #[test]
+    fn waits_are_a_part_of_the_service_time() {
+        let path = Path { share: 1.0, steps: vec![Step::Work(0.2), Step::Wait(0.8)] };
+        let application = Application { locks: Vec::new(), paths: vec![path] };
+        assert_eq!(application.check(), Ok(()));
+        let lengths: Vec<u64> = (0..2).map(|step| application.length(0, step, Nanos(1_000)).0).collect();
+        assert_eq!(lengths, [200, 800]);
     }
 
     #[test]

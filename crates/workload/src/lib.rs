@@ -5,6 +5,7 @@
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
 //! - [`service`]: how long they take.
+//! - [`kinds`]: for whom they are, how important and how dear.
 //! - [`alias`]: drawing by weight.
 //! - [`rng`]: random numbers, one stream per purpose.
 //!
@@ -16,10 +17,12 @@ pub mod alias;
 pub mod application;
 pub mod arrivals;
 pub mod demand;
+pub mod kinds;
 pub mod rng;
 pub mod service;
 
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
+pub use kinds::{Kind, KindStream, Kinds};
 pub use service::Service;

@@ -30,6 +30,8 @@ pub enum Purpose {
     Wakes,
     /// Data of a service, where they are made up.
     Data,
+    /// Kinds of requests, where there are several.
+    Kinds,
 }
 
 /// A stream of random numbers.

@@ -157,9 +157,10 @@ impl Parser {
                 "locks" => Table::Locks,
                 "replicas" => Table::Replicas,
                 "services" => Table::Services,
+                "kinds" => Table::Kinds,
                 _ => {
                     self.at = start;
-                    let accepted = "points, windows, shifts, locks, replicas, services";
+                    let accepted = "points, windows, shifts, locks, replicas, services, kinds";
                     return Err(self.error(format!("unknown table `{name}`; accepted: {accepted}")));
                 }
             };

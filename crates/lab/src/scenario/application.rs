@@ -36,6 +36,8 @@ pub struct PathSpec {
 pub enum StepSpec {
     /// `work 30%`
     Work(ShareSpec),
+    /// `wait 30%`
+    Wait(ShareSpec),
     /// `lock NAME`, as an index into the names.
     Lock(usize),
     /// `unlock NAME`
@@ -91,6 +93,7 @@ impl ApplicationSpec {
         };
         let step = |step: &StepSpec| match *step {
             StepSpec::Work(of) => Step::Work(share(of)),
+            StepSpec::Wait(of) => Step::Wait(share(of)),
             StepSpec::Lock(lock) => Step::Acquire(lock),
             StepSpec::Unlock(lock) => Step::Release(lock),
         };
@@ -99,7 +102,8 @@ impl ApplicationSpec {
     }
 
     fn names(&self, wanted: &[ShareSpec]) -> bool {
-        let in_step = |step: &StepSpec| matches!(step, StepSpec::Work(share) if wanted.contains(share));
+        let in_step =
+            |step: &StepSpec| matches!(step, StepSpec::Work(share) | StepSpec::Wait(share) if wanted.contains(share));
         self.paths.iter().any(|path| wanted.contains(&path.share) || path.steps.iter().any(in_step))
     }
 }
@@ -177,13 +181,14 @@ fn step(item: &Item<'_>, locks: &[String]) -> Result<StepSpec, ScenarioError> {
     let text = item.text()?;
     let unexpected = || {
         let known = if locks.is_empty() { "no locks are named".into() } else { format!("locks: {}", locks.join(", ")) };
-        item.unexpected(format!("a step `work 30%`, `lock NAME` or `unlock NAME` ({known})"))
+        item.unexpected(format!("a step `work 30%`, `wait 30%`, `lock NAME` or `unlock NAME` ({known})"))
     };
     let (verb, object) = text.split_once(' ').ok_or_else(unexpected)?;
     let object = object.trim();
     let lock = || locks.iter().position(|name| name == object).ok_or_else(unexpected);
     match verb {
         "work" => share(object).map(StepSpec::Work).ok_or_else(unexpected),
+        "wait" => share(object).map(StepSpec::Wait).ok_or_else(unexpected),
         "lock" => Ok(StepSpec::Lock(lock()?)),
         "unlock" => Ok(StepSpec::Unlock(lock()?)),
         _ => Err(unexpected()),

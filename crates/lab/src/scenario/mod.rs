@@ -3,7 +3,7 @@
 //! - `document`: the TOML text as a tree that knows where each value was written.
 //! - `overrides`: `--set` and `[quick]`, applied to that tree.
 //! - `reader`: takes keys out of the tree, one by one, and refuses what is left over.
-//! - `read`, `workload`, `application`, `scheduling`, `replicas`, `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the
+//! - `read`, `workload`, `application`, `kinds`, `scheduling`, `hidden`, `replicas`, `tier`, `graph`, `controllers`, `threading`, `output`: the sections of the
 //!   format.
 //! - [`machine`]: a measured machine's file, which takes the place of the server's and the network's sections.
 //! - [`curves`]: the file of a service's threading curves.
@@ -16,6 +16,8 @@ pub mod curves;
 mod document;
 mod error;
 mod graph;
+mod hidden;
+mod kinds;
 pub mod machine;
 pub mod machine_threads;
 mod output;
@@ -38,9 +40,10 @@ use leeward_control::params::{Params, Raw};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_outcome::results::Plot;
+use leeward_plant::Transport;
 use leeward_services::case::Requests;
 use leeward_sim::config::{
-    Arrivals, Balancing, ClientModel, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
+    Arrivals, Balancing, ClientModel, Kinds, LockModel, NetworkModel, Replicas, Scheduling, ServerModel, Shares,
 };
 use leeward_sim::graph::model::{Graph, Passing};
 use leeward_sim::service::Service;
@@ -70,10 +73,14 @@ pub struct Scenario {
     pub training: Option<Training>,
     /// The simulated network; its round trip is the first of `rtts`.
     pub network: NetworkModel,
+    /// Transport of the measured plant. The simulated one has the costs that it is told, whatever carries the messages.
+    pub transport: Transport,
     /// Round trips; one point per entry.
     pub rtts: Vec<Nanos>,
     /// Demand of the clients.
     pub workload: Workload,
+    /// Kinds of their requests; none: all are alike.
+    pub kinds: Kinds,
     /// How long, how often, how finely.
     pub run: Run,
     /// Whether the `[quick]` section was applied.
@@ -307,7 +314,7 @@ impl Scenario {
         let name = path.display().to_string();
         let text = document::read(path).map_err(|source| ScenarioError::Read { file: name.clone(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Scenario::parse(&name, &text, folder, overrides, quick, &Registry::builtin())
+        Scenario::parse(&name, &text, folder, overrides, quick, &leeward_sim::oracle::registry())
     }
 
     /// A scenario that comes with this crate, by its id.
@@ -317,7 +324,7 @@ impl Scenario {
     pub fn builtin(id: &str, overrides: &[String], quick: bool) -> Result<Scenario, ScenarioError> {
         let found = builtin::find(id)?;
         let name = format!("{id}.toml");
-        Scenario::parse(&name, found.text, Path::new(""), overrides, quick, &Registry::builtin())
+        Scenario::parse(&name, found.text, Path::new(""), overrides, quick, &leeward_sim::oracle::registry())
     }
 
     /// Checks the text of a scenario. `name` stands for the file in messages; files that it names are looked up in
@@ -336,6 +343,39 @@ impl Scenario {
         read::scenario(name, text, folder, overrides, quick, registry)
     }
 
+    /// Leaves at most so many points, spread over all of them: of the longest list of values every second one goes until they are few
+    /// enough.
+    pub(crate) fn thin_out(&mut self, most: usize) {
+        fn halve<T>(list: &mut Vec<T>) {
+            let mut index = 0;
+            // The last one stays: it is the highest demand, or the most clients.
+            let odd = list.len() % 2;
+            list.retain(|_| {
+                index += 1;
+                index % 2 == odd
+            });
+        }
+        loop {
+            let steady = match &self.workload.demand {
+                DemandPlan::Steady(points) => points.len(),
+                DemandPlan::Shifting(_) => 1,
+            };
+            let (services, clients) = (self.workload.services.len(), self.workload.clients.len());
+            let (rtts, arrivals) = (self.rtts.len(), self.workload.arrivals.len());
+            let longest = [steady, services, clients, rtts, arrivals].into_iter().max().unwrap_or(1);
+            if steady * services * clients * rtts * arrivals * self.workload.instances().len() <= most || longest == 1 {
+                return;
+            }
+            match &mut self.workload.demand {
+                DemandPlan::Steady(points) if points.len() == longest => halve(points),
+                _ if services == longest => halve(&mut self.workload.services),
+                _ if clients == longest => halve(&mut self.workload.clients),
+                _ if rtts == longest => halve(&mut self.rtts),
+                _ => halve(&mut self.workload.arrivals),
+            }
+        }
+    }
+
     /// The objective for one service: the scenario's, or 10 × (mean service + round trip) as in Breakwater §5.1.
     pub fn slo(&self, service: &Service) -> Nanos {
         self.slo_at(service, self.network.rtt)
@@ -343,7 +383,7 @@ impl Scenario {
 
     /// The same at one of several round trips.
     pub fn slo_at(&self, service: &Service, rtt: Nanos) -> Nanos {
-        self.workload.slo.unwrap_or_else(|| (service.mean() + rtt) * 10)
+        self.workload.slo.unwrap_or_else(|| (self.kinds.mean(service) + rtt) * 10)
     }
 
     /// Requests per second that all servers together can serve when they do nothing else.

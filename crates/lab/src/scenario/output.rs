@@ -20,7 +20,7 @@ fn plot(read: &Reader<'_>, variants: &[Variant]) -> Result<Plot, ScenarioError> 
         let index = read.find(key).map_or(Ok(0), |item| item.choice(words))?;
         Ok(words[index].into())
     };
-    let table_name = word("table", &["points", "windows", "locks", "replicas"])?;
+    let table_name = word("table", &["points", "windows", "locks", "replicas", "services", "kinds"])?;
     let table = Table::find(&table_name).unwrap_or(Table::Points);
     let x = read.require("x", "a numeric field, or \"label\" for bars")?;
     let x = if x.text()? == "label" { "label".into() } else { field(&x, table, Some(Kind::Number))? };

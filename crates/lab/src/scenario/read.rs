@@ -4,7 +4,8 @@ use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
 use super::{
-    Scenario, ScenarioError, Variant, controllers, graph, output, replicas, scheduling, threading, tier, workload,
+    Scenario, ScenarioError, Variant, controllers, graph, kinds, output, replicas, scheduling, threading, tier,
+    workload,
 };
 use leeward_control::params::Raw;
 use leeward_control::registry::{Environment, Registry};
@@ -36,6 +37,7 @@ const KEYS: &[&str] = &[
     "train",
     "network",
     "workload",
+    "kind",
     "run",
     "quick",
     "controller",
@@ -83,7 +85,8 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     let (network, rtts) = workload::network(root.find("network"))?;
     let defaults = graph::Defaults { cores: server.cores, costs: server.costs, rtt: network.rtt };
     let graph = graph::graph(root.find("service"), root.find("call"), &defaults)?;
-    let others = workload::Others { tiers: &tiers, graph: graph.as_deref() };
+    let kinds = kinds::kinds(root.find("kind"), folder)?;
+    let others = workload::Others { tiers: &tiers, graph: graph.as_deref(), kinds: &kinds };
     let workload = workload::workload(&workload_item, folder, run.duration, &others)?;
     if workload.demand.is_shifting() {
         run.window = run.window.or(Some(SHIFT_WINDOW));
@@ -102,8 +105,10 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         training: threading::training(root.find("train"))?,
         replicas: root.find("replicas").map(|item| replicas::replicas(&item)).transpose()?,
         network,
+        transport: workload::transport(root.find("network"))?,
         rtts,
         workload,
+        kinds,
         run,
         quick: false,
         plots: output::plots(root.find("plot"), &variants)?,
@@ -115,6 +120,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
     threading::check(&scenario, &controllers)?;
     graph::check(&scenario, &controllers)?;
+    kinds::check(&scenario, root.find("kind"))?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)

@@ -58,7 +58,7 @@ impl Scenario {
         }
         match self.tiers.iter().find(|tier| tier.name == service.text) {
             Some(spec) => spec.tier.capacity(spec.begin.mean()),
-            None => self.capacity(service.service.mean()),
+            None => self.capacity(self.kinds.mean(&service.service)),
         }
     }
 

@@ -3,11 +3,14 @@
 use super::application::application;
 use super::document::read_text;
 use super::reader::{Item, MOST_ENTRIES, Reader, each_once};
-use super::{Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, graph, scheduling, tier};
+use super::{
+    Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, graph, hidden, kinds, scheduling, tier,
+};
 use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_plant::Transport;
 use leeward_services::case::Requests;
-use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, Kinds, NetworkModel, Order, ServerModel, Shares, Stalls};
 use leeward_sim::graph::model::Graph;
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::ThreadCosts;
@@ -23,8 +26,20 @@ const LARGEST_FILE: u64 = 64 << 20;
 pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioError> {
     let default = ServerModel::default();
     let Some(item) = item else { return Ok(default) };
-    let table =
-        item.table(&["cores", "batch", "costs", "order", "aqm", "stalls", "allocator", "balancing", "threads"])?;
+    let table = item.table(&[
+        "cores",
+        "batch",
+        "costs",
+        "order",
+        "aqm",
+        "stalls",
+        "pauses",
+        "quota",
+        "slow",
+        "allocator",
+        "balancing",
+        "threads",
+    ])?;
     let costs = match table.find("costs") {
         None => default.costs,
         Some(item) => costs(&item.table(&["receive", "spawn", "send", "reject", "steal"])?)?,
@@ -45,6 +60,9 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             Some(_) => Aqm::Arrival,
         },
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
+        pauses: table.find("pauses").map(|item| hidden::pauses(&item)).transpose()?,
+        quota: table.find("quota").map(|item| hidden::quota(&item)).transpose()?,
+        slow: table.find("slow").map(|item| hidden::slow(&item)).transpose()?,
         scheduling: scheduling::scheduling(&table, cores)?,
     })
 }
@@ -73,11 +91,21 @@ fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
     Ok(Stalls { every: span("every", Nanos::from_micros(1))?, lasts: span("lasts", Nanos::ZERO)? })
 }
 
+/// Names of transports, as a scenario says them.
+const TRANSPORTS: [(&str, Transport); 2] = [("tcp", Transport::Tcp), ("udp", Transport::Udp)];
+
+/// Transport between the ends of the measured plant.
+pub(super) fn transport(item: Option<Item<'_>>) -> Result<Transport, ScenarioError> {
+    let Some(item) = item else { return Ok(Transport::Tcp) };
+    let Some(item) = item.open_table()?.find("transport") else { return Ok(Transport::Tcp) };
+    Ok(TRANSPORTS[item.choice(&TRANSPORTS.map(|(name, _)| name))?].1)
+}
+
 /// The network, and all its round trips where there are several.
 pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos>), ScenarioError> {
     let default = NetworkModel::default();
     let Some(item) = item else { return Ok((default, vec![default.rtt])) };
-    let table = item.table(&["rtt", "jitter"])?;
+    let table = item.table(&["rtt", "jitter", "transport"])?;
     let rtts = match table.find("rtt") {
         None => vec![default.rtt],
         Some(item) => each_once(&item, |item| item.duration(Nanos::ZERO..=SECOND))?,
@@ -90,6 +118,7 @@ pub(super) fn network(item: Option<Item<'_>>) -> Result<(NetworkModel, Vec<Nanos
 pub(super) struct Others<'a> {
     pub(super) tiers: &'a [TierSpec],
     pub(super) graph: Option<&'a Graph>,
+    pub(super) kinds: &'a Kinds,
 }
 
 pub(super) fn workload(
@@ -108,10 +137,16 @@ pub(super) fn workload(
         (Some(item), _, Some(_)) => return Err(item.error("stands beside [[service]], whose `time` says it")),
         (None, false, _) => tier::services(tiers),
         (None, true, Some(graph)) => graph::services(graph),
-        (_, true, None) => {
-            let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
-            each_once(&services, |item| service(item, folder))?
-        }
+        (_, true, None) => match (kinds::services(others.kinds), table.find("service")) {
+            (Some(_), Some(item)) => {
+                return Err(item.error("stands beside [[kind]] sections that all have a `service`"));
+            }
+            (Some(services), None) => services,
+            (None, _) => {
+                let services = table.require("service", "a service time such as \"exp:10us\", or a list")?;
+                each_once(&services, |item| service(item, folder))?
+            }
+        },
     };
     let clients = table.require("clients", "a number of clients, or a list")?;
     let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
@@ -158,6 +193,15 @@ fn service(item: &Item<'_>, folder: &Path) -> Result<ServiceSpec, ScenarioError>
         }
     };
     Ok(ServiceSpec { text: text.into(), service, measured })
+}
+
+/// Service times that are drawn.
+pub(super) fn drawn(item: &Item<'_>, folder: &Path) -> Result<Service, ScenarioError> {
+    let spec = service(item, folder)?;
+    match spec.measured {
+        None => Ok(spec.service),
+        Some(_) => Err(item.unexpected("a service time that is drawn, such as \"exp:10us\"")),
+    }
 }
 
 /// Service times, or what requests ask of a service that is measured.

@@ -80,6 +80,7 @@ impl Bench for MeasuredTier {
             duration: WARMUP + measured,
             window: WINDOW,
             fine_window: None,
+            audience: None,
         };
         // A machine's moods make clients late for a moment; a load that they can't offer makes them late each time.
         let mut report = run(&spec, stop, |_| ()).map_err(failed)?;

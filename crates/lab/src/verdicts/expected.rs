@@ -39,13 +39,8 @@ pub struct ExpectationsError {
 }
 
 /// A verdict in a word without spaces.
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "reproduced",
-        Verdict::NotReproduced => "not-reproduced",
-        Verdict::Undecided => "undecided",
-        Verdict::NotApplicable => "not-measured",
-    }
+fn word(verdict: Verdict) -> String {
+    verdict.words().replace(' ', "-")
 }
 
 impl Expectations {
@@ -55,8 +50,8 @@ impl Expectations {
             scenario.claims.iter().map(|claim| Line {
                 scenario: scenario.id.clone(),
                 claim: claim.published.id.clone(),
-                published: word(claim.published.verdict).into(),
-                extended: word(claim.extended.verdict).into(),
+                published: word(claim.published.verdict),
+                extended: word(claim.extended.verdict),
                 measured: claim.claim().measured.clone(),
             })
         });
@@ -117,7 +112,8 @@ impl Expectations {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// The first line that is none of `seeds`, `seed`, `set`, `scenario` and `claim`, or has a value that makes no sense.
+    /// The first line that is none of `seeds`, `seed`, `set`, `scenario` and `claim`, or has a value that makes no sense: no seed, a
+    /// scenario twice, a claim of a scenario that is not named before it. A file that names no scenario expects nothing, and is refused.
     pub fn parse(text: &str) -> Result<Expectations, ExpectationsError> {
         let mut read =
             Expectations { seeds: 1, seed: 1, overrides: Vec::new(), scenarios: Vec::new(), lines: Vec::new() };
@@ -130,15 +126,24 @@ impl Expectations {
                 return Err(wrong("expected a key and a value"));
             };
             match key {
-                "seeds" => read.seeds = rest.parse().map_err(|_| wrong("expected a whole number"))?,
+                "seeds" => {
+                    let seeds = rest.parse().ok().filter(|&seeds| seeds > 0);
+                    read.seeds = seeds.ok_or_else(|| wrong("expected a whole number, at least 1"))?;
+                }
                 "seed" => read.seed = rest.parse().map_err(|_| wrong("expected a whole number"))?,
                 "set" => read.overrides.push(rest.into()),
+                "scenario" if read.scenarios.iter().any(|id| id == rest) => {
+                    return Err(wrong("the scenario is named twice"));
+                }
                 "scenario" => read.scenarios.push(rest.into()),
                 "claim" => {
                     let (words, measured) = rest.split_once(" # ").unwrap_or((rest, ""));
                     let [scenario, claim, published, extended] = words.split(' ').collect::<Vec<_>>()[..] else {
                         return Err(wrong("expected a scenario, a claim and two verdicts"));
                     };
+                    if !read.scenarios.iter().any(|id| id == scenario) {
+                        return Err(wrong("the claim's scenario is not named before it"));
+                    }
                     read.lines.push(Line {
                         scenario: scenario.into(),
                         claim: claim.into(),
@@ -149,6 +154,10 @@ impl Expectations {
                 }
                 _ => return Err(wrong("accepted: seeds, seed, set, scenario, claim")),
             }
+        }
+        if read.scenarios.is_empty() {
+            let problem = "no line names a scenario: nothing would be checked".into();
+            return Err(ExpectationsError { line: text.lines().count(), problem });
         }
         Ok(read)
     }

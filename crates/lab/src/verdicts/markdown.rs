@@ -76,7 +76,7 @@ fn row(claim: &JudgedClaim) -> String {
     let beside = if claim.published == claim.extended {
         "the same".into()
     } else {
-        format!("{}: {}", cell(&claim.extended.measured), words(claim.extended.verdict))
+        format!("{}: {}", cell(&claim.extended.measured), claim.extended.verdict.words())
     };
     let published =
         if claim.ours && claim.published != claim.extended { "not judged" } else { &claim.published.measured };
@@ -87,19 +87,9 @@ fn row(claim: &JudgedClaim) -> String {
         cell(&counted.text),
         cell(published),
         cell(&counted.accepted),
-        words(counted.verdict),
+        counted.verdict.words(),
         cell(note)
     )
-}
-
-/// A verdict in words.
-fn words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "reproduced",
-        Verdict::NotReproduced => "not reproduced",
-        Verdict::Undecided => "undecided",
-        Verdict::NotApplicable => "not measured",
-    }
 }
 
 fn additions(verdicts: &Verdicts) -> String {

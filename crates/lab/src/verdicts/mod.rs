@@ -18,5 +18,5 @@ mod sensitivity;
 pub use expected::{Expectations, ExpectationsError};
 pub use figures::{Figure, figures};
 pub use markdown::markdown;
-pub use run::{Extent, VerdictsError, judge_all, judge_scenario, scenarios};
+pub use run::{Extent, VerdictsError, judge_scenario, scenarios};
 pub use sensitivity::{Changed, PERTURBATIONS, Perturbation, sensitivity};

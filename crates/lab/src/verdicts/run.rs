@@ -92,26 +92,6 @@ pub fn judge_scenario(
     Ok(Judged { claims: claims(scenario, &published, &extended), gains, ..blank })
 }
 
-/// Judges scenarios one after the other; `told` is called with each when it is done.
-///
-/// # Errors
-/// As [`judge_scenario`], for the first that fails.
-pub fn judge_all(
-    builtins: &[&Builtin],
-    extent: &Extent,
-    registry: &Registry,
-    told: &mut dyn FnMut(&Judged),
-    cancel: &AtomicBool,
-) -> Result<Vec<Judged>, VerdictsError> {
-    let mut all = Vec::new();
-    for builtin in builtins {
-        let judged = judge_scenario(builtin, extent, registry, &|_| {}, cancel)?;
-        told(&judged);
-        all.push(judged);
-    }
-    Ok(all)
-}
-
 fn not_simulated(scenario: &Scenario) -> Option<String> {
     let measured = scenario.workload.services.iter().find(|service| !service.is_simulated());
     measured.map(|service| {
@@ -143,7 +123,7 @@ fn replaced(extended: &Results, published: Results) -> Results {
             all.$table.extend(published.$table);
         )*};
     }
-    replace!(points, windows, shifts, locks, replicas, services);
+    replace!(points, windows, shifts, locks, replicas, services, kinds);
     all
 }
 

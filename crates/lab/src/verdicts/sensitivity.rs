@@ -80,13 +80,7 @@ impl Flip {
     }
 
     fn words(&self) -> String {
-        let now = match self.now {
-            Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced => "not reproduced",
-            Verdict::Undecided => "undecided",
-            Verdict::NotApplicable => "not measured",
-        };
-        format!("`{} {}` is {now}", self.scenario, self.claim)
+        format!("`{} {}` is {}", self.scenario, self.claim, self.now.words())
     }
 }
 

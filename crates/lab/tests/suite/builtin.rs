@@ -66,7 +66,7 @@ fn all_threading_scenarios_have_one_machine() {
 /// for the real plant have one core and loopback's costs, until the machine itself is measured.
 #[test]
 fn no_scenario_of_a_paper_changes_the_machine() {
-    let others = ["real-", "ca-", "mt-", "tier-", "edge-"];
+    let others = ["real-", "ca-", "mt-", "tier-", "edge-", "hidden-"];
     for builtin in
         builtin_scenarios().iter().filter(|builtin| !others.iter().any(|other| builtin.id.starts_with(other)))
     {

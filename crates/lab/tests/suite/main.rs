@@ -8,6 +8,7 @@ mod claims;
 mod curves;
 mod fuzz;
 mod golden;
+mod kinds;
 mod runs;
 mod searches;
 mod sweeps;

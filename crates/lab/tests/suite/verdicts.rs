@@ -121,7 +121,17 @@ fn expectations_are_read_as_they_are_written() {
     let now = Expectations::parse("seeds 2\nseed 101\nscenario small\n").unwrap();
     assert_eq!(written.flips(&now).len(), 2, "claims that are gone");
     assert_eq!(now.flips(&written).len(), 2, "claims that are new");
-    for wrong in ["claim a b c", "seeds many", "colour red", "nothing"] {
+    let wrong = [
+        "claim a b c",
+        "seeds many",
+        "seeds 0",
+        "colour red",
+        "nothing",
+        "",
+        "seeds 2\nseed 1",
+        "scenario a\nscenario a",
+    ];
+    for wrong in wrong.into_iter().chain(["scenario a\nclaim b c reproduced reproduced"]) {
         assert!(Expectations::parse(wrong).is_err(), "{wrong}");
     }
 }

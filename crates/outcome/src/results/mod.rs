@@ -4,7 +4,7 @@
 
 mod rows;
 
-pub use rows::{Lock, Machine, Point, Replica, RunKey, ServiceRow, Shift, Window, WorkloadKey};
+pub use rows::{KindRow, Lock, Machine, Point, Replica, RunKey, ServiceRow, Shift, Window, WorkloadKey};
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,9 @@ pub struct Results {
     /// Reports of each service of each point, for graphs of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceRow>,
+    /// Reports of each kind of requests of each point, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindRow>,
     /// The papers' claims and what we measured.
     pub claims: Vec<Claim>,
     /// Reasons not to take runs of the real plant for measurements, in words.
@@ -125,4 +128,16 @@ pub enum Verdict {
     Undecided,
     /// This run did not measure it (another plant, or a point left out by `--quick`).
     NotApplicable,
+}
+
+impl Verdict {
+    /// The verdict as a reader is told it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Verdict::Reproduced => "reproduced",
+            Verdict::NotReproduced => "not reproduced",
+            Verdict::Undecided => "undecided",
+            Verdict::NotApplicable => "not measured",
+        }
+    }
 }

@@ -298,3 +298,39 @@ table! {
         cpu_utilization: f64, Share "CPU utilization";
     }
 }
+
+table! {
+    /// A kind of requests in a run.
+    KindRow (run: RunKey, workload: WorkloadKey) {
+        /// Its name.
+        kind: String, Name "Kind";
+        [run.controller, run.label, workload.service, workload.demand_rps, workload.demand_ratio, workload.clients, workload.p,
+         workload.r, run.seed]
+        /// Its tenant.
+        tenant: u32, Name "Tenant";
+        /// Its class, 0 (refused last) to 7, where it has one.
+        class: Option<u32>, Name "Class";
+        /// Cost that its requests name.
+        cost: u32, Count "Cost of a request";
+        /// Latest response that is in time, from the request's issue, µs.
+        objective_us: f64, Micros "Objective";
+        /// Its requests per second.
+        offered_rps: f64, Requests "Offered";
+        /// Its responses in time per second.
+        goodput_rps: f64, Requests "Goodput";
+        /// Cost of these, per second.
+        cost_in_time: f64, Plain "Cost in time per second";
+        /// Responses in time over requests issued.
+        in_time_rate: f64, Share "In time";
+        /// Requests that the server refused over requests issued.
+        refused_rate: f64, Share "Refused";
+        /// Requests that ended at their clients, unsent or given up on, over requests issued.
+        client_rate: f64, Share "Ended at clients";
+        /// Responses after the objective over requests issued.
+        late_rate: f64, Share "Late";
+        /// Median latency of its responses, µs.
+        p50_us: f64, Micros "Median latency";
+        /// 99th percentile, µs.
+        p99_us: f64, Micros "99th percentile latency";
+    }
+}

@@ -118,7 +118,7 @@ impl Run<'_> {
     }
 
     fn issue(&mut self, client: u32) {
-        self.stats.issued();
+        self.stats.issued(0);
         let service = self.graph.services[0].service.draw(&mut self.service_rng);
         let priority = Priority::from_random(self.client_rng.bits());
         let deadline = self.now + self.config.slo;
@@ -215,7 +215,7 @@ impl Run<'_> {
             }
         }
         match (outcome, local) {
-            (_, Some(reason)) => self.stats.ended_at_client(reason),
+            (_, Some(reason)) => self.stats.ended_at_client(0, reason),
             (Outcome::Completed, None) => self.stats.completed(self.now, &request),
             (Outcome::Dropped, None) => self.stats.dropped(self.now, &request),
         }
@@ -281,6 +281,7 @@ pub(super) fn as_request(job: &Job) -> Request {
         session: job.link,
         demand: job.demand,
         priority: job.priority,
+        kind: 0,
         credit: job.credit,
         attempt_of: RequestId::default(),
     }

@@ -4,7 +4,7 @@
 
 use super::Run;
 use crate::audit::Audit;
-use crate::config::{Acquire, LockKind, SimConfig};
+use crate::config::{Acquire, LockKind, SimConfig, Slow};
 use crate::event::Event;
 use crate::locks::{Locks, Waiter};
 use crate::requests::RequestId;
@@ -26,6 +26,8 @@ enum State {
     Underway,
     /// In this lock's queue.
     Waiting(u8),
+    /// Without a core, at a disk or a server further down.
+    Away,
     /// The request did not get a lock and waits for it no more: a drop, as soon as a core takes it.
     Refused,
     /// Its response or drop has left.
@@ -58,6 +60,8 @@ enum Move {
     Respond,
     /// The request waits for a lock.
     Wait,
+    /// The request waits for this span without a core.
+    Leave(Nanos),
     /// The request does without a lock, and ends as a drop.
     Drop,
 }
@@ -68,6 +72,9 @@ pub(super) struct Staged {
     kind: LockKind,
     acquire: Acquire,
     locks: Locks,
+    slow: Option<Slow>,
+    /// CPU time of sending a response.
+    send: Nanos,
     /// By slot.
     progress: Vec<Progress>,
     /// Requests that have just got a lock they waited for.
@@ -85,6 +92,8 @@ impl Staged {
             kind: config.locks.kind,
             acquire: config.locks.acquire,
             locks: Locks::new(&config.application.locks, config.warmup, config.duration),
+            slow: config.server.slow,
+            send: config.server.costs.send,
             progress: Vec::new(),
             ready: Vec::new(),
             asks_again: matches!(config.locks.acquire, Acquire::UnlessCongested { again: true, .. }),
@@ -136,9 +145,37 @@ impl Staged {
     /// For how long a request that is on a core works on before anything else happens to it.
     pub(super) fn next_work(&self, request: RequestId, service: Nanos) -> Nanos {
         let progress = &self.progress[request.slot()];
-        match progress.state {
-            State::Refused => Nanos::ZERO,
-            _ => self.application.length(progress.path.into(), progress.step.into(), service),
+        match (progress.state, self.step(request)) {
+            (State::Refused, _) | (_, Some(Step::Wait(_) | Step::Acquire(_) | Step::Release(_))) => Nanos::ZERO,
+            (_, Some(Step::Work(_))) => self.application.length(progress.path.into(), progress.step.into(), service),
+            (_, None) => self.send,
+        }
+    }
+
+    /// The step that a request is at; `None`: its response is being sent.
+    fn step(&self, request: RequestId) -> Option<Step> {
+        let Progress { path, step, .. } = self.progress[request.slot()];
+        self.application.paths[usize::from(path)].steps.get(usize::from(step)).copied()
+    }
+
+    /// Sends a request away from its core, if that is its next step; for how long.
+    fn leaves_core(&mut self, request: RequestId, service: Nanos, now: Time) -> Option<Nanos> {
+        let Some(Step::Wait(_)) = self.step(request) else { return None };
+        let progress = &mut self.progress[request.slot()];
+        progress.state = State::Away;
+        let length = self.application.length(progress.path.into(), progress.step.into(), service);
+        Some(length.scale(Slow::factor_at(self.slow, now)))
+    }
+
+    /// A request's wait without a core is over. Whatever it waited for gives the locks back that are to be given back then.
+    fn returns(&mut self, request: RequestId, now: Time) {
+        let progress = &mut self.progress[request.slot()];
+        progress.state = State::Underway;
+        progress.queued = now;
+        progress.step += 1;
+        while let Some(Step::Release(lock)) = self.step(request) {
+            self.progress[request.slot()].step += 1;
+            self.gives_back(lock, request, now);
         }
     }
 
@@ -156,17 +193,18 @@ impl Staged {
         if self.progress[slot].state == State::Refused {
             return self.drops(request, now);
         }
-        let path = usize::from(self.progress[slot].path);
-        let step_of = |staged: &Self, step: u8| staged.application.paths[path].steps.get(usize::from(step)).copied();
-        match step_of(self, self.progress[slot].step) {
+        match self.step(request) {
             None => return Move::Respond,
             Some(Step::Work(_)) => self.progress[slot].step += 1,
-            Some(Step::Acquire(_) | Step::Release(_)) => {}
+            Some(Step::Wait(_) | Step::Acquire(_) | Step::Release(_)) => {}
         }
         loop {
-            match step_of(self, self.progress[slot].step) {
+            match self.step(request) {
                 None => return Move::Send,
                 Some(Step::Work(_)) => return Move::Work(self.next_work(request, service)),
+                Some(Step::Wait(_)) => {
+                    return Move::Leave(self.leaves_core(request, service, now).unwrap_or(Nanos::ZERO));
+                }
                 Some(Step::Release(lock)) => {
                     self.progress[slot].step += 1;
                     self.gives_back(lock, request, now);
@@ -301,6 +339,10 @@ impl Run<'_> {
             Move::Work(length) => self.keeps_core(core, task, length),
             Move::Send => self.keeps_core(core, task, self.server.cost_of_sending()),
             Move::Wait => self.waits(core, task.request),
+            Move::Leave(length) => {
+                self.agenda.schedule(now + length, Event::Returns(task.request));
+                Some(Nanos::ZERO)
+            }
             Move::Respond => {
                 self.respond(task.request, Outcome::Completed);
                 self.stats.sent_messages(1);
@@ -354,17 +396,37 @@ impl Run<'_> {
         }
     }
 
+    /// A request is back from where it waited without a core.
+    pub(super) fn returns(&mut self, request: RequestId) {
+        let Some(staged) = &mut self.staged else { return };
+        staged.returns(request, self.now);
+        let home = self.home(self.requests[request].session);
+        self.server.queues.push_task(home, self.now, Task { request });
+        self.wake_ready(home);
+        self.wake_idle_cores(home);
+    }
+
     fn goes_on(&mut self, waiter: Waiter, core: usize) {
         let task = Task { request: waiter.request };
+        let service = self.requests[waiter.request].service;
         match waiter.spins_on {
+            // A disk that has a queue goes on with the next without asking for a core.
+            None if let Some(length) = self.leaves_at_once(waiter.request, service) => {
+                self.agenda.schedule(self.now + length, Event::Returns(waiter.request));
+            }
             None => self.server.queues.push_task(core, self.now, task),
             Some(core) => {
                 self.stats.busy(waiter.since, self.now);
-                let service = self.requests[waiter.request].service;
                 let work = self.staged.as_ref().map_or(Nanos::ZERO, |staged| staged.next_work(waiter.request, service));
                 self.keeps_core(core, task, work);
             }
         }
+    }
+
+    fn leaves_at_once(&mut self, request: RequestId, service: Nanos) -> Option<Nanos> {
+        let staged = self.staged.as_mut()?;
+        let has_it = staged.progress[request.slot()].state == State::Underway;
+        has_it.then(|| staged.leaves_core(request, service, self.now)).flatten()
     }
 
     /// A request may have waited long enough for a lock.

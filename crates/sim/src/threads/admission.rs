@@ -127,7 +127,7 @@ impl Outlet<JobId> for Wire<'_> {
 
     fn end(&mut self, job: JobId, end: LocalEnd) {
         self.jobs.end(job);
-        self.stats.ended_at_client(end.reason);
+        self.stats.ended_at_client(0, end.reason);
     }
 
     fn send_demand(&mut self, demand: u32) {

@@ -74,6 +74,7 @@ impl Jobs {
             session: client,
             demand: 0,
             priority: Priority::HIGHEST,
+            kind: 0,
             credit: CreditId::NONE,
             attempt_of: RequestId::default(),
         };

@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
     }
 
     fn issue(&mut self, client: u32) {
-        self.stats.issued();
+        self.stats.issued(0);
         let job = self.jobs.issue(client, self.now);
         self.submit(client, job);
         self.schedule_issue();

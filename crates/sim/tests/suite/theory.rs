@@ -3,7 +3,7 @@
 
 use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_control::units::Nanos;
-use leeward_sim::config::{Application, LockKind};
+use leeward_sim::config::{Application, LockKind, Path, Step};
 use leeward_sim::service::Service;
 
 const MEAN: Nanos = Nanos::from_micros(10);
@@ -112,5 +112,18 @@ fn m_m_c() {
             let offered = load * f64::from(cores);
             erlang_c(cores, offered) * 10.0 / (f64::from(cores) - offered)
         });
+    }
+}
+
+/// A disk is a queue with one server, which serves without a core: one core that works on nothing is enough for it.
+#[test]
+fn a_disk_is_m_g_1() {
+    let steps = vec![Step::Acquire(0), Step::Wait(1.0), Step::Release(0)];
+    let disk = Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps }] };
+    for (service, scv) in [(Service::Exponential(MEAN), 1.0), (Service::Constant(MEAN), 0.0)] {
+        for (load, requests) in &LOADS[..2] {
+            let queue = Queue { application: disk.clone(), ..queue(1, &service, *load, *requests) };
+            check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));
+        }
     }
 }

@@ -1,7 +1,13 @@
 //! Invariants of any run, whatever the controller and the scenario.
 
 use super::scenario::Scenario;
+use leeward_outcome::Counts;
 use leeward_sim::{RunOutcome, simulate};
+
+/// Sum over the kinds of requests.
+fn sum(report: &RunOutcome, of: fn(&Counts) -> u64) -> u64 {
+    report.kinds.iter().map(|kind| of(&kind.counts)).sum()
+}
 
 /// Runs `scenario` and looks for what must never be.
 pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
@@ -35,6 +41,13 @@ pub(crate) fn check(scenario: &Scenario) -> Result<RunOutcome, String> {
         (
             locks().all(|lock| lock.waited <= lock.acquired && lock.utilization.unwrap() <= 1.0 + 1e-9),
             format!("more than there can be: {:?}", report.locks),
+        ),
+        (
+            report.kinds.len() == config.kinds.0.len()
+                && (report.kinds.is_empty() || sum(&report, |counts| counts.offered) == counts.offered)
+                && (report.kinds.is_empty() || sum(&report, |counts| counts.good) == counts.good)
+                && report.kinds.iter().all(|kind| kind.latency.count == kind.counts.completed),
+            format!("kinds don't add up: {:?}", report.kinds),
         ),
         (server.rx_messages >= server.received, format!("more requests than messages: {server:?}")),
         (

@@ -2,10 +2,10 @@
 
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Registry};
-use leeward_control::units::{Nanos, Rate};
+use leeward_control::units::{Cost, Nanos, Rate, Tenant};
 use leeward_sim::config::{
-    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, LockKind, LockModel, NetworkModel, Order,
-    Path, Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
+    Acquire, Application, Aqm, Arrivals, ClientModel, Costs, FirstServer, Kind, Kinds, LockKind, LockModel,
+    NetworkModel, Order, Path, Replicas, Segment, ServerModel, Shares, SimConfig, Stalls, Step, Workload,
 };
 use leeward_sim::service::Service;
 use rand_core::{Rng, SeedableRng};
@@ -84,6 +84,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
             None,
             Some(Stalls { every: Nanos::from_millis(2), lasts: Nanos::from_micros(200) }),
         ]),
+        ..ServerModel::default()
     };
     let capacity = server.capacity(mean).0;
     // About 20,000 requests at capacity: enough for every queue to fill and drain, few enough for hundreds of scenarios.
@@ -118,6 +119,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         application: draw_application(dice),
         locks: draw_locks(dice, mean),
         clients: draw_clients(dice, mean),
+        kinds: draw_kinds(dice, mean),
         replicas: None,
         tier: None,
         graph: None,
@@ -144,6 +146,22 @@ fn draw_clients(dice: &mut Dice, mean: Nanos) -> ClientModel {
     let pacing = dice.one_of(&[Nanos::ZERO, Nanos::ZERO, Nanos::ZERO, mean, mean * 20]);
     let timeout = dice.one_of(&[None, None, None, Some(mean * 5), Some(Nanos::from_millis(1))]);
     ClientModel { pacing, timeout }
+}
+
+/// Every other scenario has several kinds of requests.
+fn draw_kinds(dice: &mut Dice, mean: Nanos) -> Kinds {
+    let count = dice.one_of(&[0, 0, 0, 1, 2, 3, 10, 64]);
+    let weights: Vec<u64> = (0..count).map(|_| dice.between(1, 20)).collect();
+    let all = weights.iter().sum::<u64>() as f64;
+    let kind = |(index, weight): (usize, u64)| Kind {
+        tenant: Tenant(dice.one_of(&[0, 0, 1, 2, index as u32, u32::MAX])),
+        class: dice.one_of(&[None, Some(0), Some(3), Some(7)]),
+        deadline: dice.one_of(&[None, None, Some(Nanos(1)), Some(mean * 3), Some(mean * 20)]),
+        cost: Cost(dice.one_of(&[1, 1, 2, 50, 1_000_000])),
+        service: dice.one_of(&[None, None, Some(Service::Exponential(mean)), Some(Service::Constant(mean * 2))]),
+        ..Kind::new(&index.to_string(), weight as f64 / all)
+    };
+    Kinds(weights.into_iter().enumerate().map(kind).collect())
 }
 
 /// Every other scenario has locks.

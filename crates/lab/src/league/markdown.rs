@@ -1,0 +1,59 @@
+//! The league as a page of documentation.
+
+use super::play::Match;
+use super::standing::{Spread, Standing};
+use std::fmt::Write;
+
+/// Matches that are listed in which the default came out worst.
+const WORST: usize = 20;
+/// The controller that is to be everybody's.
+const DEFAULT: &str = "auto";
+
+/// The page; `command` is the one that made it.
+pub fn markdown(command: &str, matches: &[Match], standings: &[Standing]) -> String {
+    let mut text = format!(
+        "# The league\n\nMade by `{command}`. Every controller plays every scene with its defaults; those that a scenario has tuned \
+         for itself play that scene as well. The oracle knows every service time and admits exactly what will be in time \
+         (docs/controllers.md). It prefers short requests where not all can be served, as nobody else could.\n\n\
+         {} matches. Ratios of goodput: the median, nine of ten are better than, the worst.\n\n\
+         | controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | its worst match |\n\
+         |---|---|---|---|---|---|\n",
+        matches.len()
+    );
+    for standing in standings {
+        let Standing { controller, of_oracle, of_best, lock_outs, too_late, worst, .. } = standing;
+        let (of_oracle, of_best) = (spread(of_oracle), spread(of_best));
+        let _ = writeln!(text, "| `{controller}` | {of_oracle} | {of_best} | {lock_outs} | {too_late} | {worst} |");
+    }
+    let mut own: Vec<(f64, String)> = matches.iter().filter_map(row).collect();
+    own.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let _ = write!(
+        text,
+        "\n## Where `{DEFAULT}` is worst\n\n| scene | workload | `{DEFAULT}` | best other | | oracle |\n|---|---|---|---|---|---|\n"
+    );
+    own.iter().take(WORST).for_each(|(_, row)| text += row);
+    text
+}
+
+fn spread(Spread { median, tenth, worst }: &Spread) -> String {
+    format!("{median:.3}, {tenth:.3}, {worst:.3}")
+}
+
+/// The default's ratio to the best, and the line that tells of it.
+fn row(one: &Match) -> Option<(f64, String)> {
+    let own = one.entries.iter().find(|entry| entry.label == DEFAULT)?;
+    let others = one.entries.iter().filter(|entry| entry.label != DEFAULT);
+    let best = others.max_by(|one, other| one.goodput_rps.total_cmp(&other.goodput_rps))?;
+    let ratio = if best.goodput_rps > 0.0 { own.goodput_rps / best.goodput_rps } else { 1.0 };
+    let thousands = |rate: f64| format!("{:.1} k/s", rate / 1e3);
+    let line = format!(
+        "| {} | {} | {} | {} {} | {ratio:.3} | {} |\n",
+        one.scene,
+        one.workload,
+        thousands(own.goodput_rps),
+        best.label,
+        thousands(best.goodput_rps),
+        thousands(one.oracle_rps)
+    );
+    Some((ratio, line))
+}
