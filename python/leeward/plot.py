@@ -147,7 +147,7 @@ def _short(value: Any) -> str:
 
 def _table_with(what: Any, fields: Sequence[str]) -> _leeward.Table:
     """The first table that has all of these fields."""
-    found: list[_leeward.Table] = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services")]
+    found: list[_leeward.Table] = [what.table()] if not hasattr(what, "native") else [what.table(name) for name in ("points", "windows", "locks", "replicas", "services", "kinds")]
     for table in found:
         if all(field in table.names for field in fields) and len(table):
             return table

@@ -39,7 +39,7 @@ class Results:
         return self.native.table(name).dense()
 
     def frame(self, kind: str = "polars", table: str = "points") -> Any:
-        """A table as a frame of `polars`, `pandas` or `arrow`: `points`, `windows`, `shifts`, `locks`, `replicas` or `services`.
+        """A table as a frame of `polars`, `pandas` or `arrow`: `points`, `windows`, `shifts`, `locks`, `replicas`, `services` or `kinds`.
 
         Columns in which no row has a value are left out. `docs/results.md` says what each column means.
         """

@@ -1,7 +1,6 @@
 //! Lists to choose from: scenarios, controllers, fields of tables, and how variants look.
 
 use crate::scenario::{builtin_text, unknown};
-use leeward_control::registry::Registry;
 use leeward_lab::builtin_scenarios;
 use leeward_lab::results::{Point, Results, RunKey};
 use leeward_outcome::table::{Quantity, Table, column};
@@ -23,7 +22,7 @@ type Param = (String, String, String, Vec<String>);
 /// Controllers: name, summary, source, parameters.
 #[pyfunction]
 pub(crate) fn controllers() -> Vec<(String, String, String, Vec<Param>)> {
-    let registry = Registry::builtin();
+    let registry = leeward_lab::registry();
     let all = registry.algorithms().map(|algorithm| {
         let params = algorithm.params.iter().map(|spec| {
             let tune = spec.tune.iter().map(ToString::to_string).collect();

@@ -243,7 +243,7 @@ pub(crate) fn load(
         params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
     let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
     let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
-    let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo };
+    let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig {
         ask: requests.prepare(&target).map_err(|error| wrong("service", error.to_string()))?,
         answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },

@@ -56,7 +56,7 @@ impl Results {
         leeward_report::render(&self.results)
     }
 
-    /// A table by its name: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`.
+    /// A table by its name: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`, `kinds`.
     fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
         let table = rows::Table::find(name).ok_or_else(|| {
             let names: Vec<&str> = rows::Table::ALL.iter().map(|table| table.name()).collect();

@@ -46,7 +46,7 @@ impl Source {
 
     /// The algorithms of this library and those of this scenario.
     pub(crate) fn registry(&self, py: Python<'_>) -> PyResult<Registry> {
-        let mut registry = Registry::builtin();
+        let mut registry = leeward_lab::registry();
         for written in &self.written {
             let added = registry.add(written.algorithm());
             added.map_err(|error| errors::plain(py, "ControllerError", &error.to_string()))?;

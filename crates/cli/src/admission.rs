@@ -11,7 +11,7 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(crate) struct AdmissionArgs {
     /// The controller (see `leeward list`); server and clients must run the same
-    #[arg(long = "admission", value_name = "NAME", default_value = "breakwater")]
+    #[arg(long = "admission", value_name = "NAME", default_value = "auto")]
     pub(crate) name: String,
     /// A parameter of the controller, such as target=80us; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", allow_hyphen_values = true)]

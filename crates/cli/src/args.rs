@@ -10,8 +10,8 @@ use leeward_compilers::Language;
 
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
-    calibrate, cargo, compile, corpus, data, demo, list, load, profile, record, replay, report, run, serve, top, train,
-    tune, verdicts,
+    calibrate, cargo, compile, completions, corpus, data, demo, league, list, load, profile, record, replay, report,
+    run, serve, top, train, tune, verdicts, why,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     List(list::ListArgs),
     Report(report::ReportArgs),
     Verdicts(verdicts::VerdictsArgs),
+    League(league::LeagueArgs),
     Tune(tune::TuneArgs),
     Train(train::TrainArgs),
     Advise(train::AdviseArgs),
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     Cargo(cargo::CargoArgs),
     Profile(profile::ProfileArgs),
     Top(top::TopArgs),
+    Why(why::WhyArgs),
+    Completions(completions::CompletionsArgs),
+    Man(completions::ManArgs),
 }
 
 impl Command {
@@ -70,6 +74,7 @@ impl Command {
             Command::List(args) => list::list(&args),
             Command::Report(args) => report::report(&args),
             Command::Verdicts(args) => verdicts::verdicts(&args),
+            Command::League(args) => league::league(&args),
             Command::Tune(args) => tune::tune(&args),
             Command::Train(args) => train::train(&args),
             Command::Advise(args) => train::advise(&args),
@@ -85,6 +90,9 @@ impl Command {
             Command::Cargo(args) => without_compiler("cargo", cargo::cargo(args)),
             Command::Profile(args) => profile::profile(&args),
             Command::Top(args) => top::top(&args),
+            Command::Why(args) => why::why(&args),
+            Command::Completions(args) => completions::completions(&args, Args::command()),
+            Command::Man(args) => completions::man(&args, Args::command()),
         }
     }
 }

@@ -17,6 +17,7 @@ mod service;
 mod stdout;
 mod table;
 mod terminal;
+mod tls;
 mod top;
 
 use std::process::ExitCode;

@@ -78,6 +78,7 @@ pub(crate) fn options(what: &What, plant: &str) -> Options {
         plant: plant.into(),
         // The scenario knows them all, a machine's included.
         overrides: Vec::new(),
+        audience: None,
     }
 }
 

@@ -57,6 +57,8 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             span(now.run_delay_ns as f64 / 1e3)
         ),
     ];
+    lines.extend(datagrams(before, now, seconds));
+    lines.extend(handshakes(before, now, seconds));
     lines.extend(controller(now));
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
@@ -70,6 +72,36 @@ fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     };
     let reasons: Vec<String> = now.drops.iter().filter_map(more).collect();
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
+}
+
+/// Handshakes of a server with TLS, and what is wrong with its certificates.
+fn handshakes(before: &Statistics, now: &Statistics, seconds: f64) -> Option<String> {
+    let tls = now.tls.as_ref()?;
+    let none = Default::default();
+    let before = before.tls.as_ref().unwrap_or(&none);
+    let per_second = |now: u64, before: u64| rate(now.saturating_sub(before) as f64 / seconds);
+    let refused = tls.refused.iter().filter_map(|(reason, count)| {
+        let more = count.saturating_sub(before.refused.get(reason).copied().unwrap_or(0));
+        (more > 0).then(|| format!(", {} {}/s", printable(reason), rate(more as f64 / seconds)))
+    });
+    let trouble = tls.trouble.as_deref().map(|words| format!("; old certificates: {}", plain(words)));
+    Some(format!(
+        "tls       {}/s handshakes, {} waiting{}{}",
+        per_second(tls.done, before.done),
+        tls.waiting,
+        refused.collect::<String>(),
+        trouble.unwrap_or_default()
+    ))
+}
+
+/// Loss of datagrams, at a server that has seen some.
+fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<String> {
+    let counts = |of: &Statistics| [of.overflowed, of.retransmitted, of.duplicates];
+    let per_second = |place: usize| rate(counts(now)[place].saturating_sub(counts(before)[place]) as f64 / seconds);
+    let [overflowed, retransmitted, duplicates] = [per_second(0), per_second(1), per_second(2)];
+    let words =
+        format!("{overflowed}/s lost for want of room, {retransmitted}/s sent again, {duplicates}/s came again");
+    counts(now).iter().any(|count| *count > 0).then(|| format!("datagrams {words}"))
 }
 
 fn controller(now: &Statistics) -> Option<String> {
@@ -175,6 +207,7 @@ mod tests {
             drops: BTreeMap::from([("Lock".into(), 45)]),
             credit_pool: Some(12),
             credits_issued: Some(7),
+            retransmitted: 40,
             locks: vec![lock("long ago", 900_000_000), lock("now\u{7}", 0), lock("now", 400_000_000)],
             ..Statistics::default()
         };
@@ -184,6 +217,7 @@ mod tests {
             "2.5 k/s received",
             "dropped   20/s: Lock 20/s",
             "12 credits, 7 of them issued",
+            "0/s lost for want of room, 20/s sent again, 0/s came again",
             "0.20",
         ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");

@@ -27,13 +27,22 @@ pub enum Need {
     IoUring,
     /// Scheduler events from the kernel, which some containers forbid.
     Scheduler,
+    /// Prometheus's reading of metrics (`scripts/setup promtool`).
+    Promtool,
     /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions (`profiler/tests/readers`).
     Readers,
 }
 
 impl Need {
-    const ALL: [Need; 6] =
-        [Need::Memcached, Need::Profiler, Need::RustcPlugin, Need::IoUring, Need::Scheduler, Need::Readers];
+    const ALL: [Need; 7] = [
+        Need::Memcached,
+        Need::Profiler,
+        Need::RustcPlugin,
+        Need::IoUring,
+        Need::Scheduler,
+        Need::Promtool,
+        Need::Readers,
+    ];
 
     /// The word in `LEEWARD_REQUIRE`.
     pub fn word(self) -> &'static str {
@@ -43,6 +52,7 @@ impl Need {
             Need::RustcPlugin => "rustc_plugin",
             Need::IoUring => "io_uring",
             Need::Scheduler => "scheduler",
+            Need::Promtool => "promtool",
             Need::Readers => "readers",
         }
     }
@@ -117,6 +127,16 @@ mod tests {
             assert_eq!(parse(need.word()), Ok(vec![need]));
         }
         assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
+    }
+
+    /// One environment serves both: a word that only one of them knows fails the other's whole run.
+    #[test]
+    fn tests_in_python_know_the_same_words() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let line = text.lines().find_map(|line| line.strip_prefix("KNOWN = (")).expect("a line with the words");
+        let words: Vec<&str> = line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
+        assert_eq!(words, Need::ALL.map(Need::word));
     }
 
     /// Fails where the environment of this very run is misspelt, even if no test misses anything.

@@ -1,11 +1,15 @@
 //! `leeward demo`: what overload does to a server on this machine, with and without control, shown while it happens.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
+use leeward_admin::{Admin, AdminError, Sources};
 use leeward_control::registry::Registry;
 use leeward_lab::results::Plot;
 use leeward_lab::run::Options;
 use leeward_lab::{Results, Scenario, real, store};
+use leeward_plant::Audience;
 
 use super::{demo_tiers, target};
 use crate::admission;
@@ -37,6 +41,9 @@ pub(crate) struct DemoArgs {
     /// No live view: plain lines, as where there is no terminal
     #[arg(long)]
     pub(crate) plain: bool,
+    /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is taken, another one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    pub(crate) admin: String,
     /// Length of a run of steady demand; one with a spike takes half as long again
     #[arg(long, value_name = "SPAN", default_value = "4s")]
     pub(crate) duration: String,
@@ -79,13 +86,18 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let scenarios = scenarios(args)?;
     target::check_folder(&args.out)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;
-    let options = Options { seed: args.seed, plant: "real".into(), ..Options::default() };
+    let admin = dashboard(&args.admin)?;
+    let dashboard = admin.as_ref().map(|admin| format!("http://{}/", admin.address()));
+    let audience = admin.as_ref().map(audience);
+    let options = Options { seed: args.seed, plant: "real".into(), audience, ..Options::default() };
     let (runs, seconds) = (scenarios.iter().map(runs).sum(), seconds(&scenarios));
     let parts = {
         let live = !args.plain && terminal::wanted();
-        let screen = live.then(|| Screen::start(State::new(runs, seconds), interrupt.clone()).ok()).flatten();
+        let screen =
+            live.then(|| Screen::start(State::new(runs, seconds, dashboard.clone()), interrupt.clone()).ok()).flatten();
         if screen.is_none() {
             plain::intro(seconds);
+            dashboard.iter().for_each(|address| plain::say(&format!("Dashboard while it runs: {address}")));
         }
         let watch = |stage: &real::Stage<'_>| match &screen {
             Some(screen) => screen.tell(News::of(stage)),
@@ -105,6 +117,34 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         plain::outro(&rows, &results.machines),
         place(&report)
     ))
+}
+
+/// Name of the server on the dashboard.
+const SERVER: &str = "demo";
+
+/// The port with the dashboard, unless none is wanted.
+fn dashboard(address: &str) -> Result<Option<Admin>, Failure> {
+    if address == "off" {
+        return Ok(None);
+    }
+    let start = |address: &str| Admin::start(address, Sources::default(), String::new());
+    let taken = |error: AdminError| match address.rsplit_once(':') {
+        // Another demo, or a server: this one is as good at any port.
+        Some((host, _)) if matches!(&error, AdminError::Listen { source, .. } if source.kind() == ErrorKind::AddrInUse) => {
+            start(&format!("{host}:0"))
+        }
+        _ => Err(error),
+    };
+    start(address).or_else(taken).map(Some).map_err(|error| Failure::Input(anyhow!("--admin: {error}")))
+}
+
+/// Viewers of the dashboard see the server of each run under one name.
+fn audience(admin: &Admin) -> Audience {
+    let sources = admin.sources().clone();
+    Audience::new(move |source| match source {
+        Some(source) => sources.put(SERVER, source),
+        None => sources.remove(SERVER),
+    })
 }
 
 /// Steady demands, then a spike, each with and without control.

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
 use leeward_rpc::statistics::Statistics;
 use leeward_services::arguments::Argument;
@@ -139,8 +139,7 @@ pub(super) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
         "capacity_per_s": capacity, "phases": played.iter().map(Phase::json).collect::<Vec<_>>(),
     });
     let path = args.out.join("tiers.json");
-    std::fs::create_dir_all(&args.out).context("--out").map_err(Failure::Runtime)?;
-    target::write(&path, &format!("{report:#}\n"))?;
+    target::write_into(&args.out, "tiers.json", &format!("{report:#}\n"))?;
     stdout::print(&format!(
         "{}\n{}\nThe tiers at the largest demand:\n\n{last}\nReport: {}",
         crate::table::folded(&text, 0, crate::table::WIDTH),
@@ -232,7 +231,7 @@ impl Stage {
         middle.wait(&interrupt)?;
         self.servers.insert(0, middle);
         for server in &self.servers {
-            let source = Source::open(&server.address, &interrupt)?;
+            let source = Source::open(&server.address, None, &interrupt)?;
             let now = source.ask(&interrupt, || {}).map_err(|error| stopped(&interrupt, error))?;
             self.watches.push(Watch { source, before: now.clone(), first: now.clone(), now });
         }

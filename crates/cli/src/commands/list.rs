@@ -33,7 +33,7 @@ Examples:
 
 /// The command.
 pub(crate) fn list(args: &ListArgs) -> Result<(), Failure> {
-    let registry = Registry::builtin();
+    let registry = leeward_lab::registry();
     if args.controllers {
         let parts: Vec<String> = registry.algorithms().map(in_detail).collect();
         return stdout::print(&parts.join("\n"));

@@ -1,12 +1,15 @@
 //! Commands, a file for each. A command reads its input, calls the libraries and prints the outcome.
 
+mod ask_admin;
 pub(crate) mod calibrate;
 pub(crate) mod cargo;
 pub(crate) mod compile;
+pub(crate) mod completions;
 pub(crate) mod corpus;
 pub(crate) mod data;
 pub(crate) mod demo;
 mod demo_tiers;
+pub(crate) mod league;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod profile;
@@ -23,3 +26,4 @@ pub(crate) mod top;
 pub(crate) mod train;
 pub(crate) mod tune;
 pub(crate) mod verdicts;
+pub(crate) mod why;

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use leeward_control::registry::Registry;
 use leeward_lab::{Results, run, store};
 
 use super::{summary, target};
@@ -76,7 +75,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let results = {
         let bar = Bar::new(&scenario.id, &interrupt);
         let options = scenario::options(&args.what, &args.plant);
-        run::run(&scenario, &Registry::builtin(), &options, &|progress| bar.show(progress), interrupt.flag())?
+        run::run(&scenario, &leeward_lab::registry(), &options, &|progress| bar.show(progress), interrupt.flag())?
     };
     let page = leeward_report::render(&results);
     interrupt.finish()?;
@@ -107,6 +106,10 @@ fn text(results: &Results, folder: &Path, report: &Path) -> String {
     let locks = summary::locks(&results.locks);
     if !locks.is_empty() {
         text += &format!("\nThe locks that were waited for most, at the highest demand\n\n{locks}");
+    }
+    let kinds = summary::kinds(&results.kinds);
+    if !kinds.is_empty() {
+        text += &format!("\nThe kinds of requests, at the highest demand\n\n{kinds}");
     }
     if !results.claims.is_empty() {
         text += &format!("\n{}\n\n{}", summary::claims_heading(results), summary::claims(results));

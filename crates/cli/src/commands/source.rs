@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use leeward_control::units::Nanos;
 use leeward_rpc::client::Client;
 use leeward_rpc::statistics::{self, Statistics};
+use leeward_rpc::tls::ClientTls;
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -37,14 +38,20 @@ pub(super) enum Source {
 
 impl Source {
     /// Finds out what the server at `address` speaks. A question in memcached's protocol is answered by either: in lines, or by
-    /// a frame that says that this was none.
-    pub(super) fn open(address: &str, interrupt: &Interrupt) -> Result<Self, Failure> {
-        if let Ok(stream) = connect(address)
+    /// a frame that says that this was none. With TLS it is Leeward's own.
+    pub(super) fn open(address: &str, tls: Option<ClientTls>, interrupt: &Interrupt) -> Result<Self, Failure> {
+        if tls.is_none()
+            && let Ok(stream) = connect(address)
             && exchange(&stream, RECOGNISE, interrupt, || {}).is_ok_and(|heard| heard.starts_with(b"STAT "))
         {
             return Ok(Source::Memcached(address.into()));
         }
-        let client = Client::builder().replica(address).retries(0, 0).timeout(Nanos::from_secs(5)).build();
+        let client = Client::builder().replica(address).retries(0, 0).timeout(Nanos::from_secs(5));
+        let client = match tls {
+            Some(tls) => client.tls(tls),
+            None => client,
+        };
+        let client = client.build();
         let client = client.map_err(|error| Failure::Input(anyhow!("{address}: {error}")))?;
         Ok(Source::Rpc(Box::new(client)))
     }

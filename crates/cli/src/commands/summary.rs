@@ -1,7 +1,7 @@
 //! Results in brief, for a terminal: medians per variant and workload, and the verdicts.
 
 use leeward_lab::Results;
-use leeward_lab::results::{Lock, Machine, Point, Verdict, WorkloadKey};
+use leeward_lab::results::{KindRow, Lock, Machine, Point, Verdict, WorkloadKey};
 
 use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
@@ -145,6 +145,56 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
     if labels.is_empty() { String::new() } else { table.to_string() }
 }
 
+/// Kinds of one variant that are shown.
+const KINDS_SHOWN: usize = 12;
+
+/// The kinds of requests of each variant at its highest demand, in the scenario's order; medians over seeds. Nothing where all
+/// requests are alike.
+pub(crate) fn kinds(kinds: &[KindRow]) -> String {
+    let right = |name| (name, Align::Right);
+    let mut table = Table::new(&[
+        ("variant", Align::Left),
+        ("kind", Align::Left),
+        right("offered k/s"),
+        right("in time %"),
+        right("refused %"),
+        right("late %"),
+        right("p50 us"),
+        right("p99 us"),
+    ]);
+    let mut labels: Vec<&str> = Vec::new();
+    kinds.iter().for_each(|row| {
+        if !labels.contains(&row.run.label.as_str()) {
+            labels.push(&row.run.label)
+        }
+    });
+    for label in &labels {
+        let of_label = || kinds.iter().filter(|row| row.run.label == *label);
+        let highest = of_label().map(|row| row.workload.demand_rps).fold(0.0, f64::max);
+        let mut groups: Vec<Vec<&KindRow>> = Vec::new();
+        for row in of_label().filter(|row| row.workload.demand_rps == highest) {
+            match groups.iter_mut().find(|group| group[0].kind == row.kind) {
+                Some(group) => group.push(row),
+                None => groups.push(vec![row]),
+            }
+        }
+        for group in groups.iter().take(KINDS_SHOWN) {
+            let number = |decimals: usize, value: fn(&KindRow) -> f64| format!("{:.*}", decimals, median(group, value));
+            table.row(vec![
+                (*label).into(),
+                group[0].kind.clone(),
+                number(2, |row| row.offered_rps / 1e3),
+                number(2, |row| row.in_time_rate * 100.0),
+                number(2, |row| row.refused_rate * 100.0),
+                number(2, |row| row.late_rate * 100.0),
+                number(1, |row| row.p50_us),
+                number(1, |row| row.p99_us),
+            ]);
+        }
+    }
+    if labels.is_empty() { String::new() } else { table.to_string() }
+}
+
 /// Points that differ by their seed only.
 fn groups(points: &[Point]) -> Vec<Vec<&Point>> {
     let mut groups: Vec<Vec<&Point>> = Vec::new();
@@ -182,13 +232,7 @@ pub(crate) fn claims(results: &Results) -> String {
     let expected = if results.claims_are_ours() { "expected" } else { "paper" };
     let mut text = String::new();
     for claim in &results.claims {
-        let verdict = match claim.verdict {
-            Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced => "not reproduced",
-            Verdict::Undecided => "undecided",
-            Verdict::NotApplicable => "not measured",
-        };
-        text += &folded(&format!("{verdict}: {}", claim.text), 2, WIDTH);
+        text += &folded(&format!("{}: {}", claim.verdict.words(), claim.text), 2, WIDTH);
         let numbers =
             format!("{expected}: {}; measured: {}; accepted: {}", claim.paper, claim.measured, claim.accepted);
         text += &folded(&numbers, 6, WIDTH);

@@ -48,7 +48,7 @@ pub(super) fn sweep(args: &RunArgs) -> Result<(), Failure> {
 /// Runs all cells and prints their lines in the grid's order.
 fn all(args: &RunArgs, grid: &Grid, threads: usize, cancel: &AtomicBool, tell: impl Fn(usize)) -> Result<(), Failure> {
     let (next, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let registry = Registry::builtin();
+    let registry = leeward_lab::registry();
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING);
         for _ in 0..threads {

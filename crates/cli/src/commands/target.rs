@@ -59,3 +59,16 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     }
     written.with_context(|| format!("writing {}", path.display())).map_err(Failure::Runtime)
 }
+
+/// Writes `text` as `name` into `folder`, which is made if it is not there.
+pub(crate) fn write_into(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display())).map_err(Failure::Runtime)?;
+    write(&folder.join(name), text)
+}
+
+/// Writes a value as JSON that people can read.
+pub(crate) fn write_json(folder: &Path, name: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value);
+    let json = json.with_context(|| format!("{name} as JSON")).map_err(Failure::Runtime)?;
+    write_into(folder, name, &(json + "\n"))
+}

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::interrupt::{Interrupt, Leaving};
 use crate::keyboard::Keyboard;
 use crate::terminal;
+use crate::tls::TlsArgs;
 use crate::{stdout, top};
 
 /// An overloaded server drops this question, too; then it is asked again, for so long.
@@ -40,6 +41,8 @@ pub(crate) struct TopArgs {
     /// Print the server's statistics as one JSON object, at once
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 }
 
 const TOP: &str = "\
@@ -52,7 +55,7 @@ Examples:
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_nanos(admission::span("--interval", &args.interval)?.0);
     let interrupt = Interrupt::listen(Leaving::Soon)?;
-    let source = Source::open(&args.address, &interrupt)?;
+    let source = Source::open(&args.address, args.tls.open()?, &interrupt)?;
     let first = ask(&source, args, &interrupt)?;
     if args.json {
         return stdout::print(&first.to_json());

@@ -1,7 +1,6 @@
 //! `leeward tune`: the parameters under which a controller serves a scenario best.
 
 use leeward_control::params::Raw;
-use leeward_control::registry::Registry;
 use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
 use serde_json::{Map, Value, json};
 
@@ -45,7 +44,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
         let bar = Bar::new(&format!("{} {}", scenario.id, args.controller), &interrupt);
         let options = scenario::options(&args.what, "sim");
         let progress = |progress| bar.show(progress);
-        tune::tune(&scenario, &Registry::builtin(), &args.controller, &options, &progress, interrupt.flag())?
+        tune::tune(&scenario, &leeward_lab::registry(), &args.controller, &options, &progress, interrupt.flag())?
     };
     interrupt.finish()?;
     if args.json {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use leeward_control::registry::Registry;
 use leeward_lab::Builtin;
 use leeward_lab::verdicts::{
     Changed, Expectations, Extent, PERTURBATIONS, VerdictsError, judge_scenario, markdown, scenarios, sensitivity,
@@ -111,8 +110,11 @@ fn check(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), 
     let expected = Expectations::parse(&text);
     let expected = expected.map_err(|error| Failure::Input(anyhow!("{}: {error}", file.display())))?;
     let all = scenarios(&expected.scenarios);
-    let picked: Vec<&Builtin> =
-        all.into_iter().filter(|known| expected.scenarios.iter().any(|id| id == known.id)).collect();
+    let find = |id: &String| {
+        let known = all.iter().find(|known| known.id == id).copied();
+        known.ok_or_else(|| Failure::Input(anyhow!("{}: no scenario is called `{id}`", file.display())))
+    };
+    let picked: Vec<&Builtin> = expected.scenarios.iter().map(find).collect::<Result<_, _>>()?;
     let extent = expected.extent(args.threads.map(usize::from));
     let judged = judge(&picked, &extent, interrupt, |_| Ok(Verdicts::default()))?;
     let flips = expected.flips(&Expectations::of(&judged, &extent));
@@ -177,7 +179,7 @@ fn judge(
     interrupt: &Interrupt,
     mut save: impl FnMut(&[Judged]) -> Result<Verdicts, Failure>,
 ) -> Result<Vec<Judged>, Failure> {
-    let registry = Registry::builtin();
+    let registry = leeward_lab::registry();
     let mut judged = Vec::new();
     for (index, builtin) in picked.iter().enumerate() {
         let bar = Bar::new(&format!("{} ({} of {})", builtin.id, index + 1, picked.len()), interrupt);
@@ -215,13 +217,9 @@ fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> Result<Verdi
             .filter_map(|known| find(judged, known.id).or_else(|| find(&kept.scenarios, known.id)))
             .collect(),
     };
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("making {}", args.out.display()))
-        .map_err(Failure::Runtime)?;
-    let json = serde_json::to_string_pretty(&all).context("verdicts as JSON").map_err(Failure::Runtime)?;
-    target::write(&args.out.join("verdicts.json"), &(json + "\n"))?;
-    target::write(&args.out.join("verdicts.md"), &markdown(&all))?;
-    target::write(&args.out.join("verdicts.html"), &leeward_report::render_verdicts(&all))?;
+    target::write_json(&args.out, "verdicts.json", &all)?;
+    target::write_into(&args.out, "verdicts.md", &markdown(&all))?;
+    target::write_into(&args.out, "verdicts.html", &leeward_report::render_verdicts(&all))?;
     Ok(all)
 }
 

@@ -13,7 +13,8 @@ pub(crate) fn tell(news: &News) {
     }
 }
 
-fn say(line: &str) {
+/// A line for whoever reads.
+pub(crate) fn say(line: &str) {
     // Nobody may be there to read it.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) total_s: f64,
     /// Somebody asked to stop.
     pub(crate) stopping: bool,
+    /// Address of the dashboard, if there is one.
+    pub(crate) dashboard: Option<String>,
     /// Of that, the steps and runs that are over.
     over_s: f64,
     steps: usize,
@@ -48,8 +50,8 @@ pub(crate) struct State {
 
 impl State {
     /// Nothing told yet.
-    pub(crate) fn new(runs: usize, total_s: f64) -> State {
-        State { runs, total_s, ..State::default() }
+    pub(crate) fn new(runs: usize, total_s: f64, dashboard: Option<String>) -> State {
+        State { runs, total_s, dashboard, ..State::default() }
     }
 
     /// Takes note.

@@ -42,7 +42,11 @@ pub(crate) fn draw(frame: &mut Frame<'_>, state: &State) {
 fn head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let lines = Layout::vertical([Constraint::Length(1); HEAD as usize]).split(area);
     let [what, how_far, machine, moment] = [lines[0], lines[1], lines[2], lines[3]];
-    let keys = " q stops ";
+    // The address first: where the line is short, keys are what a reader can do without.
+    let keys = match &state.dashboard {
+        Some(address) if area.width > 70 => format!(" {address}  q stops "),
+        _ => " q stops ".into(),
+    };
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(keys.len() as u16)]).areas(what);
     frame.render_widget(doing(state), left);
     frame.render_widget(Paragraph::new(keys.dim()).right_aligned(), right);
@@ -192,7 +196,7 @@ mod tests {
             news.extend((0..45).map(|at| News::Now(moment(at, credits))));
         }
         news.extend(samples::rows().into_iter().map(|row| News::Ended(Box::new(row))));
-        let mut state = State::new(8, 48.0);
+        let mut state = State::new(8, 48.0, None);
         let mut states = vec![state.clone()];
         for one in news {
             state.note(one);

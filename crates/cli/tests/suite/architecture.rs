@@ -14,7 +14,7 @@ const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
 /// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
 /// reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 28] = [
+const MAY_USE: [(&str, &[&str]); 32] = [
     ("control", &[]),
     ("workload", &["control"]),
     // What comes of a run, whoever makes it: below every plant and above none.
@@ -22,15 +22,23 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     ("sim", &["control", "outcome", "workload"]),
     ("runtime", &["control"]),
     ("wire", &["control"]),
-    ("host", &["control", "wire"]),
-    ("session", &["control", "host", "wire"]),
+    // Watches decisions, whoever makes them: below every host of controllers.
+    ("observe", &["control"]),
+    ("host", &["control", "observe", "wire"]),
+    // The port for operators: it knows what is watched, and nothing of servers.
+    ("admin", &["observe"]),
+    // Carries frames, and knows nothing of sessions: below both the pure session and the engine.
+    ("datagram", &["control", "wire"]),
+    // Sessions of TLS for both ends: it knows no protocol and no engine.
+    ("tls", &[]),
+    ("session", &["control", "datagram", "host", "wire"]),
     // Other people's servers: the gate stands on the host, and frameworks on the gate.
-    ("edge", &["control", "host"]),
+    ("edge", &["control", "host", "observe"]),
     ("tower", &["control", "edge"]),
     ("ecosystem", &["control", "edge", "tower"]),
-    ("port", &["control", "host", "runtime", "wire"]),
+    ("port", &["control", "datagram", "host", "observe", "runtime", "wire"]),
     ("http", &["control", "host", "port", "runtime"]),
-    ("rpc", &["control", "host", "port", "runtime", "session", "wire"]),
+    ("rpc", &["control", "datagram", "host", "port", "runtime", "session", "tls", "wire"]),
     ("services", SERVICE),
     ("load", &["control", "outcome", "rpc", "workload"]),
     // The simulated plant stands beside the measured one, under one trait.
@@ -50,11 +58,13 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     (
         "leeward",
         &[
+            "admin",
             "catalogue",
             "compilers",
             "control",
             "lab",
             "load",
+            "observe",
             "outcome",
             "plant",
             "profile",
@@ -68,7 +78,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
         ],
     ),
     // A workspace of its own, so that nothing else compiles what it compares with.
-    ("compare", &["catalogue", "control", "load", "rpc", "runtime", "services", "workload"]),
+    ("compare", &["catalogue", "control", "load", "port", "rpc", "runtime", "services", "workload"]),
     // A workspace of its own, so that nothing else needs Python.
     ("python", &["catalogue", "control", "lab", "load", "outcome", "profile", "report", "services", "workload"]),
     // For tests alone: nobody has it among the dependencies that count here.
@@ -76,12 +86,13 @@ const MAY_USE: [(&str, &[&str]); 28] = [
 ];
 
 /// Everything else that the pure crates may use outside of tests: nothing that does I/O, waits, or knows the time.
-const PURE: [(&str, &[&str]); 6] = [
+const PURE: [(&str, &[&str]); 7] = [
     ("control", &["loom", "thiserror"]),
     ("workload", &["libm", "rand_core", "rand_xoshiro", "thiserror"]),
     ("outcome", &["hdrhistogram", "serde"]),
     ("sim", &["thiserror"]),
     ("wire", &["thiserror"]),
+    ("datagram", &["siphasher", "thiserror"]),
     ("session", &["thiserror"]),
 ];
 

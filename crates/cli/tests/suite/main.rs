@@ -1,5 +1,6 @@
 //! The program `leeward` from outside, and the rules of ARCHITECTURE.md. `alone/` is apart: its tests watch the clock.
 
+mod admin;
 mod architecture;
 mod demo;
 mod limits;
@@ -13,3 +14,4 @@ mod served;
 mod terminal;
 mod threading;
 mod tiers;
+mod tls;

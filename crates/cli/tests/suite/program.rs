@@ -362,3 +362,34 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
     let real = leeward(&["run", "tiny.toml", "--plant", "real", "--sweep", "demand=1x"], folder.path());
     check_refused(&real, &["would measure each other"]);
 }
+
+#[test]
+fn the_league_tells_who_reached_what() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = leeward(&["league", "--random-only", "--random", "2", "--out", "table", "--check"], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("2 matches") && stdout(&output).contains("\nauto "), "{}", stdout(&output));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("table").join(name)).unwrap();
+    assert!(read("league.md").contains("| `breakwater` |"));
+    let all: serde_json::Value = serde_json::from_str(&read("league.json")).unwrap();
+    assert_eq!(all["matches"].as_array().unwrap().len(), 2);
+    assert_eq!(all["command"], "leeward league --random-only --random 2");
+}
+
+#[test]
+fn a_league_of_nobody_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], part: &str| check_refused(&leeward(arguments, folder.path()), &[part]);
+    refused(&["league", "--scenario", "nope"], "no scenario has that in its id");
+    refused(&["league", "--scenario", "tier-"], "tiers");
+    refused(&["league", "--random-only", "--random", "0"], "--random");
+}
+
+#[test]
+fn the_oracle_is_the_simulators_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY.replace("\"none\"", "\"oracle\"")).unwrap();
+    let real = leeward(&["run", "tiny.toml", "--plant", "real"], folder.path());
+    check_refused(&real, &["oracle", "service time"]);
+    check_refused(&leeward(&["serve", "--admission", "oracle"], folder.path()), &["oracle"]);
+}

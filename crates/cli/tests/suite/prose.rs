@@ -16,7 +16,7 @@ const PENDING: [&str; 0] = [];
 const SOURCES: [&str; 6] = ["crates", "services", "profiler", "compare", "ecosystem", "python"];
 
 /// Folders whose paths documents may name.
-const NAMED: [&str; 10] = [
+const NAMED: [&str; 12] = [
     "crates/",
     "services/",
     "profiler/",
@@ -25,6 +25,8 @@ const NAMED: [&str; 10] = [
     "python/",
     "experiments/",
     "docs/",
+    "examples/",
+    "packaging/",
     "scripts/",
     ".cargo/",
 ];

@@ -250,7 +250,7 @@ fn a_load_for_another_service_is_a_failure_that_names_it() {
         let server = Server::start(&["--admission", "none", "--service", served]);
         let (code, said, told) = load_in_words(&server.address, &[&shape[..], &["--service", asked]].concat());
         assert_eq!(code, Some(1), "{served}: {said}{told}");
-        let expected = format!("is it `leeward serve --service {named}`?");
+        let expected = format!("this load asks for `leeward serve --service {named}`");
         assert!(told.contains(&expected) && said.replace('\n', " ").contains(&expected), "{served}: {said}{told}");
     }
 }

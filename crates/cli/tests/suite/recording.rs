@@ -111,7 +111,7 @@ fn a_recorded_run_replays_and_other_controllers_can_be_asked() {
         let output = leeward(&["replay", "run.rec"], folder.path());
         let said = text(&output.stdout);
         assert!(output.status.success() && said.contains("decisions     the same"), "{said}");
-        assert!(said.contains("breakwater (target=2ms)"), "{said}");
+        assert!(said.contains("auto (target=2ms)"), "{said}");
 
         for other in [&["--set", "target=1us", "--set", "aqm_threshold=1us"][..], &["--admission", "none"]] {
             let (code, json, words) = replay(&[&["run.rec"], other].concat(), folder.path());

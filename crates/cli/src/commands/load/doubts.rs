@@ -57,7 +57,7 @@ pub(super) fn of(report: &LoadReport, service: &str) -> Vec<Doubt> {
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
         let named = Catalogue::builtin().named(service).map_or("synthetic", |case| case.name());
         doubts.push(Doubt::Failed(format!(
-            "every answer was a failure ({}): is it `leeward serve --service {named}`?",
+            "every answer was a failure ({}): this load asks for `leeward serve --service {named}`",
             codes.join(", ")
         )));
     } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {

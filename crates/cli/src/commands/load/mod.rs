@@ -12,6 +12,8 @@ use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_load::report::LoadReport;
 use leeward_load::{Answers, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
+use leeward_rpc::client::{DatagramSize, Encryption, Transport};
+use leeward_rpc::tls::{ClientTls, ServerName};
 use leeward_services::case::Target;
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::io::Write;
@@ -21,6 +23,7 @@ use std::path::PathBuf;
 use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, Leaving};
+use crate::tls::TlsArgs;
 use crate::{admission, service, stdout};
 
 use super::target;
@@ -34,8 +37,17 @@ use doubts::Ends;
 #[command(after_help = LOAD)]
 pub(crate) struct LoadArgs {
     /// The server's address and port
-    #[arg(value_name = "ADDRESS")]
-    pub(crate) address: String,
+    #[arg(value_name = "ADDRESS", required_unless_present = "udp")]
+    pub(crate) address: Option<String>,
+    /// Ask by datagrams, at the address that `leeward serve --udp` was given; what the server has to be prepared with still goes
+    /// to ADDRESS, if that is said
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) udp: Option<String>,
+    /// The longest datagram with --udp, in bytes, from 1128 to 8972; of a server and a client the smaller size holds
+    #[arg(long, value_name = "BYTES", requires = "udp", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1128..=8972))]
+    pub(crate) udp_size: u16,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) admission: AdmissionArgs,
     /// Clients: one connection each
@@ -88,6 +100,8 @@ Examples:
   leeward load 127.0.0.1:7117 --demand 50k
   leeward load 127.0.0.1:7117 --closed 1 --admission none             capacity
   leeward load 127.0.0.1:7117 --demand 1.4x                           overload, whatever the machine
+  leeward load --udp 127.0.0.1:7117 --demand 50k                       by datagrams
+  leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key for a server that asks
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
 
 The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
@@ -102,14 +116,19 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    let address = address(&args.address)?;
+    let far = args.udp.as_deref().map(address).transpose()?;
+    let near = args.address.as_deref().map(address).transpose()?;
+    let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
     let budget = match &args.budget {
         Some(budget) => Budget::of(admission::span("--budget", budget)?),
         None => Budget::UNLIMITED,
     };
     let requests =
         Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-    let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo };
+    let tls = tls(args, far)?;
+    let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.named(name)));
+    let encryption = encryption.as_ref();
+    let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo, encryption };
     let config = LoadConfig {
         budget,
         ask: requests.prepare(&server).map_err(service::failure)?,
@@ -118,7 +137,10 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
-        ..LoadConfig::new(address, slo)
+        transport: if far.is_some() { Transport::Udp } else { Transport::Tcp },
+        datagram: DatagramSize::new(args.udp_size.into()).unwrap_or_default(),
+        tls,
+        ..LoadConfig::new(far.unwrap_or(address), slo)
     };
     // A service that is not synthetic takes as long as it takes.
     let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
@@ -158,6 +180,16 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         return Err(Failure::Runtime(anyhow!("the books do not balance, please report this: {violation}")));
     }
     doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
+}
+
+/// TLS of each connection, and the name that the server must prove.
+fn tls(args: &LoadArgs, far: Option<SocketAddr>) -> Result<Option<(ClientTls, ServerName)>, Failure> {
+    let Some(tls) = args.tls.open()? else { return Ok(None) };
+    let Some(address) = args.address.as_deref().filter(|_| far.is_none()) else {
+        return Err(Failure::Input(anyhow!("--udp: datagrams are not encrypted; leave --tls-ca out, or ask over TCP")));
+    };
+    let name = tls.name_for(address).map_err(|error| Failure::Input(anyhow!("{error}; --tls-name says which")))?;
+    Ok(Some((tls, name)))
 }
 
 /// How long the capacity is measured, a quarter of it without counting.

@@ -44,10 +44,17 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
     // What never ended has no latency: without these lines a server that answers only what is easy would look fast.
     let totals = &report.totals;
     if totals.too_long > 0 {
-        text += &format!("too long               {} not sent: the server takes shorter payloads\n", totals.too_long);
+        text += &format!(
+            "too long               {} not sent: longer than the server takes, or than fits a datagram\n",
+            totals.too_long
+        );
     }
     if totals.unfinished > 0 {
         text += &format!("never answered         {} when the wait for the last answers was over\n", totals.unfinished);
+    }
+    if report.retransmitted + report.duplicates > 0 {
+        text +=
+            &format!("datagrams              {} sent again, {} came again\n", report.retransmitted, report.duplicates);
     }
     let cut = match report.ending {
         Ending::Stopped => Some("stopped"),

@@ -30,6 +30,27 @@ pub(crate) struct ServeArgs {
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
     pub(crate) listen: String,
+    /// Address and port at which datagrams are served, too, for requests and answers up to 1,296 bytes (docs/datagrams.md)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) udp: Option<String>,
+    /// The longest datagram with --udp, in bytes, from 1128 to 8972: what the network carries in one piece, less 28 (less 48 over
+    /// IPv6). Of a server and a client the smaller size holds; 104 bytes of it are no argument
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1128..=8972))]
+    pub(crate) udp_size: u16,
+    /// Encrypt all connections, and show this certificate to clients: a PEM file, with the certificates between it and its
+    /// authority. It is read again when it changes (docs/tls.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Take only clients with a certificate that these authorities have signed: a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Where metrics, health, decisions and the dashboard are, such as 127.0.0.1:9464; nothing of it unless it is said. It has no
+    /// passwords: leave it on this machine (docs/admin.md)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<String>,
     /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) cores: CoreRange,
@@ -89,6 +110,9 @@ Examples:
   leeward serve --slo 1ms --set target=300us --idle 50us
   leeward serve --cores 1..4 --allocator delay                  cores that come with the load and go without it
   leeward serve --service kv --memcached 127.0.0.1:11211        pairs, for memcached's clients too
+  leeward serve --udp 127.0.0.1:7117                            datagrams, too: half the cost of a short request
+  leeward serve --tls-cert server.pem --tls-key server.key      with TLS: leeward load --tls-ca ca.pem
+  leeward serve --admin 127.0.0.1:9464                          with a dashboard, http://127.0.0.1:9464/
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";
 

@@ -24,6 +24,12 @@ const KEYS: &[&str] = &[
     "slo",
     "rtt",
     "listen",
+    "udp",
+    "udp-size",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+    "admin",
     "cores",
     "allocator",
     "cpus",
@@ -86,6 +92,13 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
     put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
     put(&mut args.listen, free("listen"), settings.line("listen")?);
+    put(&mut args.udp, free("udp"), settings.line("udp")?.map(Some));
+    put(&mut args.udp_size, free("udp_size"), settings.count("udp-size", 1128..=8972)?.map(|bytes| bytes as u16));
+    put(&mut args.tls_cert, free("tls_cert"), settings.line("tls-cert")?.map(|path| Some(path.into())));
+    put(&mut args.tls_key, free("tls_key"), settings.line("tls-key")?.map(|path| Some(path.into())));
+    let client_ca = settings.line("tls-client-ca")?;
+    put(&mut args.tls_client_ca, free("tls_client_ca"), client_ca.map(|path| Some(path.into())));
+    put(&mut args.admin, free("admin"), settings.line("admin")?.map(Some));
     put(&mut args.cores, free("cores"), cores(settings)?);
     let policy = settings.line("allocator")?;
     if let Some(policy) = &policy {
@@ -196,6 +209,12 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         quoted(&args.listen),
         if args.cores.to_string().contains('.') { quoted(&args.cores.to_string()) } else { args.cores.to_string() },
     );
+    if let Some(udp) = &args.udp {
+        text += &format!("udp = {}\nudp-size = {}\n", quoted(udp), args.udp_size);
+    }
+    if let Some(admin) = &args.admin {
+        text += &format!("admin = {}\n", quoted(admin));
+    }
     if let Some(allocator) = &args.allocator {
         text += &format!("allocator = {}\n", quoted(allocator));
     }
@@ -220,6 +239,10 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         let accepts = SWITCH[usize::from(args.accept_curves)];
         text +=
             &format!("threading-policy = {}\naccept-curves = {}\n", quoted(&args.threading_policy), quoted(accepts));
+    }
+    let files = [("tls-cert", &args.tls_cert), ("tls-key", &args.tls_key), ("tls-client-ca", &args.tls_client_ca)];
+    for (name, path) in files.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?))) {
+        text += &format!("{name} = {}\n", quoted(&path.display().to_string()));
     }
     if let Some(path) = &args.record {
         text += &format!("record = {}\n", quoted(&path.display().to_string()));

@@ -1,19 +1,25 @@
 //! `leeward serve`: a service under an admission controller on real sockets, until told to stop.
 //!
-//! - `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
+//! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
 //! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
+//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys.
 
+mod admin;
 mod allocator;
 mod args;
 mod config;
 mod cores;
 mod recording;
+mod system;
 mod threading;
+mod tls;
 
 use anyhow::{Context, anyhow};
 use leeward_control::budget::Budget;
-use leeward_rpc::server::{Counts, IoUring, Server, ServerError};
+use leeward_rpc::client::DatagramSize;
+use leeward_rpc::server::{Counts, Inherited, IoUring, Server, ServerError};
 use leeward_rpc::statistics::About;
+use leeward_rpc::tls::ServerTls;
 use leeward_runtime::CoreUsage;
 use leeward_services::arguments::size;
 use leeward_services::served::PortCounts;
@@ -21,9 +27,11 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use admin::AdminDesk;
 use allocator::Allocator;
 use args::{WhenPossible, idle};
 use recording::Recordings;
+use system::Activated;
 
 pub(crate) use args::ServeArgs;
 
@@ -35,7 +43,8 @@ use crate::{admission, stdout};
 pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     config::apply(&mut args)?;
     // Curves stand where a setup would: what is printed is what was written.
-    let printed = args.print_config.then(|| config::text(&args)).transpose()?;
+    let effective = config::text(&args)?;
+    let printed = args.print_config.then(|| effective.clone());
     let slo = admission::span("--slo", &args.admission.slo)?;
     args.service.check()?;
     let governed = threading::governed(&mut args, slo)?;
@@ -51,6 +60,17 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .idle(idle(allocator::idle(args))?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
         .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?);
+    let builder = match &args.udp {
+        Some(address) => {
+            builder.udp(address.as_str()).datagram_size(DatagramSize::new(args.udp_size.into()).unwrap_or_default())
+        }
+        None => builder,
+    };
+    let tls = if printed.is_some() { None } else { tls::open(args)? };
+    let builder = match &tls {
+        Some(tls) => builder.tls(tls.clone()),
+        None => builder,
+    };
     let allocator = Allocator::of(args)?;
     let builder = match &allocator {
         Some(allocator) => allocator.apply(builder),
@@ -59,6 +79,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(text) = printed {
         return stdout::print(&text);
     }
+    let activated = Activated::take();
+    let builder = builder.watched(args.admin.is_some() || activated.admin.is_some());
     let about = About { service: Some(args.service.name().into()), ..About::default() };
     let builder = builder.about(about);
     let builder = match governed {
@@ -76,9 +98,19 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let backend = args.service.open(args.cores.most.into())?;
     let mut recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;
     let mut second = builder.config().clone();
+    // One port has the datagrams.
+    second.datagrams = None;
     second.recording = recordings.of_second_port().cloned();
     if let Some(recording) = recordings.of_server() {
         builder = builder.record(recording);
+    }
+    // Before the server: an address that is taken is said at once.
+    let desk = match (activated.admin, args.admin.as_deref()) {
+        (Some(socket), _) => Some(AdminDesk::on(socket)),
+        (None, address) => address.map(AdminDesk::open).transpose()?,
+    };
+    if let Some(socket) = activated.server {
+        builder = builder.inherited(Inherited::new(socket));
     }
     let interrupt = Interrupt::listen(Leaving::InOrder)?;
     if args.until_input_ends {
@@ -90,26 +122,47 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     };
     let (server, port) = start().map_err(failure).inspect_err(|_| recordings.forget())?;
     stdout::print(&format!(
-        "serving {} on {} with {} ({} core{}, objective {slo}); Ctrl-C stops",
+        "serving {} on {}{} with {} ({} core{}, objective {slo}); Ctrl-C stops",
         args.service.name(),
         server.address(),
+        match &tls {
+            Some(tls) if tls.wants_certificates() => " by TLS with clients' certificates",
+            Some(_) => " by TLS",
+            None => "",
+        },
         algorithm.name,
         args.cores,
         if args.cores.most == 1 { "" } else { "s" },
     ))?;
+    match (&args.udp, server.datagram_address()) {
+        (_, Some(address)) => stdout::print(&format!("datagrams on {address}"))?,
+        (Some(_), None) => {
+            _ = writeln!(std::io::stderr(), "warning: this service takes no datagrams: --udp has no effect")
+        }
+        (None, None) => {}
+    }
     if let Some(words) = allocator::crowded(args) {
         let _ = writeln!(std::io::stderr(), "warning: {words}");
     }
     if let Some(port) = &port {
         stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
+    let admin = desk.map(|desk| desk.start(&server, port.as_deref(), effective)).transpose()?;
+    system::is_ready(&format!("serving {} on {}", args.service.name(), server.address()));
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
         recordings.look();
+        for words in tls.iter().flat_map(ServerTls::news) {
+            let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::plain(&words));
+        }
         for words in backend.news() {
             let _ = writeln!(std::io::stderr(), "warning: {}", stdout::plain(&words));
         }
+    }
+    system::is_stopping();
+    if let Some(admin) = &admin {
+        admin.begin_stopping();
     }
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));
@@ -189,6 +242,9 @@ fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
         "abandoned": counts.abandoned,
         "credits": counts.credits,
         "demands": counts.demands,
+        "overflowed": counts.overflowed,
+        "retransmitted": counts.retransmitted,
+        "duplicates": counts.duplicates,
     });
     if let Some((usage, allocator)) = cores {
         report["cores"] = allocator::json(usage, allocator.name());

@@ -1,0 +1,56 @@
+//! `leeward why`: why a request was refused, asked of a running server's admin port.
+
+use anyhow::anyhow;
+use leeward_observe::DecisionId;
+
+use super::ask_admin;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Say why a request was refused
+///
+/// Asks the admin port of a running server (`leeward serve --admin`) for one of its decisions by number. A refusal's number is in its
+/// message, in the header leeward-decision, and on the dashboard. The server keeps its newest 65,536 decisions: all refusals, and one
+/// in 64 admissions.
+#[derive(Debug, clap::Args)]
+#[command(after_help = WHY)]
+pub(crate) struct WhyArgs {
+    /// The decision's number, such as 8f3a
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The server's admin address and port
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
+    pub(crate) address: String,
+    /// The port that decided, where a server has several: rpc, memcached
+    #[arg(long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
+    /// Print the whole record as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const WHY: &str = "\
+Examples:
+  leeward why 8f3a
+  leeward why 8f3a 127.0.0.1:9464
+  leeward why 8f3a --json | jq '{reason, delay_ns}'";
+
+/// The command.
+pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
+    let id = args.id.parse::<DecisionId>();
+    let id = id.map_err(|error| Failure::Input(anyhow!("`{}`: {error}", stdout::plain(&args.id))))?;
+    let mut path = format!("/debug/why?id={id}");
+    if let Some(port) = &args.port {
+        if !port.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Err(Failure::Input(anyhow!("--port: letters, digits and hyphens")));
+        }
+        path += &format!("&port={port}");
+    }
+    let answer = ask_admin::ask(&args.address, &path)?;
+    let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    match (answer.status, told["text"].as_str()) {
+        (200, Some(_)) if args.json => stdout::print(answer.body.trim_end()),
+        (200, Some(text)) => stdout::print(&stdout::plain(text)),
+        _ => Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::plain(answer.body.trim())))),
+    }
+}

@@ -1,0 +1,35 @@
+//! The flags of TLS of a command that connects to a server, and reading the files behind them. Never here: sessions.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use leeward_rpc::tls::{ClientFiles, ClientTls};
+
+use crate::failure::Failure;
+
+/// Flags of a client's TLS.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct TlsArgs {
+    /// Connect with TLS, and trust servers whose certificate these authorities have signed: a PEM file (docs/tls.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Certificate to show to a server that wants one, in PEM, with those between it and its authority
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Name that the server's certificate must have, where it is not the host in ADDRESS
+    #[arg(long, value_name = "NAME", requires = "tls_ca")]
+    pub(crate) tls_name: Option<String>,
+}
+
+impl TlsArgs {
+    /// Reads the files, if TLS is asked for.
+    pub(crate) fn open(&self) -> Result<Option<ClientTls>, Failure> {
+        let Some(ca) = self.tls_ca.clone() else { return Ok(None) };
+        let identity = self.tls_cert.clone().zip(self.tls_key.clone());
+        let files = ClientFiles { ca, identity, name: self.tls_name.clone() };
+        ClientTls::open(files).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
+    }
+}

@@ -1,0 +1,74 @@
+//! TLS of the program: serving, loading and watching with certificates, and flags that don't go together. Refusals of every kind are
+//! `crates/rpc/tests/tls`'s.
+
+use crate::served::{Server, leeward};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// An authority's certificate, and a server's and a client's with their keys.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let write = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    write("ca.pem", authority.pem());
+    let names = [
+        ("server", SanType::DnsName("leeward.example".try_into().unwrap())),
+        ("client", SanType::URI("spiffe://example/batch".try_into().unwrap())),
+    ];
+    for (name, san) in names {
+        let (mut params, key) = (CertificateParams::default(), KeyPair::generate().unwrap());
+        params.subject_alt_names = vec![san];
+        write(&format!("{name}.pem"), params.signed_by(&key, &authority).unwrap().pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+    folder
+}
+
+/// Standard output and standard error of a command, and whether it went well.
+fn run(arguments: &[&str], folder: &Path) -> (bool, String) {
+    let output = leeward(arguments, folder);
+    (output.status.success(), [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat())
+}
+
+#[test]
+fn a_server_with_tls_is_loaded_and_watched() {
+    let folder = folder();
+    let config = "tls-cert = \"server.pem\"\ntls-key = \"server.key\"\ntls-client-ca = \"ca.pem\"\nidle = \"block\"\n";
+    fs::write(folder.path().join("server.toml"), config).unwrap();
+    let server = Server::start(&["--config", "server.toml", "--slo", "1s"], folder.path());
+    let trust = ["--tls-ca", "ca.pem", "--tls-name", "leeward.example"];
+    let shown = ["--tls-cert", "client.pem", "--tls-key", "client.key"];
+    let load = ["load", &server.1, "--clients", "4", "--closed", "1", "--duration", "300ms", "--slo", "1s"];
+    let (is_well, said) = run(&[&load[..], &trust, &shown].concat(), folder.path());
+    assert!(is_well && said.contains("goodput"), "{said}");
+    let (is_well, told) = run(&[&["top", &server.1, "--json"][..], &trust, &shown].concat(), folder.path());
+    assert!(is_well && told.contains("\"identified\":5"), "{told}");
+    // Without a certificate of its own, and without TLS.
+    let (is_well, said) = run(&[&load[..], &trust].concat(), folder.path());
+    assert!(!is_well && said.contains("it wants a certificate (--tls-cert, --tls-key)"), "{said}");
+    let (is_well, said) = run(&load, folder.path());
+    assert!(!is_well && said.contains("this port speaks TLS alone: connect with TLS (--tls-ca)"), "{said}");
+}
+
+#[test]
+fn flags_that_do_not_go_together_are_refused_in_words() {
+    let folder = folder();
+    let pair = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
+    let check = |arguments: &[&str], words: &str| {
+        let (is_well, said) = run(arguments, folder.path());
+        assert!(!is_well && said.contains(words) && said.lines().count() == 1, "{arguments:?}: {said}");
+    };
+    check(&["serve", "--tls-cert", "server.pem"], "--tls-key is missing");
+    check(&["serve", "--tls-key", "server.key"], "--tls-cert is missing");
+    check(&["serve", "--tls-client-ca", "ca.pem"], "a server shows a certificate, too");
+    check(&[&["serve", "--udp", "127.0.0.1:0"][..], &pair].concat(), "datagrams are not encrypted");
+    check(&["serve", "--tls-cert", "server.pem", "--tls-key", "client.key"], "is not that of the certificate");
+    check(&["serve", "--tls-cert", "missing.pem", "--tls-key", "server.key"], "can't read missing.pem");
+    check(&["load", "--udp", "127.0.0.1:1", "--tls-ca", "ca.pem"], "datagrams are not encrypted");
+    check(&["load", "127.0.0.1:1", "--tls-name", "leeward.example"], "--tls-ca");
+    check(&["load", "127.0.0.1:1", "--tls-ca", "server.key"], "has no certificate in it");
+}
