@@ -129,7 +129,7 @@ mod tests {
         assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
     }
 
-    /// One environment serves both: a word that only one of them knows fails the other's whole run.
+    /// Both read the same environment: a word that only one of them knows fails the whole run of the other.
     #[test]
     fn tests_in_python_know_the_same_words() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
