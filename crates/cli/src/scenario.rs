@@ -15,7 +15,7 @@ pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
 /// Arguments that say what to run, for all commands that run something.
 #[derive(Debug, clap::Args)]
 pub(crate) struct What {
-    /// A scenario's id (see `leeward list`) or the path of a .toml file
+    /// A scenario's id (see `leeward list`), the path of a .toml file, or a scene of the league such as random-91
     pub(crate) scenario: String,
     /// Base seed: the n-th run of each point adds n
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
@@ -41,6 +41,9 @@ pub(crate) fn load(what: &What) -> Result<Scenario, Failure> {
     if builtin_scenarios().iter().any(|known| known.id == name) {
         return Ok(Scenario::builtin(name, &overrides, what.quick)?);
     }
+    if let Some(drawn) = Scenario::drawn(name, &overrides, what.quick) {
+        return Ok(drawn?);
+    }
     let path = Path::new(name);
     if name.ends_with(".toml") || name.contains(['/', '\\']) || path.is_file() {
         return Ok(Scenario::load(path, &overrides, what.quick)?);
@@ -59,7 +62,8 @@ pub(crate) fn with(what: &What, overrides: &[String]) -> Result<Scenario, Scenar
     if builtin_scenarios().iter().any(|known| *known.id == what.scenario) {
         return Scenario::builtin(&what.scenario, overrides, what.quick);
     }
-    Scenario::load(Path::new(&what.scenario), overrides, what.quick)
+    let drawn = Scenario::drawn(&what.scenario, overrides, what.quick);
+    drawn.unwrap_or_else(|| Scenario::load(Path::new(&what.scenario), overrides, what.quick))
 }
 
 /// The machine's values, then what was written by hand, which wins.

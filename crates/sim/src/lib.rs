@@ -108,6 +108,9 @@ pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> R
         check::check(config).map_err(SimError::Config)?;
         return replicas::simulate(config, replicas, algorithm, params);
     }
+    if algorithm.name == oracle::ALGORITHM.name {
+        return oracle::best(|margin| play(config, algorithm, params, |halves| halves, margin));
+    }
     simulate_through(config, algorithm, params, |halves| halves)
 }
 
@@ -122,6 +125,17 @@ pub fn simulate_through(
     params: &Params,
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
 ) -> Result<RunOutcome, SimError> {
+    play(config, algorithm, params, wrap, None)
+}
+
+/// One run of a server. `margin` is the oracle's, if it is not to learn one.
+fn play(
+    config: &SimConfig,
+    algorithm: &Algorithm,
+    params: &Params,
+    wrap: impl FnOnce(ServerHalves) -> ServerHalves,
+    margin: Option<f64>,
+) -> Result<RunOutcome, SimError> {
     check::check(config).map_err(SimError::Config)?;
     if config.replicas.is_some() {
         return Err(SimError::Config("what replicas decide can't be looked at through one wrapper".into()));
@@ -134,5 +148,5 @@ pub fn simulate_through(
         }
     };
     let halves = wrap(algorithm.server(params, &config.environment())?);
-    run::Run::new(config, algorithm, params, halves, scheduler)?.finish()
+    run::Run::new(config, algorithm, params, halves, scheduler)?.with_margin(margin).finish()
 }

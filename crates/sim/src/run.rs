@@ -116,6 +116,14 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// The same, whose oracle has this margin and learns none.
+    pub(crate) fn with_margin(mut self, margin: Option<f64>) -> Self {
+        if let (Some(oracle), Some(margin)) = (&mut self.oracle, margin) {
+            oracle.fix_margin(margin);
+        }
+        self
+    }
+
     /// Runs to the end.
     pub(crate) fn finish(mut self) -> Result<RunOutcome, SimError> {
         let end = Time::ZERO + self.config.duration;

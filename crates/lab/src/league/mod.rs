@@ -14,6 +14,6 @@ mod standing;
 
 pub use markdown::markdown;
 pub use play::{Entry, Match, play};
-pub use random::random;
+pub use random::{drawn, random};
 pub use scenes::{Scene, scenes};
 pub use standing::{Standing, standings};

@@ -114,12 +114,26 @@ pub(super) fn text(seed: u64) -> String {
     text + "\n[[controller]]\nname = \"none\"\n"
 }
 
+/// Prefix of a scene's name, before its seed.
+const NAME: &str = "random-";
+
+/// The scene of this name as a scenario's text, in which all controllers play with their defaults; `None` if it names none.
+pub fn drawn(name: &str, registry: &Registry) -> Option<String> {
+    let seed = name.strip_prefix(NAME)?.parse().ok()?;
+    let mut text = text(seed);
+    text.truncate(text.rfind("\n[[controller]]").unwrap_or(text.len()));
+    for name in registry.names() {
+        let _ = write!(text, "\n[[controller]]\nname = \"{name}\"\n");
+    }
+    Some(text)
+}
+
 /// The scene that a seed draws.
 ///
 /// # Errors
 /// A text that the scenario's reader refuses, which would be a defect of this module.
 pub fn random(seed: u64, registry: &Registry) -> Result<Scene, ScenarioError> {
-    let name = format!("random-{seed}");
+    let name = format!("{NAME}{seed}");
     let mut scenario = Scenario::parse(&name, &text(seed), Path::new(""), &[], false, registry)?;
     scenario.controllers = entrants(registry, LockModel::default(), &Default::default());
     Ok(Scene { name, scenario })
@@ -141,5 +155,17 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert!(texts.len() > 290, "{} are different", texts.len());
+    }
+
+    #[test]
+    fn a_scene_can_be_run_by_its_name() {
+        let registry = leeward_sim::oracle::registry();
+        let text = drawn("random-91", &registry).expect("a scene");
+        let scenario = Scenario::parse("random-91", &text, Path::new(""), &[], false, &registry).expect("a scenario");
+        let names: Vec<&str> = scenario.controllers.iter().map(|variant| variant.controller.as_str()).collect();
+        assert_eq!(names, registry.names().collect::<Vec<_>>());
+        for name in ["random-", "random-x", "random--1", "random-1.toml", "lk-te"] {
+            assert_eq!(drawn(name, &registry), None, "{name}");
+        }
     }
 }

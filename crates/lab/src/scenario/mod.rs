@@ -327,6 +327,16 @@ impl Scenario {
         Scenario::parse(&name, found.text, Path::new(""), overrides, quick, &leeward_sim::oracle::registry())
     }
 
+    /// A scene of the league by its name, such as `random-91`, with all controllers; `None` if it is not the name of one.
+    ///
+    /// # Errors
+    /// An override that is not accepted.
+    pub fn drawn(name: &str, overrides: &[String], quick: bool) -> Option<Result<Scenario, ScenarioError>> {
+        let registry = leeward_sim::oracle::registry();
+        let text = crate::league::drawn(name, &registry)?;
+        Some(Scenario::parse(name, &text, Path::new(""), overrides, quick, &registry))
+    }
+
     /// Checks the text of a scenario. `name` stands for the file in messages; files that it names are looked up in
     /// `folder`; its controllers must be in `registry`.
     ///
