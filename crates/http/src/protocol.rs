@@ -2,7 +2,7 @@
 
 use leeward_control::budget::Budget;
 use leeward_control::server::RejectReason;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::Desk;
 use leeward_port::{Account, After, DropReason, Ending, Handle, Next, Ran, Spares, Visit};
 use leeward_runtime::budget;
@@ -108,7 +108,7 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
             "/healthz" => ("200 OK", "text/plain", "ok\n".into()),
             "/statistics" => ("200 OK", "application/json", self.handle.statistics().to_json()),
             path if path != &*self.route => ("404 Not Found", "text/plain", String::new()),
-            _ => match conversation.account.admit(visit) {
+            _ => match conversation.account.admit(Method::DEFAULT, visit) {
                 Ok(()) => {
                     let call = Call { query: query.into(), arrived: visit.arrived(), may_spend: visit.limits.budget };
                     return Next::Call { call, is_admitted: true };

@@ -4,7 +4,7 @@
 use crate::protocol::Protocol;
 use crate::visit::Visit;
 use leeward_control::server::{Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Ticket, Verdict};
-use leeward_control::units::{CreditId, Priority, Time};
+use leeward_control::units::{CreditId, Method, Priority, Time};
 use leeward_host::Desk;
 use leeward_wire::DropReason;
 
@@ -39,19 +39,20 @@ impl Account {
         self.in_flight = Some(InFlight::Unknown);
     }
 
-    /// Asks the controller about a request that has come, and counts it. Whatever the verdict, the request is under way until
+    /// Asks the controller about a request of a method that has come, and counts it. Whatever the verdict, the request is under way until
     /// [`Account::settle`].
     ///
     /// # Errors
     /// Why the request is to be dropped.
-    pub fn admit<P: Protocol>(&mut self, visit: &mut Visit<'_, P>) -> Result<(), DropReason> {
+    pub fn admit<P: Protocol>(&mut self, method: Method, visit: &mut Visit<'_, P>) -> Result<(), DropReason> {
         let Some(session) = &mut self.session else { return Err(DropReason::ShuttingDown) };
         visit.count_received();
         let random = visit.random();
         let arrival = Arrival::new(visit.now)
             .with_priority(Priority::from_random(random))
             .with_delay(visit.delay())
-            .with_random(random);
+            .with_random(random)
+            .with_method(method);
         let (verdict, ticket) = session.request(visit.admission(), &arrival);
         self.in_flight = Some(InFlight::Known(ticket));
         match verdict {

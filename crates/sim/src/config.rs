@@ -162,6 +162,8 @@ pub struct ServerModel {
     pub order: Order,
     /// When a request's admission is decided.
     pub aqm: Aqm,
+    /// Whether the controller is told a request's path as its method.
+    pub methods: Methods,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
     /// Pauses of the whole process; `None`: it has none.
@@ -172,6 +174,16 @@ pub struct ServerModel {
     pub slow: Option<Slow>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
     pub scheduling: Option<Scheduling>,
+}
+
+/// What a controller knows of a request's way through the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Methods {
+    /// Each path is a method of its own, as a procedure's number or a route says.
+    #[default]
+    Paths,
+    /// Nothing: whether a request needs a lock depends on what nobody sees.
+    Unknown,
 }
 
 /// How a shared machine takes cores away from the server: on each core by itself, at exponential intervals, for
@@ -348,6 +360,7 @@ impl Default for ServerModel {
             batch: 16,
             order: Order::TasksFirst,
             aqm: Aqm::Head,
+            methods: Methods::Paths,
             stalls: None,
             pauses: None,
             quota: None,

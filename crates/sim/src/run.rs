@@ -7,7 +7,7 @@ use crate::SimError;
 use crate::agenda::{Agenda, Lane};
 use crate::audit::Audit;
 use crate::clients::Clients;
-use crate::config::{Aqm, SimConfig};
+use crate::config::{Aqm, Methods, SimConfig};
 use crate::event::{Event, Packet};
 use crate::instant::Instant;
 use crate::kinds::Known;
@@ -25,7 +25,7 @@ use leeward_control::registry::Algorithm;
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{CreditId, Nanos, Time};
+use leeward_control::units::{CreditId, Method, Nanos, Time};
 use leeward_outcome::RunOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, KindStream};
@@ -449,6 +449,12 @@ impl<'a> Run<'a> {
             .with_delay(self.delay())
             .with_random(self.server_rng.bits());
         let arrival = self.kinds.describe(arrival, &record, self.server.queues.run_delay(self.now));
+        let arrival = match &self.staged {
+            Some(staged) if self.config.server.methods == Methods::Paths => {
+                arrival.with_method(Method(staged.path_of(request).into()))
+            }
+            _ => arrival,
+        };
         let home = self.home(record.session);
         let session = &mut self.sessions[record.session as usize];
         let (verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);

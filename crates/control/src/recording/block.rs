@@ -6,7 +6,9 @@ use crate::units::Time;
 /// The first bytes of a recording.
 pub(super) const MAGIC: [u8; 8] = *b"LEEWREC\n";
 /// The version written and read here.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
+/// The oldest that can be read: it knows no methods, and is the same otherwise.
+pub(super) const OLDEST: u16 = 2;
 /// Magic and version.
 pub(super) const PREAMBLE: usize = 10;
 /// Kind, length, checksum.

@@ -9,7 +9,7 @@ use crate::server::{
     Arrival, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome, RejectReason, SessionSlot,
     Signals, Verdict,
 };
-use crate::units::{Cost, CreditId, Credits, Nanos, Priority, Tenant, Time};
+use crate::units::{Cost, CreditId, Credits, Method, Nanos, Priority, Tenant, Time};
 
 const OPEN: u8 = 0;
 const REQUEST: u8 = 1;
@@ -23,6 +23,9 @@ const EXECUTE: u8 = 8;
 const GRANTED: u8 = 9;
 const THREADING: u8 = 10;
 const DOWNSTREAM: u8 = 11;
+/// A request of a method of its own, and the reply to one.
+const REQUEST_OF: u8 = 12;
+const REPLY_OF: u8 = 13;
 const KINDS: u8 = 0b1111;
 
 /// The call has changed the session's own words.
@@ -119,18 +122,20 @@ impl Codec {
     }
 
     fn encode_session(&mut self, entry: &SessionEntry, out: &mut Vec<u8>) {
-        let SessionEntry { core, slot, pending, demand, call, answer, window, custom } = *entry;
+        let SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom } = *entry;
         let plain = Answer::Feedback(Feedback { window, ..Feedback::NONE }) == answer;
         let tag = match call {
             SessionCall::Open(event) => OPEN | flag(event.demand == demand, SAME_DEMAND),
             SessionCall::Request(event) => {
                 let rejected = matches!(answer, Answer::Verdict(Verdict::Reject(_)));
                 let marks = flag(rejected, NEGATIVE) | flag(has_particulars(&event), PARTICULARS);
-                REQUEST | flag(event.demand == demand, SAME_DEMAND) | marks
+                let kind = if event.method == Method::DEFAULT { REQUEST } else { REQUEST_OF };
+                kind | flag(event.demand == demand, SAME_DEMAND) | marks
             }
             SessionCall::Reply(event) => {
                 let marks = flag(event.outcome == Outcome::Dropped, NEGATIVE) | flag(plain, PLAIN);
-                REPLY | marks | flag(event.credit != CreditId::NONE, CREDIT)
+                let kind = if answered == Method::DEFAULT { REPLY } else { REPLY_OF };
+                kind | marks | flag(event.credit != CreditId::NONE, CREDIT)
             }
             SessionCall::Demand(_) => DEMAND | flag(matches!(answer, Answer::Feedback(_)), SOME) | flag(plain, PLAIN),
             SessionCall::Wake(_) => WAKE | flag(plain, PLAIN),
@@ -158,12 +163,14 @@ impl Codec {
                     put(out, event.tenant.0.into());
                     put(out, event.cost.0.into());
                 }
+                encode_method(event.method, out);
             }
             SessionCall::Reply(event) => {
                 put(out, event.sojourn.0);
                 if event.credit != CreditId::NONE {
                     put(out, event.credit.0);
                 }
+                encode_method(answered, out);
             }
             _ => {}
         }
@@ -192,8 +199,8 @@ impl Codec {
         let tag = bytes.byte()?;
         let accepted = match tag & KINDS {
             OPEN => CUSTOM | SAME_DEMAND,
-            REQUEST => CUSTOM | SAME_DEMAND | NEGATIVE | PARTICULARS,
-            REPLY => CUSTOM | CREDIT | NEGATIVE | PLAIN,
+            REQUEST | REQUEST_OF => CUSTOM | SAME_DEMAND | NEGATIVE | PARTICULARS,
+            REPLY | REPLY_OF => CUSTOM | CREDIT | NEGATIVE | PLAIN,
             DEMAND => CUSTOM | SOME | PLAIN,
             WAKE => CUSTOM | PLAIN,
             CLOSE => CUSTOM,
@@ -274,12 +281,13 @@ impl Codec {
             let (custom, credit) = (bytes.number()?, CreditId(bytes.number()?));
             Ok(Answer::Feedback(Feedback { window, threshold, custom, credit }))
         };
+        let mut answered = Method::DEFAULT;
         let (call, answer) = match tag & KINDS {
             OPEN => {
                 let demand = if has(SAME_DEMAND) { demand } else { bytes.small()? };
                 (SessionCall::Open(Opened { now, demand }), Answer::Nothing)
             }
-            REQUEST => {
+            kind @ (REQUEST | REQUEST_OF) => {
                 let demand = if has(SAME_DEMAND) { demand } else { bytes.small()? };
                 let (priority, delay) = (priority(bytes.byte()?)?, Nanos(bytes.number()?));
                 let event = Arrival::new(now)
@@ -288,16 +296,20 @@ impl Codec {
                     .with_delay(delay)
                     .with_random(bytes.word()?);
                 let event = if has(PARTICULARS) { decode_particulars(event, bytes)? } else { event };
+                let event = if kind == REQUEST_OF { event.with_method(decode_method(bytes)?) } else { event };
                 let verdict = if has(NEGATIVE) { Verdict::Reject(reason(bytes.byte()?)?) } else { Verdict::Admit };
                 (SessionCall::Request(event), Answer::Verdict(verdict))
             }
-            REPLY => {
+            kind @ (REPLY | REPLY_OF) => {
                 let outcome = if has(NEGATIVE) { Outcome::Dropped } else { Outcome::Completed };
                 let sojourn = Nanos(bytes.number()?);
                 let credit = match has(CREDIT).then(|| bytes.number()).transpose()? {
                     Some(0) => return Err("a grant is marked and none is named"),
                     named => CreditId(named.unwrap_or(0)),
                 };
+                if kind == REPLY_OF {
+                    answered = decode_method(bytes)?;
+                }
                 let event = Departure { now, outcome, sojourn, credit };
                 (SessionCall::Reply(event), feedback(bytes)?)
             }
@@ -307,7 +319,7 @@ impl Codec {
             _ => (SessionCall::Close(now), Answer::Nothing),
         };
         let custom = if has(CUSTOM) { Some([bytes.number()?, bytes.number()?]) } else { None };
-        Ok(SessionEntry { core, slot, pending, demand, call, answer, window, custom })
+        Ok(SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom })
     }
 
     fn decode_time(&mut self, bytes: &mut Bytes<'_>) -> Result<Time, Problem> {
@@ -325,6 +337,19 @@ fn decode_particulars(event: Arrival, bytes: &mut Bytes<'_>) -> Result<Arrival, 
     let (budget, tenant, cost) = (Budget::of(Nanos(bytes.number()?)), Tenant(bytes.small()?), Cost(bytes.small()?));
     let event = event.with_budget(budget).with_tenant(tenant).with_cost(cost);
     if has_particulars(&event) { Ok(event) } else { Err("particulars are marked and there are none") }
+}
+
+fn encode_method(method: Method, out: &mut Vec<u8>) {
+    if method != Method::DEFAULT {
+        put(out, method.0.into());
+    }
+}
+
+fn decode_method(bytes: &mut Bytes<'_>) -> Result<Method, Problem> {
+    match bytes.small()? {
+        0 => Err("a method is marked and none is named"),
+        number => Ok(Method(number)),
+    }
 }
 
 fn flag(on: bool, mark: u8) -> u8 {
@@ -445,8 +470,8 @@ mod tests {
         let at = || any::<u64>().prop_map(Time);
         let said = || feedback().prop_map(Answer::Feedback);
         let particulars = prop_oneof![Just((u64::MAX, 0, 1)), any::<(u64, u32, u32)>()];
-        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>(), particulars).prop_map(
-            |(now, demand, level, delay, random, (budget, tenant, cost))| {
+        let arrival = (at(), any::<u32>(), 1u8..=128, any::<u64>(), any::<u64>(), particulars, method()).prop_map(
+            |(now, demand, level, delay, random, (budget, tenant, cost), method)| {
                 let event = Arrival::new(now)
                     .with_demand(demand)
                     .with_priority(Priority::new(level))
@@ -454,7 +479,8 @@ mod tests {
                     .with_random(random)
                     .with_budget(Budget::of(Nanos(budget)))
                     .with_tenant(Tenant(tenant))
-                    .with_cost(Cost(cost));
+                    .with_cost(Cost(cost))
+                    .with_method(method);
                 SessionCall::Request(event)
             },
         );
@@ -475,16 +501,21 @@ mod tests {
         ]
     }
 
+    fn method() -> impl Strategy<Value = Method> {
+        prop_oneof![Just(Method::DEFAULT), any::<u32>().prop_map(Method)]
+    }
+
     fn entry() -> impl Strategy<Value = Entry> {
         let custom = proptest::option::of(any::<[u64; 2]>());
-        let session = (any::<[u32; 5]>(), call(), custom, any::<bool>()).prop_map(
-            |([core, slot, pending, demand, window], (call, answer), custom, plain)| {
+        let session = (any::<[u32; 5]>(), call(), custom, any::<bool>(), method()).prop_map(
+            |([core, slot, pending, demand, window], (call, answer), custom, plain, method)| {
                 let window = match (plain, answer) {
                     (true, Answer::Feedback(feedback)) => feedback.window,
                     _ => Credits(window),
                 };
                 let (core, slot) = (CoreId(core), SessionSlot(slot));
-                Entry::Session(SessionEntry { core, slot, pending, demand, call, answer, window, custom })
+                let answered = if let SessionCall::Reply(_) = call { method } else { Method::DEFAULT };
+                Entry::Session(SessionEntry { core, slot, pending, demand, call, answer, window, answered, custom })
             },
         );
         let next = (any::<u32>(), any::<u64>(), proptest::option::of(any::<u32>()))

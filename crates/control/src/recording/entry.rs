@@ -5,7 +5,7 @@ use crate::server::{
     Verdict,
 };
 use crate::threading::{ThreadSignals, Threading};
-use crate::units::{CreditId, Credits, Nanos, Time};
+use crate::units::{CreditId, Credits, Method, Nanos, Time};
 use std::fmt;
 
 /// A call with its answer.
@@ -81,6 +81,8 @@ pub struct SessionEntry {
     pub answer: Answer,
     /// [`crate::server::Session::window`] after the call.
     pub window: Credits,
+    /// Method of the request that a reply answers; the default one of every other call.
+    pub answered: Method,
     /// The words of the session's [`crate::server::SessionState`] after the call, if the call has changed them.
     pub custom: Option<[u64; 2]>,
 }

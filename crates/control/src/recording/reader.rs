@@ -1,7 +1,7 @@
 //! Reading a recording piece by piece. Whatever the bytes are, memory is bounded by one block, and an error says how far
 //! everything was well.
 
-use super::block::{Block, BlockKind, End, EndReason, FRAME, Frame, LONGEST, MAGIC, PREAMBLE, VERSION};
+use super::block::{Block, BlockKind, End, EndReason, FRAME, Frame, LONGEST, MAGIC, OLDEST, PREAMBLE, VERSION};
 use super::bytes::{Bytes, Problem};
 use super::codec::Codec;
 use super::entry::Entry;
@@ -29,7 +29,7 @@ pub enum ReadError {
     #[error("not a recording of leeward: it does not begin like one")]
     Foreign,
     /// Of another version of the format.
-    #[error("a recording of format {found}; this version reads format {VERSION}")]
+    #[error("a recording of format {found}; this version reads the formats {OLDEST} to {VERSION}")]
     Version {
         /// The version it says.
         found: u16,
@@ -227,7 +227,7 @@ impl Reader {
             return Err(ReadError::Foreign);
         }
         let found = u16::from_le_bytes([version[0], version[1]]);
-        if found != VERSION {
+        if !(OLDEST..=VERSION).contains(&found) {
             self.stage = Stage::Failed(ReadError::Version { found });
             return Err(ReadError::Version { found });
         }

@@ -10,7 +10,7 @@ use crate::server::{
 };
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::threading::{Pace, ThreadGauges, ThreadSignals, Threading, ThreadingPolicy};
-use crate::units::{Nanos, Time};
+use crate::units::{Method, Nanos, Time};
 
 /// A sink that takes no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -219,6 +219,7 @@ impl RecordedCore {
             call,
             answer: answer(said),
             window: session.window,
+            answered: if let SessionCall::Reply(_) = call { session.answered() } else { Method::DEFAULT },
             custom: (after != before).then_some(after),
         }));
         said

@@ -269,7 +269,7 @@ impl Replayer {
         }
         let Some(place) = self.places.get_mut(&(core, slot)) else { return Err(refused(number, false)) };
         let Some(mut session) = place.session.take() else { return Err(refused(number, false)) };
-        session.set_recorded(call.pending, call.demand);
+        session.set_recorded(call.pending, call.demand, call.answered);
         let before = session.state::<[u64; 2]>();
         let outcome = match call.call {
             // The other controller answers for its own verdicts: as many of its requests are dropped as it rejected.

@@ -17,7 +17,7 @@ pub use downstream::Downstream;
 pub use session::{CoreId, Session, SessionSlot, SessionState, Ticket};
 
 use crate::budget::Budget;
-use crate::units::{Cost, CreditId, Credits, Nanos, Priority, Tenant, Time};
+use crate::units::{Cost, CreditId, Credits, Method, Nanos, Priority, Tenant, Time};
 
 /// A client has registered (or connected, where the protocol has no registration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +56,13 @@ pub struct Arrival {
     pub tenant: Tenant,
     /// How much work the request is.
     pub cost: Cost,
+    /// Kind of work it asks for.
+    pub method: Method,
 }
 
 impl Arrival {
     /// A request of the highest priority that nothing else is known of: no demand behind it, no queueing delay, no random
-    /// bits, no limit to its budget, the default tenant, a cost of one.
+    /// bits, no limit to its budget, the default tenant, a cost of one, the default method.
     pub const fn new(now: Time) -> Self {
         Arrival {
             now,
@@ -71,6 +73,7 @@ impl Arrival {
             budget: Budget::UNLIMITED,
             tenant: Tenant::DEFAULT,
             cost: Cost::ONE,
+            method: Method::DEFAULT,
         }
     }
 
@@ -113,6 +116,12 @@ impl Arrival {
     /// The same request with [`Arrival::cost`].
     pub const fn with_cost(mut self, cost: Cost) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// The same request with [`Arrival::method`].
+    pub const fn with_method(mut self, method: Method) -> Self {
+        self.method = method;
         self
     }
 }

@@ -2,7 +2,7 @@
 //! state that an algorithm keeps of a session. The plant owns it, through one of its cores.
 
 use super::{Admission, Arrival, Departure, Feedback, Verdict};
-use crate::units::Credits;
+use crate::units::{Credits, Method};
 
 /// A core (worker) of the server, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,13 +25,19 @@ pub struct Session {
     /// Requests that waited at the client when it last told; written by the plant only.
     pub demand: u32,
     pending: u32,
+    answered: Method,
     state: [u64; 2],
 }
 
 impl Session {
     /// A session that holds nothing yet.
     pub const fn new(slot: SessionSlot, core: CoreId) -> Self {
-        Session { slot, core, window: Credits(0), demand: 0, pending: 0, state: [0; 2] }
+        Session { slot, core, window: Credits(0), demand: 0, pending: 0, answered: Method::DEFAULT, state: [0; 2] }
+    }
+
+    /// Method of the request that was answered last, in [`Admission::reply`] the one that is answered now.
+    pub const fn answered(&self) -> Method {
+        self.answered
     }
 
     /// Requests received and not yet answered: the number of tickets that are out.
@@ -44,11 +50,12 @@ impl Session {
     pub fn request(&mut self, core: &mut dyn Admission, event: &Arrival) -> (Verdict, Ticket) {
         self.pending += 1;
         self.demand = event.demand;
-        (core.request(self, event), Ticket::of(self))
+        (core.request(self, event), Ticket::of(self, event.method))
     }
 
     /// Tells the session's core that the response or drop of a request leaves; returns what goes back with it.
     pub fn reply(&mut self, core: &mut dyn Admission, ticket: Ticket, event: &Departure) -> Feedback {
+        self.answered = ticket.method;
         ticket.check(self);
         self.pending = self.pending.saturating_sub(1);
         core.reply(self, event)
@@ -73,8 +80,8 @@ impl Session {
     }
 
     /// A recorded session as its plant had set it for a call.
-    pub(crate) fn set_recorded(&mut self, pending: u32, demand: u32) {
-        (self.pending, self.demand) = (pending, demand);
+    pub(crate) fn set_recorded(&mut self, pending: u32, demand: u32, answered: Method) {
+        (self.pending, self.demand, self.answered) = (pending, demand, answered);
     }
 }
 
@@ -82,7 +89,7 @@ impl Session {
 /// request is answered twice, and no answer is counted without a request. A plant keeps it beside whatever else it
 /// knows of the request, and drops it when the session is closed first.
 ///
-/// Nothing in a release build; a debug build notes the session, and panics if another session is given the ticket.
+/// In a release build it holds its request's method and nothing else; a debug build notes the session, and panics if another session is given the ticket.
 ///
 /// ```compile_fail
 /// # use leeward_control::server::{Admission, Departure, Session, Ticket};
@@ -96,18 +103,18 @@ impl Session {
 pub struct Ticket {
     #[cfg(debug_assertions)]
     of: (CoreId, SessionSlot),
-    // No plant can make one.
-    _private: (),
+    // Not public: no plant can make one.
+    method: Method,
 }
 
 impl Ticket {
-    fn of(session: &Session) -> Self {
+    fn of(session: &Session, method: Method) -> Self {
         #[cfg(not(debug_assertions))]
         let _ = session;
         Ticket {
+            method,
             #[cfg(debug_assertions)]
             of: (session.core, session.slot),
-            _private: (),
         }
     }
 
@@ -208,7 +215,7 @@ mod tests {
     /// A ticket lies in every plant's record of a request.
     #[test]
     #[cfg(not(debug_assertions))]
-    fn a_ticket_takes_no_room() {
-        assert_eq!(size_of::<Ticket>(), 0);
+    fn a_ticket_takes_hardly_any_room() {
+        assert_eq!(size_of::<Ticket>(), size_of::<Method>());
     }
 }

@@ -11,17 +11,17 @@ use leeward_control::server::{
     Admission, Arrival, ControlLoop, CoreId, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
     RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Credits, Method, Nanos, Priority, Time};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// As `docs/recording-format.md` has it, byte by byte: preamble and header, five entries, end.
 const PINNED: &str = "\
-    4c4545575245430a0200012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
-    7276616c000738303030306e730243000000abb4e4ee610102d80401030507e807040302010000000001c201021301030540\
-    220102000103054008058000092601ff0000000000000002070000000200010101014801ac02010304000000384e30f70006\
-    a202";
+    4c4545575245430a0300012c000000e0b834f705302e312e300661207465737405636f64656c02904ec09a0c0108696e7465\
+    7276616c000738303030306e730261000000c912ff792c0102d80401030507e8070403020100000000ac02cd010213010305\
+    40ac026101021401030507e807040302010000000001c201021301030540220102000103054008058000092601ff00000000\
+    00000002070000000200010101014801ac020103040000003263aefd0008a202";
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -458,7 +458,7 @@ proptest! {
     }
 }
 
-/// The bytes of version 2. If this changes, so must the version, and old recordings must be refused or still be read.
+/// The bytes of version 3. If this changes, so must the version, and old recordings must be refused or still be read.
 #[test]
 fn the_format_is_pinned() {
     let mut header = header("codel");
@@ -473,6 +473,7 @@ fn the_format_is_pinned() {
             call,
             answer,
             window: Credits(5),
+            answered: Method::DEFAULT,
             custom: None,
         })
     };
@@ -485,7 +486,13 @@ fn the_format_is_pinned() {
     let named = Feedback { credit: CreditId(9), ..feedback };
     let departure = Departure { now: Time(290), outcome: Outcome::Dropped, sojourn: Nanos(64), credit: CreditId::NONE };
     let granted = Departure { outcome: Outcome::Completed, credit: CreditId(8), ..departure };
+    let of_method = |entry| match entry {
+        Entry::Session(entry) => Entry::Session(SessionEntry { answered: Method(300), ..entry }),
+        other => other,
+    };
     let entries = [
+        place(SessionCall::Request(arrival.with_method(Method(300))), Answer::Verdict(Verdict::Admit)),
+        of_method(place(SessionCall::Reply(departure), Answer::Feedback(feedback))),
         place(SessionCall::Request(arrival), Answer::Verdict(Verdict::Reject(RejectReason::Delay))),
         place(SessionCall::Reply(departure), Answer::Feedback(feedback)),
         place(SessionCall::Reply(granted), Answer::Feedback(named)),

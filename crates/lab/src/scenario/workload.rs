@@ -10,7 +10,9 @@ use leeward_catalogue::Catalogue;
 use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
 use leeward_plant::Transport;
 use leeward_services::case::Requests;
-use leeward_sim::config::{Aqm, Arrivals, ClientModel, Costs, Kinds, NetworkModel, Order, ServerModel, Shares, Stalls};
+use leeward_sim::config::{
+    Aqm, Arrivals, ClientModel, Costs, Kinds, Methods, NetworkModel, Order, ServerModel, Shares, Stalls,
+};
 use leeward_sim::graph::model::Graph;
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::ThreadCosts;
@@ -32,6 +34,7 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         "costs",
         "order",
         "aqm",
+        "methods",
         "stalls",
         "pauses",
         "quota",
@@ -58,6 +61,11 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             None => default.aqm,
             Some(0) => Aqm::Head,
             Some(_) => Aqm::Arrival,
+        },
+        methods: match table.find("methods").map(|item| item.choice(&["paths", "unknown"])).transpose()? {
+            None => default.methods,
+            Some(0) => Methods::Paths,
+            Some(_) => Methods::Unknown,
         },
         stalls: table.find("stalls").map(|item| stalls(&item)).transpose()?,
         pauses: table.find("pauses").map(|item| hidden::pauses(&item)).transpose()?,

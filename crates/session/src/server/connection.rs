@@ -7,7 +7,7 @@ use super::event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
 use super::number::Number;
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
-use leeward_control::units::{Credits, Nanos, Time};
+use leeward_control::units::{self, Credits, Nanos, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
@@ -333,7 +333,8 @@ impl Account {
             .with_demand(call.demand)
             .with_priority(call.priority)
             .with_delay(delay)
-            .with_random(random);
+            .with_random(random)
+            .with_method(units::Method(call.method.0));
         if let Some(budget) = call.budget.remaining() {
             arrival = arrival.with_budget(Budget::of(budget));
         }

@@ -106,6 +106,11 @@ impl Staged {
         self.application.draw(&mut self.rng) as u8
     }
 
+    /// The path that a request takes.
+    pub(super) fn path_of(&self, request: RequestId) -> u8 {
+        self.progress[request.slot()].path
+    }
+
     /// A request has just been issued, and will take this path.
     pub(super) fn issued(&mut self, request: RequestId, path: u8) {
         let budget = match self.acquire {

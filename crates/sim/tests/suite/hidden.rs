@@ -2,7 +2,9 @@
 
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
-use leeward_sim::config::{Acquire, Application, LockKind, LockModel, Path, Pauses, Quota, SimConfig, Slow, Step};
+use leeward_sim::config::{
+    Acquire, Application, LockKind, LockModel, Methods, Path, Pauses, Quota, SimConfig, Slow, Step,
+};
 use leeward_sim::rng::{Purpose, Rng};
 use leeward_sim::service::Service;
 use leeward_sim::{RunOutcome, simulate};
@@ -69,6 +71,23 @@ fn what_pauses_and_a_quota_take_nobody_serves() {
         let share = served / all;
         assert!((0.7 * available..1.02 * available).contains(&share), "{what}: {share} of {available}");
     }
+}
+
+/// Half of the requests wait for the disk, which can't serve a third of them; the others need a core and nothing else.
+#[test]
+fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
+    let served = |methods| {
+        let free = Path { share: 0.5, steps: vec![Step::Work(1.0)] };
+        let paths = vec![Path { share: 0.5, ..disk().paths[0].clone() }, free];
+        let application = Application { paths, ..disk() };
+        let mut config = SimConfig { application, ..config(80_000.0) };
+        config.server.methods = methods;
+        run(&config, "auto").counts.good as f64
+    };
+    let (known, unknown) = (served(Methods::Paths), served(Methods::Unknown));
+    // The disk answers 12,500 in the second, and the others are 40,000. Told apart by nobody, one of them comes with each that the disk takes.
+    assert!(known > 0.95 * 52_500.0, "{known} in time");
+    assert!(unknown < 0.6 * known, "{unknown} of {known}");
 }
 
 /// Steps as they come, with waits and locks, under every controller: the audit looks at every lock and session.

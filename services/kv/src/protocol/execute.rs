@@ -102,6 +102,11 @@ impl Executor {
         }
     }
 
+    /// Whether a request only reads. Readers and writers wait for different things: a writer evicts, too.
+    pub fn only_reads(request: &Request) -> bool {
+        matches!(words::words(request.line()).next().unwrap_or_default(), b"get" | b"gets" | b"mg")
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

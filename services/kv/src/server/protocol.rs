@@ -5,7 +5,7 @@ use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
 use crate::store::{PAGE, Visit as StoreVisit};
 use leeward_control::server::RejectReason;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::Desk;
 use leeward_port::{Account, After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
@@ -54,6 +54,11 @@ enum End {
     Panicked,
 }
 
+/// What the controller tells apart.
+fn method_of(request: &Request) -> Method {
+    if Executor::only_reads(request) { Method::DEFAULT } else { Method(1) }
+}
+
 impl Memcached {
     pub(super) fn new(executor: Executor) -> Self {
         Memcached { executor }
@@ -70,7 +75,7 @@ impl Memcached {
         let is_admitted = concern == Concern::Items;
         if !is_admitted {
             conversation.account.begin_unknown();
-        } else if let Err(reason) = conversation.account.admit(visit) {
+        } else if let Err(reason) = conversation.account.admit(method_of(&conversation.request), visit) {
             conversation.account.settle(visit.arrived(), Some(reason), visit);
             conversation.say_busy(visit);
             return Next::Refused;

@@ -13,7 +13,7 @@ use crate::params::Params;
 use crate::registry::Environment;
 use crate::server::{Admission, Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot};
 use crate::sync::{Arc, AtomicI64, Ordering};
-use crate::units::{CreditId, Nanos, Time};
+use crate::units::{CreditId, Method, Nanos, Time};
 
 fn environment() -> Environment {
     Environment::new(2, Nanos::from_micros(10), Nanos::from_micros(200))
@@ -124,10 +124,11 @@ fn samples_are_added_up_while_a_core_counts() {
         let samples = Arc::new(Samples::new(2));
         let sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190));
         let core = thread::spawn(move || {
-            sampler.arrived();
+            sampler.arrived(Method::DEFAULT);
             let credit = sampler.stamp(Time(1));
             let sojourn = Nanos(40);
-            sampler.departed(&Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit });
+            sampler
+                .departed(Method::DEFAULT, &Departure { now: Time(100), outcome: Outcome::Completed, sojourn, credit });
         });
         let seen = samples.totals();
         assert!(seen.in_server() <= 1 && seen.grants <= 1);
@@ -143,12 +144,12 @@ fn samples_are_added_up_while_a_core_counts() {
 fn two_cores_never_take_the_same_last_place() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
-        assert_eq!(pool.set_places(Some(1)), 0);
+        assert_eq!(pool.set_places(0, Some(1)), 0);
         let other = Arc::clone(&pool);
-        let taken = thread::spawn(move || other.takes_place());
-        let here = pool.takes_place();
+        let taken = thread::spawn(move || other.takes_place(0));
+        let here = pool.takes_place(0);
         assert!(here ^ taken.join().unwrap(), "one of the two gets it");
-        assert_eq!(pool.set_places(None), 1, "the other one is counted");
+        assert_eq!(pool.set_places(0, None), 1, "the other one is counted");
     });
 }
 
@@ -174,13 +175,13 @@ fn canary_a_look_before_a_subtraction_is_seen() {
 fn a_bound_that_is_lifted_meanwhile_stays_lifted() {
     loom::model(|| {
         let pool = Arc::new(Pool::new(1));
-        assert_eq!(pool.set_places(Some(0)), 0);
+        assert_eq!(pool.set_places(0, Some(0)), 0);
         let other = Arc::clone(&pool);
-        let taken = thread::spawn(move || other.takes_place());
-        let refused = pool.set_places(None);
+        let taken = thread::spawn(move || other.takes_place(0));
+        let refused = pool.set_places(0, None);
         assert_eq!(u64::from(!taken.join().unwrap()), refused, "it is in, or counted as refused");
-        assert!(pool.takes_place());
-        assert_eq!(pool.set_places(None), 0);
-        assert!(pool.takes_place());
+        assert!(pool.takes_place(0));
+        assert_eq!(pool.set_places(0, None), 0);
+        assert!(pool.takes_place(0));
     });
 }

@@ -1,6 +1,7 @@
 //! The credits that all cores of a server share.
 //! Never here: sessions and windows, and by what the pool grows and shrinks (`law`).
 
+use super::samples::CLASSES;
 use crate::sync::{AtomicI64, Ordering, Padded};
 
 /// `c_total`, `c_issued` and `n_c`. Each is exact. Values of two of them that are read together may be a moment apart,
@@ -10,8 +11,8 @@ pub struct Pool {
     size: Padded<Size>,
     issued: Padded<AtomicI64>,
     sessions: Padded<AtomicI64>,
-    /// Requests that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
-    places: Padded<AtomicI64>,
+    /// Requests of a class that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
+    places: [Padded<AtomicI64>; CLASSES],
 }
 
 /// Places where nothing bounds the requests in the server.
@@ -41,7 +42,7 @@ impl Pool {
             size: Padded(size),
             issued: Padded(AtomicI64::new(0)),
             sessions: Padded(AtomicI64::new(0)),
-            places: Padded(AtomicI64::new(UNBOUNDED)),
+            places: std::array::from_fn(|_| Padded(AtomicI64::new(UNBOUNDED))),
         }
     }
 
@@ -130,19 +131,21 @@ impl Pool {
         self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
     }
 
-    /// Takes a place for a request, where requests in the server are bounded.
-    pub(crate) fn takes_place(&self) -> bool {
-        let places = &self.places.0;
+    /// Takes a place for a request of a class, where those in the server are bounded.
+    pub(super) fn takes_place(&self, class: usize) -> bool {
+        let places = &self.places[class].0;
         places.load(Ordering::Relaxed) == UNBOUNDED || places.fetch_sub(1, Ordering::Relaxed) > 0
     }
 
-    /// Bounds the requests that may come in before the next call; `None`: not. Requests that have been refused since the last one.
-    pub(super) fn set_places(&self, places: Option<i64>) -> u64 {
+    /// Bounds the requests of a class that may come in before the next call; `None`: not. Requests that have been refused since the last
+    /// one.
+    pub(super) fn set_places(&self, class: usize, places: Option<i64>) -> u64 {
         let wanted = places.unwrap_or(UNBOUNDED);
-        if wanted == UNBOUNDED && self.places.0.load(Ordering::Relaxed) == UNBOUNDED {
+        let known = &self.places[class].0;
+        if wanted == UNBOUNDED && known.load(Ordering::Relaxed) == UNBOUNDED {
             return 0;
         }
-        self.places.0.swap(wanted, Ordering::Relaxed).min(0).unsigned_abs()
+        known.swap(wanted, Ordering::Relaxed).min(0).unsigned_abs()
     }
 
     pub(super) fn set_room(&self, room: bool) {

@@ -1,18 +1,41 @@
 //! Samples that the cores take of requests for the efficiency signal: the time from a grant to the response that it
 //! made possible, the number of requests in the server, the number of late responses. Each core writes only its own
 //! line; the slow half adds them up.
+//!
+//! What requests do in the server is counted by method: those of one method wait for the same things. There are as many
+//! counts as [`CLASSES`], which methods beyond that share.
 
 use crate::server::{Departure, Outcome};
 use crate::sync::{Arc, AtomicU64, Ordering, Padded};
-use crate::units::{CreditId, Nanos, Time};
+use crate::units::{CreditId, Method, Nanos, Time};
+
+/// Classes that methods fall into. Few services have more that matter, and the slow half reads all that have been seen.
+#[cfg(not(loom))]
+pub(super) const CLASSES: usize = 16;
+/// As few as can differ.
+#[cfg(loom)]
+pub(super) const CLASSES: usize = 2;
+
+/// The class of a method.
+pub(super) fn class_of(method: Method) -> usize {
+    method.0 as usize % CLASSES
+}
 
 /// Counts of one core since the start. One writer; sums of nanoseconds may wrap, differences of them don't mind.
 #[derive(Debug, Default)]
 struct Line {
-    received: AtomicU64,
-    left: AtomicU64,
+    classes: [Counts; CLASSES],
     grants: AtomicU64,
     grant_nanos: AtomicU64,
+    /// Requests whose session was gone before they were answered. Of what class they were, nobody knows.
+    lost: AtomicU64,
+}
+
+/// Counts of the requests of one class.
+#[derive(Debug, Default)]
+struct Counts {
+    received: AtomicU64,
+    left: AtomicU64,
     served: AtomicU64,
     served_nanos: AtomicU64,
     late: AtomicU64,
@@ -23,8 +46,10 @@ struct Line {
 #[derive(Debug)]
 pub(super) struct Samples {
     lines: Box<[Padded<Line>]>,
-    /// The span in which nearly all requests are answered, ns: cores count those that stay longer.
-    stay: Padded<AtomicU64>,
+    /// Classes seen so far: those below this.
+    classes: Padded<AtomicU64>,
+    /// The span in which nearly all requests of a class are answered, ns: cores count those that stay longer.
+    stays: Padded<[AtomicU64; CLASSES]>,
     /// The same as clients are told it; zero: they are told nothing.
     told: Padded<AtomicU64>,
 }
@@ -54,39 +79,80 @@ impl Samples {
     pub(super) fn new(cores: u32) -> Self {
         Samples {
             lines: (0..cores).map(|_| Padded(Line::default())).collect(),
-            stay: Padded(AtomicU64::new(0)),
+            classes: Padded(AtomicU64::new(1)),
+            stays: Padded(std::array::from_fn(|_| AtomicU64::new(0))),
             told: Padded(AtomicU64::new(0)),
         }
     }
 
-    /// Tells the cores in what span nearly all requests are answered, and what they tell clients of it; zero: nothing.
-    pub(super) fn tell(&self, stay: Nanos, clients: Nanos) {
-        // A line that all cores read is not written for nothing.
-        for (Padded(known), new) in [(&self.stay, stay), (&self.told, clients)] {
-            if known.load(Ordering::Relaxed) != new.0 {
-                known.store(new.0, Ordering::Relaxed);
-            }
-        }
+    /// Tells the cores in what span nearly all requests of a class are answered.
+    pub(super) fn tell(&self, class: usize, stay: Nanos) {
+        write(&self.stays.0[class], stay.0);
     }
 
+    /// Tells the cores what to tell clients of that span; zero: nothing.
+    pub(super) fn tell_clients(&self, stay: Nanos) {
+        write(&self.told.0, stay.0);
+    }
+
+    /// Classes of which there have been requests: those below this.
+    pub(super) fn classes(&self) -> usize {
+        self.classes.0.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sums over all requests.
     pub(super) fn totals(&self) -> Totals {
+        let mut totals = (0..self.classes()).map(|class| self.totals_of(class)).fold(Totals::default(), Totals::and);
+        for Padded(line) in &self.lines {
+            let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            totals.left = totals.left.wrapping_add(read(&line.lost));
+            totals.grants = totals.grants.wrapping_add(read(&line.grants));
+            totals.grant_nanos = totals.grant_nanos.wrapping_add(read(&line.grant_nanos));
+        }
+        totals
+    }
+
+    /// Sums over the requests of a class. Those whose sessions are gone are in the server, as far as this says.
+    pub(super) fn totals_of(&self, class: usize) -> Totals {
         let mut totals = Totals::default();
         for Padded(line) in &self.lines {
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            totals.received = totals.received.wrapping_add(read(&line.received));
-            totals.left = totals.left.wrapping_add(read(&line.left));
-            totals.grants = totals.grants.wrapping_add(read(&line.grants));
-            totals.grant_nanos = totals.grant_nanos.wrapping_add(read(&line.grant_nanos));
-            totals.served = totals.served.wrapping_add(read(&line.served));
-            totals.served_nanos = totals.served_nanos.wrapping_add(read(&line.served_nanos));
-            totals.late = totals.late.wrapping_add(read(&line.late));
-            totals.longer = totals.longer.wrapping_add(read(&line.longer));
+            let counts = &line.classes[class];
+            totals = totals.and(Totals {
+                received: read(&counts.received),
+                left: read(&counts.left),
+                served: read(&counts.served),
+                served_nanos: read(&counts.served_nanos),
+                late: read(&counts.late),
+                longer: read(&counts.longer),
+                ..Totals::default()
+            });
         }
         totals
+    }
+
+    /// Requests whose sessions were gone before they were answered, since the start.
+    pub(super) fn lost(&self) -> u64 {
+        let lost = self.lines.iter().map(|Padded(line)| line.lost.load(Ordering::Relaxed));
+        lost.fold(0, u64::wrapping_add)
     }
 }
 
 impl Totals {
+    /// The sums of both.
+    fn and(self, other: Totals) -> Totals {
+        Totals {
+            received: self.received.wrapping_add(other.received),
+            left: self.left.wrapping_add(other.left),
+            grants: self.grants.wrapping_add(other.grants),
+            grant_nanos: self.grant_nanos.wrapping_add(other.grant_nanos),
+            served: self.served.wrapping_add(other.served),
+            served_nanos: self.served_nanos.wrapping_add(other.served_nanos),
+            late: self.late.wrapping_add(other.late),
+            longer: self.longer.wrapping_add(other.longer),
+        }
+    }
+
     pub(super) fn since(&self, earlier: &Totals) -> Totals {
         Totals {
             received: self.received.wrapping_sub(earlier.received),
@@ -150,30 +216,38 @@ impl Sampler {
     }
 
     /// A request came.
-    pub(super) fn arrived(&self) {
+    pub(super) fn arrived(&self, method: Method) {
+        let class = class_of(method);
+        // Seldom: once for each class.
+        if class >= self.samples.classes() {
+            self.samples.classes.0.fetch_max(class as u64 + 1, Ordering::Relaxed);
+        }
         if let Some(line) = self.line() {
-            add(&line.received, 1);
+            add(&line.classes[class].received, 1);
         }
     }
 
     /// A session is gone, and with it so many requests that will not be answered.
     pub(super) fn closed(&self, pending: u32) {
         if let Some(line) = self.line() {
-            add(&line.left, pending.into());
+            add(&line.lost, pending.into());
         }
     }
 
     /// A response or drop leaves.
-    pub(super) fn departed(&self, event: &Departure) {
+    pub(super) fn departed(&self, method: Method, event: &Departure) {
         let Some(line) = self.line() else { return };
-        add(&line.left, 1);
+        let class = class_of(method);
+        let counts = &line.classes[class];
+        add(&counts.left, 1);
         if event.outcome != Outcome::Completed {
             return;
         }
-        add(&line.served, 1);
-        add(&line.served_nanos, event.sojourn.0);
-        add(&line.late, u64::from(event.sojourn > self.late));
-        add(&line.longer, u64::from(event.sojourn.0 > self.samples.stay.0.load(Ordering::Relaxed)));
+        let stay = self.samples.stays.0[class].load(Ordering::Relaxed);
+        add(&counts.served, 1);
+        add(&counts.served_nanos, event.sojourn.0);
+        add(&counts.late, u64::from(event.sojourn > self.late));
+        add(&counts.longer, u64::from(event.sojourn.0 > stay));
         if event.credit == CreditId::NONE {
             return;
         }
@@ -189,6 +263,13 @@ impl Sampler {
 impl Sampler {
     fn line(&self) -> Option<&Line> {
         self.samples.lines.get(self.core).map(|Padded(line)| line)
+    }
+}
+
+/// A line that all cores read is not written for nothing.
+fn write(known: &AtomicU64, new: u64) {
+    if known.load(Ordering::Relaxed) != new {
+        known.store(new, Ordering::Relaxed);
     }
 }
 
@@ -225,10 +306,10 @@ mod tests {
         let (samples, sampler) = sampler();
         let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
         assert_eq!(round_trip(10), None);
-        sampler.departed(&departure(90, 20, CreditId::NONE));
+        sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(30)), "without a grant: network and server");
         let grant = sampler.stamp(Time(100_000));
-        sampler.departed(&departure(145, 20, grant));
+        sampler.departed(Method::DEFAULT, &departure(145, 20, grant));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(45)));
     }
 
@@ -236,7 +317,7 @@ mod tests {
     fn a_client_that_lies_is_believed_no_further_than_little_allows() {
         let (samples, sampler) = sampler();
         for _ in 0..10 {
-            sampler.departed(&departure(80_000_000, 20, CreditId(1)));
+            sampler.departed(Method::DEFAULT, &departure(80_000_000, 20, CreditId(1)));
         }
         let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
         assert_eq!(round_trip(10), Some(Nanos::from_micros(100)), "10 responses in 100 us, and 10 credits out");
@@ -246,14 +327,15 @@ mod tests {
     #[test]
     fn drops_and_impossible_grants_are_no_samples() {
         let (samples, sampler) = sampler();
-        sampler.departed(&Departure { outcome: Outcome::Dropped, ..departure(50, 20, CreditId(10_000)) });
+        sampler
+            .departed(Method::DEFAULT, &Departure { outcome: Outcome::Dropped, ..departure(50, 20, CreditId(10_000)) });
         assert_eq!((samples.totals().grants, samples.totals().served), (0, 0));
         for (credit, why) in [
             (CreditId(9_999_000), "from the future"),
             (CreditId(990_000), "younger than its own request"),
             (CreditId(u64::MAX), "nonsense"),
         ] {
-            sampler.departed(&departure(1_000, 20, credit));
+            sampler.departed(Method::DEFAULT, &departure(1_000, 20, credit));
             assert_eq!(samples.totals().grants, 0, "{why}");
         }
     }
@@ -261,9 +343,10 @@ mod tests {
     #[test]
     fn what_came_and_has_not_left_is_in_the_server() {
         let (samples, sampler) = sampler();
-        (0..7).for_each(|_| sampler.arrived());
-        sampler.departed(&departure(90, 20, CreditId::NONE));
-        sampler.departed(&Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) });
+        (0..7).for_each(|_| sampler.arrived(Method::DEFAULT));
+        sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
+        sampler
+            .departed(Method::DEFAULT, &Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) });
         sampler.closed(3);
         assert_eq!(samples.totals().in_server(), 2);
         sampler.closed(9);
@@ -274,7 +357,7 @@ mod tests {
     fn late_is_what_no_network_can_bring_in_time() {
         let (samples, sampler) = sampler();
         for sojourn_us in [20, 190, 191, 5_000] {
-            sampler.departed(&departure(9_000, sojourn_us, CreditId::NONE));
+            sampler.departed(Method::DEFAULT, &departure(9_000, sojourn_us, CreditId::NONE));
         }
         assert_eq!((samples.totals().served, samples.totals().late), (4, 2));
     }

@@ -8,7 +8,7 @@ use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, ForeignLaw, Law, PoolLaw};
 use super::pool::Pool;
 use super::room::Room;
-use super::samples::{Sampler, Samples};
+use super::samples::{Sampler, Samples, class_of};
 use super::strangers::{Strangers, Trust};
 use super::turnover::Turnover;
 use crate::algorithms::published::Version;
@@ -222,7 +222,7 @@ impl Admission for Core {
 
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         if let Some(sampler) = &self.sampler {
-            sampler.arrived();
+            sampler.arrived(event.method);
         }
         if self.credits {
             self.drained.remove(session.slot);
@@ -232,7 +232,7 @@ impl Admission for Core {
             self.shrink_to_demand(session);
         }
         // Wherever it would wait, it would be late.
-        if !self.pool.takes_place() {
+        if !self.pool.takes_place(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
@@ -244,7 +244,7 @@ impl Admission for Core {
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         if let Some(sampler) = &self.sampler {
-            sampler.departed(event);
+            sampler.departed(session.answered(), event);
         }
         if !self.credits {
             return Feedback::NONE;

@@ -18,8 +18,9 @@
 //! - The delay signal has it back at once when it finds CPUs.
 //!
 //! A credit says who may send, and lasts a round trip; it can't say how many of those who hold one send at once. Where requests wait
-//! in queues that nobody sees, the number of those in the server is therefore bounded as well ([`sojourn`](super::sojourn)). Those
-//! refused by this bound are evidence of something else, as those refused by a lock are.
+//! in queues that nobody sees, the number of those in the server is therefore bounded as well ([`sojourn`](super::sojourn)), for each
+//! method by itself ([`methods`](super::methods)). Those refused by this bound are evidence of something else, as those refused by a
+//! lock are.
 //!
 //! Nor can a credit say how long its request will stay, once sent. While the server is overloaded its clients are told with each
 //! credit how long nearly all do, and don't send what has waited for so long that it would be late.
@@ -28,8 +29,8 @@
 
 use super::efficiency::{Efficiency, Gain};
 use super::iteration::{End, Iteration, Iterations};
+use super::methods::Methods;
 use super::regrowth::Regrowth;
-use super::sojourn::Sojourn;
 use super::{DelayLaw, Law};
 use crate::algorithms::breakwater::config::{Config, Decrease};
 use crate::algorithms::breakwater::pool::Pool;
@@ -52,9 +53,7 @@ pub(crate) struct AutoLaw {
     delay: DelayLaw,
     regrowth: Regrowth,
     samples: Arc<Samples>,
-    sojourn: Sojourn,
-    /// Requests that its bound has refused in this iteration.
-    refused: u64,
+    methods: Methods,
     iterations: Iterations,
     efficiency: Efficiency,
     /// The queueing delay has reached its target in this iteration.
@@ -84,8 +83,7 @@ impl AutoLaw {
         AutoLaw {
             delay: DelayLaw::new(config),
             regrowth: Regrowth::default(),
-            sojourn: Sojourn::new(config, cores),
-            refused: 0,
+            methods: Methods::new(config, cores),
             iterations: Iterations::new(config),
             samples,
             efficiency: Efficiency::new(config),
@@ -98,19 +96,18 @@ impl AutoLaw {
         }
     }
 
-    /// Tells the cores how long nearly all requests stay; and the clients as well while the server is overloaded, so that they don't
-    /// send what would be late. A client of a server that is well sends whatever it has: it may be in time.
-    fn tell(&mut self, signals: &Signals, is_bounded: bool) {
-        if is_bounded || self.delay.says_overloaded(signals.delay()) {
+    /// Tells the clients how long nearly all requests stay while the server is overloaded, so that they don't send what would be late. A
+    /// client of a server that is well sends whatever it has: it may be in time.
+    fn tell(&mut self, signals: &Signals) {
+        if self.methods.is_bounding() || self.delay.says_overloaded(signals.delay()) {
             self.told_until = signals.now + self.objective * TOLD;
         }
-        let stay = self.sojourn.stay();
-        self.samples.tell(stay, if signals.now < self.told_until { stay } else { Nanos::ZERO });
+        self.samples.tell_clients(if signals.now < self.told_until { self.methods.stay() } else { Nanos::ZERO });
     }
 
     /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
     fn iteration_ends(&mut self, pool: &Pool, end: &End) {
-        let refused = std::mem::take(&mut self.refused);
+        let refused = self.methods.take_refused();
         let evidence = evidence(end, refused);
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
@@ -149,7 +146,7 @@ fn evidence(end: &End, refused: u64) -> Option<Decrease> {
 
 impl Law for AutoLaw {
     fn bound(&self) -> Option<u64> {
-        self.sojourn.bound()
+        self.methods.bound()
     }
 
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
@@ -159,9 +156,8 @@ impl Law for AutoLaw {
             self.decides = Decides::Delay;
         }
         let totals = self.samples.totals();
-        let places = self.sojourn.tick(signals, &totals);
-        self.tell(signals, places.is_some());
-        self.refused += pool.set_places(places);
+        self.methods.tick(pool, &self.samples, signals, &totals);
+        self.tell(signals);
         if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);
         }

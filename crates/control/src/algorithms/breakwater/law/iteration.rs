@@ -139,7 +139,7 @@ mod tests {
     use crate::registry::Environment;
     use crate::server::{Departure, Outcome};
     use crate::sync::Arc;
-    use crate::units::CreditId;
+    use crate::units::{CreditId, Method};
 
     /// Iterations, and the samples that they are told.
     struct Measured {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn too_few_requests_extend_it_while_others_are_in_the_server() {
         let (mut iterations, sampler) = iterations();
-        (0..4).for_each(|_| sampler.arrived());
+        (0..4).for_each(|_| sampler.arrived(Method::DEFAULT));
         for us in 0..50 {
             assert_eq!(iterations.tick(&pool(), &at(us * 10, 0)), None, "nothing came: nothing to divide by");
         }
@@ -226,12 +226,15 @@ mod tests {
     fn it_is_as_long_as_its_own_round_trips() {
         let (mut iterations, sampler) = iterations();
         let served = |now_us: u64, elapsed_us: u64| {
-            sampler.departed(&Departure {
-                now: Time(now_us * 1_000),
-                outcome: Outcome::Completed,
-                sojourn: Nanos::from_micros(elapsed_us - 10),
-                credit: CreditId((now_us - elapsed_us) * 1_000),
-            });
+            sampler.departed(
+                Method::DEFAULT,
+                &Departure {
+                    now: Time(now_us * 1_000),
+                    outcome: Outcome::Completed,
+                    sojourn: Nanos::from_micros(elapsed_us - 10),
+                    credit: CreditId((now_us - elapsed_us) * 1_000),
+                },
+            );
         };
         assert_eq!(iterations.tick(&pool(), &at(0, 5)), None);
         served(1_000, 100);

@@ -6,6 +6,7 @@
 //! - [`auto`]: whichever of these two has evidence of overload.
 //! - [`foreign`]: a law that somebody else brings.
 //! - [`iteration`]: the measurement under efficiency and auto.
+//! - [`methods`]: the bounds of `sojourn`, by method.
 //! - [`regrowth`]: growth where nothing waits, under auto.
 //! - [`sojourn`]: a bound where requests wait in queues that nobody sees, under auto.
 //! - [`stay`]: how long nearly all requests stay in the server, under auto.
@@ -15,6 +16,7 @@ mod delay;
 mod efficiency;
 mod foreign;
 mod iteration;
+mod methods;
 mod regrowth;
 mod sojourn;
 mod stay;

@@ -35,8 +35,7 @@ pub(super) struct Sojourn {
     /// That of the delay signal, ns.
     target: f64,
     cores: u64,
-    /// Time and counts of the last tick.
-    last: Option<(Time, Totals)>,
+    last: Option<Last>,
     /// Responses per nanosecond while anybody was in the server.
     rate: f64,
     stay: Stay,
@@ -46,6 +45,14 @@ pub(super) struct Sojourn {
     part: Option<f64>,
     /// Requests that may be in the server, if there is a bound.
     bound: Option<u64>,
+}
+
+/// Time and counts of the last tick.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    now: Time,
+    totals: Totals,
+    all: Totals,
 }
 
 impl Sojourn {
@@ -64,9 +71,11 @@ impl Sojourn {
         }
     }
 
-    /// Runs one control tick. Requests that may still come in, if there is a bound.
-    pub(super) fn tick(&mut self, signals: &Signals, totals: &Totals) -> Option<i64> {
-        let (before, counts) = self.last.replace((signals.now, *totals))?;
+    /// Runs one control tick. `totals` are those of the requests that it bounds, `all` those of all requests. How many may still come
+    /// in, if there is a bound.
+    pub(super) fn tick(&mut self, signals: &Signals, totals: &Totals, all: &Totals) -> Option<i64> {
+        let Last { now: before, totals: counts, all: all_counts } =
+            self.last.replace(Last { now: signals.now, totals: *totals, all: *all })?;
         let elapsed = signals.now.since(before).0 as f64;
         let new = totals.since(&counts);
         // How fast the server is nobody says while nobody is here.
@@ -76,9 +85,9 @@ impl Sojourn {
         }
         let seen = signals.delay().0 as f64 / self.target;
         if new.served > 0 {
-            let is_idle = counts.in_server() <= (self.cores / 4).max(1);
+            let is_idle = all_counts.in_server() <= (self.cores / 4).max(1);
             let memories = self.stay.learn(&new, self.rate * self.objective, is_idle);
-            let refused = signals.lock_drops as f64 / new.served as f64;
+            let refused = signals.lock_drops as f64 / all.since(&all_counts).served.max(1) as f64;
             self.guarded += (refused.min(1.0) - self.guarded) * memories;
             self.turn(memories, if self.guarded > GUARDED { 1.0 } else { seen });
         }
@@ -100,6 +109,11 @@ impl Sojourn {
             None => (excess > 0.0).then_some(AWAKE),
             Some(part) => Some((part * (-excess * memories).exp()).max(LEAST)).filter(|part| *part < 1.0),
         };
+    }
+
+    /// Responses per nanosecond.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
     }
 
     /// The span in which nearly all requests are answered.
@@ -162,7 +176,7 @@ mod tests {
                 self.totals.left += served;
                 self.totals.late += late;
                 self.totals.received = self.totals.left + inside;
-                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals);
+                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals, &self.totals);
             }
             places.map(|places| places as u64 + inside)
         }
