@@ -31,10 +31,14 @@ pub enum Need {
     Promtool,
     /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions (`profiler/tests/readers`).
     Readers,
+    /// OpenTelemetry's definitions of OTLP (`scripts/setup otlp`).
+    Otlp,
+    /// Programs that recipes are for: nginx, HAProxy, Kubernetes' schemas (`scripts/setup recipes`).
+    Recipes,
 }
 
 impl Need {
-    const ALL: [Need; 7] = [
+    const ALL: [Need; 9] = [
         Need::Memcached,
         Need::Profiler,
         Need::RustcPlugin,
@@ -42,6 +46,8 @@ impl Need {
         Need::Scheduler,
         Need::Promtool,
         Need::Readers,
+        Need::Otlp,
+        Need::Recipes,
     ];
 
     /// The word in `LEEWARD_REQUIRE`.
@@ -54,6 +60,8 @@ impl Need {
             Need::Scheduler => "scheduler",
             Need::Promtool => "promtool",
             Need::Readers => "readers",
+            Need::Otlp => "otlp",
+            Need::Recipes => "recipes",
         }
     }
 
@@ -129,13 +137,14 @@ mod tests {
         assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
     }
 
-    /// One environment serves both: a word that only one of them knows fails the other's whole run.
+    /// The same environment serves both: a word that only one of them knows fails the other's whole run.
     #[test]
     fn tests_in_python_know_the_same_words() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let line = text.lines().find_map(|line| line.strip_prefix("KNOWN = (")).expect("a line with the words");
-        let words: Vec<&str> = line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
+        let words: Vec<&str> =
+            line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
         assert_eq!(words, Need::ALL.map(Need::word));
     }
 

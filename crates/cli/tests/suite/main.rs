@@ -4,6 +4,7 @@ mod admin;
 mod architecture;
 mod demo;
 mod limits;
+mod otlp;
 mod profile;
 mod program;
 mod prose;
