@@ -92,6 +92,11 @@ impl Slo {
         self.build(|builder| builder.mode(Mode::Shadow))
     }
 
+    /// Refuses requests of so many in a hundred tenants, users or requests, and counts what the others' refusals would have been.
+    pub fn enforce(self, percent: u8) -> Self {
+        self.build(|builder| builder.mode(Mode::Share(percent)))
+    }
+
     /// Threads that execute requests: Tokio's workers; as many CPUs as the process has if it is not said.
     pub fn workers(self, workers: usize) -> Self {
         self.build(|builder| builder.workers(workers))
