@@ -33,7 +33,7 @@ pub enum Need {
     Readers,
     /// OpenTelemetry's definitions of OTLP (`scripts/setup otlp`).
     Otlp,
-    /// Programs that recipes are for: nginx, HAProxy, Kubernetes' schemas (`scripts/setup recipes`).
+    /// Programs that recipes are for: nginx, HAProxy, Envoy, Kubernetes' schemas (`scripts/setup recipes`).
     Recipes,
 }
 

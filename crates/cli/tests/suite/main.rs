@@ -9,6 +9,7 @@ mod profile;
 mod program;
 mod prose;
 mod real;
+mod recipes;
 mod recording;
 mod serve_config;
 mod served;
