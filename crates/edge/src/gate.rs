@@ -3,6 +3,7 @@
 use crate::arriving::Arriving;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
+use crate::load::{Busy, Load};
 use crate::oldest::Oldest;
 use crate::probe::Probe;
 use crate::shard::Shard;
@@ -13,7 +14,7 @@ use leeward_control::registry::Environment;
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
-use leeward_host::{Bounds, Load, Pulse};
+use leeward_host::{Bounds, Load as Sums, Pulse};
 use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +61,11 @@ pub(crate) struct Inner {
     /// Requests that may be under way in a shard.
     room: u32,
     twin: Mutex<Twin>,
+    /// Time that requests have occupied workers, all together.
+    worked_ns: AtomicU64,
+    /// Requests that have told their work.
+    executed: AtomicU64,
+    busy: Mutex<Busy>,
     malformed: AtomicU64,
 }
 
@@ -97,6 +103,9 @@ impl Gate {
             // What stood longer ago than the target is over.
             oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
             twin: Mutex::new(Twin::default()),
+            worked_ns: AtomicU64::new(0),
+            executed: AtomicU64::new(0),
+            busy: Mutex::new(Busy::default()),
             malformed: AtomicU64::new(0),
         })))
     }
@@ -221,6 +230,18 @@ impl Gate {
         let span = Nanos(u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
         self.0.routes[usize::from(route)].note(span);
         self.0.mean.note(span);
+        self.0.worked_ns.fetch_add(span.0, Ordering::Relaxed);
+        self.0.executed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Load of the workers, for balancers. Without requests that tell their work ([`Ticket::worked`]) it is the delay's alone.
+    pub fn load(&self) -> Load {
+        let inner = &*self.0;
+        let target = inner.bounds.target.unwrap_or(inner.slo.scale(0.4));
+        let delay = self.delay().as_nanos() as f64 / target.0.max(1) as f64;
+        let (worked, executed) = (inner.worked_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
+        let Busy { share, rate, .. } = lock(&inner.busy).look(self.now(), worked, executed, inner.shards.len());
+        Load { utilization: share.max(delay), delay, rate }
     }
 
     /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's; in a rehearsal, of the queue that
@@ -327,7 +348,7 @@ impl Inner {
             for shard in &self.shards {
                 sum.add(&lock(shard).counts);
             }
-            Load {
+            Sums {
                 arrivals: sum.arrived,
                 completions: sum.completed,
                 drops: sum.refusals() + sum.dropped + sum.abandoned,

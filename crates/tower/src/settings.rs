@@ -28,6 +28,7 @@ pub struct Slo {
     pub(crate) describe: Option<Describe>,
     pub(crate) exempt: Option<Exempt>,
     pub(crate) until: Until,
+    pub(crate) reports_load: bool,
     gate: Arc<OnceLock<Gate>>,
 }
 
@@ -35,7 +36,14 @@ pub struct Slo {
 /// taken for a millisecond, and more than an hour for an hour: queues of this size are what it sees.
 pub fn slo(objective: Duration) -> Slo {
     let objective = objective.clamp(Duration::from_millis(1), Duration::from_secs(3_600));
-    Slo { builder: Gate::builder(objective), describe: None, exempt: None, until: Until::Body, gate: Arc::default() }
+    Slo {
+        builder: Gate::builder(objective),
+        describe: None,
+        exempt: None,
+        until: Until::Body,
+        reports_load: false,
+        gate: Arc::default(),
+    }
 }
 
 impl Slo {
@@ -84,6 +92,12 @@ impl Slo {
     /// When a request counts as ended.
     pub fn until(mut self, until: Until) -> Self {
         self.until = until;
+        self
+    }
+
+    /// Says the replica's load in each response, for balancers that weigh replicas: `endpoint-load-metrics` (ORCA).
+    pub fn reports_load(mut self) -> Self {
+        self.reports_load = true;
         self
     }
 
