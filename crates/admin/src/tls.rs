@@ -17,6 +17,9 @@ const PACE: Duration = Duration::from_millis(20);
 /// Handshakes that may follow each other at once.
 const BURST: u32 = 16;
 
+/// Reads of a socket without a byte of plaintext, in one turn.
+const READS: usize = 16;
+
 /// TLS of a port: its certificates, and how many handshakes it may begin.
 pub(crate) struct Lock {
     tls: ServerTls,
@@ -223,9 +226,10 @@ impl Encrypted {
         self.stage = Stage::Open;
     }
 
+    /// Plaintext, by so many reads of the socket at most: records without any must not keep the thread from others.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return Ok(0) };
-        loop {
+        for _ in 0..READS {
             if session.holds_plaintext() {
                 return Ok(session.take(into));
             }
@@ -246,6 +250,7 @@ impl Encrypted {
                 (Ok(_), _) => {}
             }
         }
+        if session.holds_plaintext() { Ok(session.take(into)) } else { Err(ErrorKind::WouldBlock.into()) }
     }
 }
 
