@@ -3,7 +3,6 @@
 use crate::certificates::{Authority, Valid, dns, uri};
 use crate::peers::{ask, builder, client, start, until};
 use leeward_control::units::Tenant;
-use leeward_observe::Source;
 use leeward_port::PeerIdentity;
 use leeward_rpc::server::OwnedRequest;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
