@@ -5,7 +5,7 @@
 import os, sys
 
 # Need::ALL of require.rs, whose tests compare the two.
-KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "promtool", "readers")
+KNOWN = ("memcached", "profiler", "rustc_plugin", "io_uring", "scheduler", "promtool", "readers", "otlp", "recipes")
 
 
 def required():

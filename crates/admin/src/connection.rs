@@ -3,8 +3,11 @@
 use crate::request::{self, Head, LONGEST};
 use crate::response::Response;
 use crate::routes::{self, Answer, State};
+use crate::stream::Stream;
+#[cfg(feature = "tls")]
+use crate::tls::{Admission, Encrypted, Lock};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// How long a head may take to come, an answer to go, and a listener to take nothing.
@@ -32,7 +35,7 @@ pub(crate) enum Stage {
 
 /// A connection.
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) stage: Stage,
     head: Vec<u8>,
     out: Vec<u8>,
@@ -47,11 +50,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, now: Instant) -> std::io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        let _ = stream.set_nodelay(true);
+    pub(crate) fn new(socket: TcpStream, now: Instant) -> std::io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let _ = socket.set_nodelay(true);
         Ok(Connection {
-            stream,
+            stream: Stream::Plain(socket),
             stage: Stage::Reading,
             head: Vec::new(),
             out: Vec::new(),
@@ -63,9 +66,57 @@ impl Connection {
         })
     }
 
+    /// The same behind TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn encrypted(self, lock: &Lock) -> Self {
+        let stream = match self.stream {
+            Stream::Plain(socket) => Stream::Encrypted(Box::new(Encrypted::new(socket, lock))),
+            encrypted => encrypted,
+        };
+        Connection { stream, ..self }
+    }
+
+    /// Whether it waits for a handshake to spend, and not for its client.
+    pub(crate) fn waits_for_ration(&self) -> bool {
+        match &self.stream {
+            #[cfg(feature = "tls")]
+            Stream::Encrypted(encrypted) => encrypted.is_waiting(),
+            _ => false,
+        }
+    }
+
+    /// Whether its handshake is not over.
+    #[cfg(feature = "tls")]
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(&self.stream, Stream::Encrypted(encrypted) if encrypted.is_handshaking())
+    }
+
+    /// Begins the handshake of a client that has spoken, if there is one to spend. Whether the connection may have its turn.
+    #[cfg(feature = "tls")]
+    pub(crate) fn admit(&mut self, lock: &mut Lock, now: Instant) -> bool {
+        let Stream::Encrypted(encrypted) = &mut self.stream else { return true };
+        match encrypted.admit(lock, now) {
+            Admission::Yes => true,
+            Admission::Wait => {
+                if now >= self.due {
+                    encrypted.give_up();
+                    self.stage = Stage::Over;
+                }
+                false
+            }
+            Admission::Plain(socket) => {
+                self.stream = Stream::Plain(socket);
+                self.is_rude = true;
+                self.finish(&Response::line(400, "this port speaks TLS alone: https://"), now);
+                true
+            }
+        }
+    }
+
     /// Whether it waits to be read, and whether to be written.
     pub(crate) fn wants(&self) -> (bool, bool) {
-        (self.stage != Stage::Writing, self.sent < self.out.len())
+        let reads = self.stage != Stage::Writing && !self.waits_for_ration();
+        (reads, self.sent < self.out.len() || self.stream.holds_back())
     }
 
     /// Bytes that are not written yet.
@@ -86,7 +137,7 @@ impl Connection {
             Stage::Listening | Stage::Lingering => self.discard(),
             Stage::Writing | Stage::Over => {}
         }
-        if self.sent < self.out.len() {
+        if self.sent < self.out.len() || self.stage == Stage::Writing || self.stream.holds_back() {
             self.write(now);
         }
         if now >= self.due {
@@ -160,8 +211,15 @@ impl Connection {
                 Err(_) => return self.stage = Stage::Over,
             }
         }
+        match self.stream.flush() {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
+            Err(_) => return self.stage = Stage::Over,
+            Ok(()) => {}
+        }
         if self.stage == Stage::Writing {
-            let _ = self.stream.shutdown(Shutdown::Write);
+            if self.stream.end().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                return;
+            }
             self.stage = if self.is_rude { Stage::Lingering } else { Stage::Over };
             self.due = now + LINGER;
         }
@@ -186,9 +244,23 @@ impl Connection {
         }
     }
 
+    /// Gives up a handshake that is not over: nobody could read an answer. Whether there was one.
+    fn gives_up_handshake(&mut self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Stream::Encrypted(encrypted) = &mut self.stream {
+            let is_handshaking = encrypted.is_handshaking();
+            encrypted.give_up();
+            return is_handshaking;
+        }
+        false
+    }
+
     fn expire(&mut self, now: Instant) {
         match self.stage {
             Stage::Reading => {
+                if self.gives_up_handshake() {
+                    return self.stage = Stage::Over;
+                }
                 self.is_rude = true;
                 self.finish(&Response::status(408), now);
                 self.write(now);

@@ -15,6 +15,8 @@
 //! bounded: 16 connections, heads of 8 KiB, 5 seconds.
 //!
 //! - `server`: the thread and its sockets. `connection`: one of them. `request`, `response`: heads. `routes`: paths.
+//! - `otlp`: the metrics, pushed to a receiver of OpenTelemetry's from a second thread.
+//! - `stream`: bytes of a connection; `tls`, with the feature of that name: the same by TLS.
 //! - `feed`: server-sent events. `guard`: who may ask. `page`: the dashboard.
 //!
 //! Never here: what is measured (`leeward-observe`), and anything that changes a server.
@@ -24,12 +26,19 @@
 mod connection;
 mod feed;
 mod guard;
+mod otlp;
 mod page;
 mod request;
 mod response;
 mod routes;
 mod server;
 mod sources;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 
+pub use otlp::{Exporter, NoReceiver, Receiver};
 pub use server::{Admin, AdminError};
 pub use sources::Sources;
+#[cfg(feature = "tls")]
+pub use tls::ALPN;

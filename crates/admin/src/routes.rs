@@ -50,7 +50,8 @@ pub(crate) fn answer(request: &Request, state: &State) -> Answer {
         "/" => page::response(request),
         "/metrics" => {
             let format = Format::accepted(&request.accept);
-            Response::new(200, format.content_type(), render(&state.sources.snapshots(), format)).with("vary", "accept")
+            let text = render(&state.sources.snapshots(), &state.sources.process(), format);
+            Response::new(200, format.content_type(), text).with("vary", "accept")
         }
         "/healthz" => Response::line(200, "alive"),
         "/readyz" => readiness(request, state),

@@ -71,13 +71,34 @@ impl Admin {
     /// # Errors
     /// See [`AdminError`].
     pub fn start_on(listener: TcpListener, sources: Sources, config: String) -> Result<Admin, AdminError> {
+        Admin::begin(listener, sources, config, Gateway::default())
+    }
+
+    /// The same for clients with TLS alone, whose certificate is looked at where `tls` wants one. Its files are to be opened for
+    /// [`crate::ALPN`] ([`leeward_tls::ServerTls::open_for`]).
+    ///
+    /// # Errors
+    /// See [`AdminError`].
+    #[cfg(feature = "tls")]
+    pub fn start_encrypted(
+        listener: TcpListener,
+        sources: Sources,
+        config: String,
+        tls: leeward_tls::ServerTls,
+    ) -> Result<Admin, AdminError> {
+        let lock = crate::tls::Lock::new(tls, sources.handshakes());
+        Admin::begin(listener, sources, config, Gateway { lock: Some(lock) })
+    }
+
+    fn begin(listener: TcpListener, sources: Sources, config: String, gateway: Gateway) -> Result<Admin, AdminError> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (bell, heard) = UnixStream::pair()?;
         heard.set_nonblocking(true)?;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let state = State { address, sources: sources.clone(), config, is_stopping: Arc::clone(&is_stopping) };
-        let port = Port { listener, bell: heard, state, connections: Vec::new(), feed: Feed::default(), rests: None };
+        let port =
+            Port { listener, bell: heard, state, connections: Vec::new(), feed: Feed::default(), rests: None, gateway };
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || port.run())?;
         Ok(Admin { address, sources, is_stopping, bell: Some(bell), thread: Some(thread) })
     }
@@ -118,6 +139,44 @@ impl Drop for Admin {
     }
 }
 
+/// Step before a connection's first words: a handshake, where there is TLS.
+#[derive(Default)]
+struct Gateway {
+    #[cfg(feature = "tls")]
+    lock: Option<crate::tls::Lock>,
+}
+
+impl Gateway {
+    fn adopt(&self, connection: Connection) -> Connection {
+        #[cfg(feature = "tls")]
+        if let Some(lock) = &self.lock {
+            return connection.encrypted(lock);
+        }
+        connection
+    }
+
+    /// Whether a connection may have its turn.
+    fn admit(&mut self, connection: &mut Connection, now: Instant) -> bool {
+        #[cfg(feature = "tls")]
+        if let Some(lock) = &mut self.lock {
+            return connection.admit(lock, now);
+        }
+        let _ = (connection, now);
+        true
+    }
+
+    /// When one that waits for its handshake may begin it.
+    fn next(&self, connections: &[Connection], now: Instant) -> Option<Instant> {
+        #[cfg(feature = "tls")]
+        if let Some(lock) = &self.lock {
+            lock.note(connections.iter().filter(|of| of.is_handshaking()).count());
+            return connections.iter().any(Connection::waits_for_ration).then(|| lock.next(now));
+        }
+        let _ = (connections, now);
+        None
+    }
+}
+
 /// All that the thread has.
 struct Port {
     listener: TcpListener,
@@ -127,6 +186,7 @@ struct Port {
     feed: Feed,
     /// Until when the listener is not asked.
     rests: Option<Instant>,
+    gateway: Gateway,
 }
 
 /// The owner's words.
@@ -191,9 +251,12 @@ impl Port {
     /// Takes a connection. When there are as many as there may be, one whose head has not come makes room: whoever opens many and
     /// says nothing must not keep others from asking.
     fn adopt(&mut self, stream: TcpStream, now: Instant) {
-        let Ok(mut connection) = Connection::new(stream, now) else { return };
+        let Ok(connection) = Connection::new(stream, now) else { return };
+        let mut connection = self.gateway.adopt(connection);
         let room = self.has_room_for_listener();
-        connection.turn(&self.state, room, now);
+        if self.gateway.admit(&mut connection, now) {
+            connection.turn(&self.state, room, now);
+        }
         self.greet(&mut connection, now);
         if connection.stage == Stage::Over {
             return;
@@ -229,7 +292,9 @@ impl Port {
         for mut connection in connections.drain(..) {
             // Those that have had their turn count, and those that listen already.
             let room = connection.stage == Stage::Listening || self.has_room_for_listener();
-            connection.turn(&self.state, room, now);
+            if self.gateway.admit(&mut connection, now) {
+                connection.turn(&self.state, room, now);
+            }
             self.greet(&mut connection, now);
             if connection.stage != Stage::Over {
                 self.connections.push(connection);
@@ -240,7 +305,13 @@ impl Port {
     /// Waits until something can be done or something is due.
     fn wait(&self, next: Instant) {
         let now = Instant::now();
-        let due = self.connections.iter().map(|of| of.due).chain(self.rests).fold(next, Instant::min);
+        let due = self
+            .connections
+            .iter()
+            .map(|of| of.due)
+            .chain(self.rests)
+            .chain(self.gateway.next(&self.connections, now))
+            .fold(next, Instant::min);
         let span = due.saturating_duration_since(now).max(Duration::from_millis(1));
         let listening = if self.rests.is_some() { PollFlags::empty() } else { PollFlags::IN };
         let mut descriptors = vec![PollFd::new(&self.listener, listening), PollFd::new(&self.bell, PollFlags::IN)];
@@ -249,7 +320,7 @@ impl Port {
             let mut flags = PollFlags::empty();
             flags.set(PollFlags::IN, reads);
             flags.set(PollFlags::OUT, writes);
-            PollFd::new(&connection.stream, flags)
+            PollFd::new(connection.stream.socket(), flags)
         }));
         let span = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) };
         // Whatever it says, all are looked at: none of them waits.

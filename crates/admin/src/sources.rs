@@ -1,11 +1,23 @@
 //! Servers and gates that an admin port tells of, under their names. They may come and go. Never here: how they are told of.
 
+use crate::otlp::Tally;
+use leeward_observe::exposition::Process;
 use leeward_observe::{Decision, DecisionId, Snapshot, Source};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Servers and gates that are watched. Clones are the same list.
 #[derive(Clone, Default)]
-pub struct Sources(Arc<Mutex<Vec<Named>>>);
+pub struct Sources(Arc<Parts>);
+
+#[derive(Default)]
+struct Parts {
+    named: Mutex<Vec<Named>>,
+    /// Exports, once somebody exports.
+    exports: OnceLock<Arc<Tally>>,
+    /// Handshakes of the admin port, where it speaks TLS.
+    #[cfg(feature = "tls")]
+    handshakes: OnceLock<Arc<crate::tls::Tally>>,
+}
 
 type Named = (String, Arc<dyn Source>);
 
@@ -30,6 +42,28 @@ impl Sources {
         self.all().into_iter().map(named).collect()
     }
 
+    /// State of what stands beside them.
+    pub(crate) fn process(&self) -> Process {
+        Process {
+            exports: self.0.exports.get().map(|tally| tally.told()),
+            #[cfg(feature = "tls")]
+            admin_tls: self.0.handshakes.get().map(|tally| tally.told()),
+            #[cfg(not(feature = "tls"))]
+            admin_tls: None,
+        }
+    }
+
+    /// The count of exports, the same for everybody who exports these.
+    pub(crate) fn exports(&self) -> Arc<Tally> {
+        Arc::clone(self.0.exports.get_or_init(Arc::default))
+    }
+
+    /// The count of the admin port's handshakes.
+    #[cfg(feature = "tls")]
+    pub(crate) fn handshakes(&self) -> Arc<crate::tls::Tally> {
+        Arc::clone(self.0.handshakes.get_or_init(Arc::default))
+    }
+
     /// All of them. The lock is not held while they are asked.
     pub(crate) fn all(&self) -> Vec<Named> {
         self.lock().clone()
@@ -43,7 +77,7 @@ impl Sources {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Named>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -27,9 +27,14 @@ pub(crate) struct TlsArgs {
 impl TlsArgs {
     /// Reads the files, if TLS is asked for.
     pub(crate) fn open(&self) -> Result<Option<ClientTls>, Failure> {
+        self.open_for(leeward_rpc::tls::ALPN)
+    }
+
+    /// The same for a server of another protocol, under its name in the handshake.
+    pub(crate) fn open_for(&self, protocol: &'static [u8]) -> Result<Option<ClientTls>, Failure> {
         let Some(ca) = self.tls_ca.clone() else { return Ok(None) };
         let identity = self.tls_cert.clone().zip(self.tls_key.clone());
         let files = ClientFiles { ca, identity, name: self.tls_name.clone() };
-        ClientTls::open(files).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
+        ClientTls::open_for(files, protocol).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
     }
 }

@@ -104,6 +104,15 @@ impl Arriving {
         self
     }
 
+    /// Number of whoever it counts for: its tenant, its user, or else `random`.
+    pub(crate) fn account(&self, random: u64) -> u64 {
+        match (self.tenant, self.user) {
+            (Tenant::DEFAULT, Some(user)) => user,
+            (Tenant::DEFAULT, None) => random >> 16,
+            (Tenant(tenant), _) => u64::from(tenant),
+        }
+    }
+
     /// Class and user in the one priority that controllers know: class × 16 + user (DAGOR §4.2). A repeated request is one
     /// class lower, so that repetitions push out no first attempts.
     pub(crate) fn priority(&self, hour: u64, random: u64) -> Priority {

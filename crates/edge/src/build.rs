@@ -15,6 +15,39 @@ pub enum Mode {
     Enforce,
     /// Everything is let in. Decisions are made on the queue that would be if they were enforced, and counted.
     Shadow,
+    /// Decisions are made as in a rehearsal, and enforced for so many of a hundred tenants (users, where there are no tenants; requests,
+    /// where there are neither). 0 is a rehearsal, 100 and more is the whole.
+    Share(u8),
+}
+
+impl Mode {
+    /// The same under its plainest name.
+    pub(crate) fn plain(self) -> Mode {
+        match self {
+            Mode::Share(0) => Mode::Shadow,
+            Mode::Share(100..) => Mode::Enforce,
+            other => other,
+        }
+    }
+
+    /// As metrics name it.
+    pub(crate) fn word(self) -> &'static str {
+        match self.plain() {
+            Mode::Enforce => "enforce",
+            Mode::Shadow => "shadow",
+            Mode::Share(_) => "share",
+        }
+    }
+
+    /// Whether a refusal of whoever has this number is one.
+    pub(crate) fn enforces(self, number: u64) -> bool {
+        match self {
+            Mode::Enforce => true,
+            Mode::Shadow => false,
+            // Fibonacci hashing: neighbours are spread evenly.
+            Mode::Share(percent) => (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 100 < u64::from(percent),
+        }
+    }
 }
 
 /// A gate that cannot be made.
@@ -78,7 +111,7 @@ impl Builder {
 
     /// Whether refusals happen.
     pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+        self.mode = mode.plain();
         self
     }
 

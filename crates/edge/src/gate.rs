@@ -3,17 +3,18 @@
 use crate::arriving::Arriving;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
+use crate::load::{Busy, Load};
 use crate::oldest::Oldest;
 use crate::probe::Probe;
 use crate::shard::Shard;
 use crate::ticket::{Outcome, Ticket};
-use crate::twin::Twin;
+use crate::twin::{Leaving, Twin};
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
 use leeward_control::registry::Environment;
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
-use leeward_host::{Bounds, Load, Pulse};
+use leeward_host::{Bounds, Load as Sums, Pulse};
 use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -60,6 +61,11 @@ pub(crate) struct Inner {
     /// Requests that may be under way in a shard.
     room: u32,
     twin: Mutex<Twin>,
+    /// Time that requests have occupied workers, all together.
+    worked_ns: AtomicU64,
+    /// Requests that have told their work.
+    executed: AtomicU64,
+    busy: Mutex<Busy>,
     malformed: AtomicU64,
 }
 
@@ -97,6 +103,9 @@ impl Gate {
             // What stood longer ago than the target is over.
             oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
             twin: Mutex::new(Twin::default()),
+            worked_ns: AtomicU64::new(0),
+            executed: AtomicU64::new(0),
+            busy: Mutex::new(Busy::default()),
             malformed: AtomicU64::new(0),
         })))
     }
@@ -121,7 +130,14 @@ impl Gate {
     pub fn arrive_at(&self, now: Time, arriving: &Arriving) -> Result<Ticket, Refusal> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        let (waited, delay) = inner.delays(now, arriving);
+        // In a rehearsal it is the time of another queue.
+        let (now, waited, delay) = match inner.mode {
+            Mode::Enforce => {
+                let (waited, delay) = inner.delays(now, arriving);
+                (now, waited, delay)
+            }
+            Mode::Shadow | Mode::Share(_) => inner.rehearsed(now, arriving),
+        };
         inner.tick(now, delay);
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
@@ -142,8 +158,9 @@ impl Gate {
         if arriving.waited.is_some() {
             shard.waits.note(waited);
         }
-        if inner.mode == Mode::Shadow {
-            return Ok(self.rehearse(&mut shard, index, arriving, &arrival, verdict));
+        let is_meant = || inner.mode.enforces(arriving.account(random));
+        if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_meant()) {
+            return Ok(self.rehearse(&mut shard, index, arriving, verdict));
         }
         let record = |refused: Option<Reason>| {
             let mut decision = Decision::admitted(now);
@@ -162,7 +179,7 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                Ok(Ticket::new(self.clone(), index, arriving.route, (now, waited), Some(ticket)))
+                Ok(Ticket::new(self.clone(), index, arriving.route, (now, waited), ticket))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;
@@ -180,20 +197,19 @@ impl Gate {
         shard: &mut Shard,
         index: usize,
         arriving: &Arriving,
-        arrival: &Arrival,
         verdict: Result<server::Ticket, Reason>,
     ) -> Ticket {
-        match &verdict {
-            Ok(_) => {
+        match verdict {
+            Ok(ticket) => {
                 let inner = &self.0;
                 let route = &inner.routes[usize::from(arriving.route)];
                 let time = route.time().or(inner.mean.time()).unwrap_or(Nanos::ZERO);
-                lock(&inner.twin).admit(time, inner.shards.len());
+                lock(&inner.twin).admit(time, inner.shards.len(), index, ticket);
                 shard.counts.admitted += 1;
             }
             Err(_) => shard.counts.shadowed += 1,
         }
-        Ticket::new(self.clone(), index, arriving.route, (arrival.now, Nanos::ZERO), verdict.ok())
+        Ticket::rehearsed(self.clone(), arriving.route)
     }
 
     pub(crate) fn end(
@@ -202,20 +218,38 @@ impl Gate {
         ticket: server::Ticket,
         (came, waited): (Time, Nanos),
         outcome: Outcome,
-        worked: Option<(u8, Duration)>,
+        now: Time,
     ) {
-        let (inner, now) = (&*self.0, self.now());
-        if let Some((route, span)) = worked {
-            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-            inner.routes[usize::from(route)].note(span);
-            inner.mean.note(span);
-        }
+        let inner = &*self.0;
         let sojourn = now.since(came);
         lock(&inner.shards[shard]).end(ticket, now, outcome, sojourn, sojourn + waited <= inner.slo);
     }
 
-    /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's.
+    /// Learns how long a request of this route has occupied a worker.
+    pub(crate) fn learn(&self, route: u8, worked: Duration) {
+        let span = Nanos(u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
+        self.0.routes[usize::from(route)].note(span);
+        self.0.mean.note(span);
+        self.0.worked_ns.fetch_add(span.0, Ordering::Relaxed);
+        self.0.executed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Load of the workers, for balancers. Without requests that tell their work ([`Ticket::worked`]) it is the delay's alone.
+    pub fn load(&self) -> Load {
+        let inner = &*self.0;
+        let target = inner.bounds.target.unwrap_or(inner.slo.scale(0.4));
+        let delay = self.delay().as_nanos() as f64 / target.0.max(1) as f64;
+        let (worked, executed) = (inner.worked_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
+        let Busy { share, rate, .. } = lock(&inner.busy).look(self.now(), worked, executed, inner.shards.len());
+        Load { utilization: share.max(delay), delay, rate }
+    }
+
+    /// The queueing delay as it was last known: the greatest age of the last requests, or the probe's; in a rehearsal, of the queue that
+    /// would be.
     pub fn delay(&self) -> Duration {
+        if self.0.mode != Mode::Enforce {
+            return Duration::from_nanos(lock(&self.0.twin).delay().0);
+        }
         let now = self.now();
         Duration::from_nanos(lock(&self.0.oldest).delay(now).max(self.0.probe.delay(now)).0)
     }
@@ -283,12 +317,18 @@ impl Gate {
 }
 
 impl Inner {
+    /// Time, wait and delay of a request in the queue that would be. Whatever would have ended before it ends.
+    fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
+        let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
+        let (now, delay, ended) = lock(&self.twin).look(came);
+        for Leaving { at, shard, ticket, sojourn } in ended {
+            lock(&self.shards[shard]).end(ticket, at, Outcome::Completed, sojourn, sojourn <= self.slo);
+        }
+        (now, delay, delay)
+    }
+
     /// How long this request has waited, and the delay that the controller is told of.
     fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
-        if self.mode == Mode::Shadow {
-            let delay = lock(&self.twin).delay(now);
-            return (delay, delay);
-        }
         match arriving.waited {
             // An exact age: a probe of another worker would only blur it.
             Some(waited) => (waited, lock(&self.oldest).note(now, waited)),
@@ -308,7 +348,7 @@ impl Inner {
             for shard in &self.shards {
                 sum.add(&lock(shard).counts);
             }
-            Load {
+            Sums {
                 arrivals: sum.arrived,
                 completions: sum.completed,
                 drops: sum.refusals() + sum.dropped + sum.abandoned,

@@ -26,19 +26,18 @@ pub struct Ticket {
     /// How long it had waited when it came.
     waited: Nanos,
     worked: Option<Duration>,
-    /// `None` once it has ended.
+    /// `None` once it has ended, and in a rehearsal.
     of: Option<server::Ticket>,
 }
 
 impl Ticket {
-    pub(crate) fn new(
-        gate: Gate,
-        shard: usize,
-        route: u8,
-        (came, waited): (Time, Nanos),
-        of: Option<server::Ticket>,
-    ) -> Self {
-        Ticket { gate, shard, route, came, waited, worked: None, of }
+    pub(crate) fn new(gate: Gate, shard: usize, route: u8, (came, waited): (Time, Nanos), of: server::Ticket) -> Self {
+        Ticket { gate, shard, route, came, waited, worked: None, of: Some(of) }
+    }
+
+    /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
+    pub(crate) fn rehearsed(gate: Gate, route: u8) -> Self {
+        Ticket { gate, shard: 0, route, came: Time::ZERO, waited: Nanos::ZERO, worked: None, of: None }
     }
 
     /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
@@ -47,26 +46,31 @@ impl Ticket {
     }
 
     /// Ends the request.
-    pub fn finish(mut self, outcome: Outcome) {
-        self.end(outcome);
+    pub fn finish(self, outcome: Outcome) {
+        let now = self.gate.now();
+        self.finish_at(now, outcome);
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    /// The same at a time of the caller's, as with [`Gate::arrive_at`].
+    pub fn finish_at(mut self, now: Time, outcome: Outcome) {
+        self.end(now, outcome);
+    }
+
+    fn end(&mut self, now: Time, outcome: Outcome) {
+        if let Some(span) = self.worked.take() {
+            self.gate.learn(self.route, span);
+        }
         if let Some(ticket) = self.of.take() {
-            self.gate.end(
-                self.shard,
-                ticket,
-                (self.came, self.waited),
-                outcome,
-                self.worked.map(|span| (self.route, span)),
-            );
+            self.gate.end(self.shard, ticket, (self.came, self.waited), outcome, now);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.end(Outcome::Abandoned);
+        if self.of.is_some() || self.worked.is_some() {
+            self.end(self.gate.now(), Outcome::Abandoned);
+        }
     }
 }
 

@@ -1,26 +1,57 @@
 //! The queue that would be if decisions were enforced. Without it a rehearsal would see an overload that never ends, because
 //! nothing of it is refused. Never here: decisions.
+//!
+//! Its clock is the arrival of requests at this machine, as far as their age is known: a server that drowns reads requests no faster than
+//! it answers them, so that at the time of reading no overload could be seen.
 
+use leeward_control::server;
 use leeward_control::units::{Nanos, Time};
+use std::collections::VecDeque;
 
-/// Work that is ahead of the next request, in nanoseconds of all workers.
+/// Ends of requests that one look takes: whoever comes after a long silence must not do the work of thousands.
+const ENDS: usize = 256;
+
+/// Work that is ahead of the next request, in nanoseconds of all workers, and the requests that it is of.
 #[derive(Debug, Default)]
 pub(crate) struct Twin {
     work: u64,
     at: Time,
+    /// In the order of their ends.
+    under_way: VecDeque<Leaving>,
+}
+
+/// A request that would be under way.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) at: Time,
+    pub(crate) shard: usize,
+    pub(crate) ticket: server::Ticket,
+    pub(crate) sojourn: Nanos,
 }
 
 impl Twin {
-    /// The delay that a request would have met.
-    pub(crate) fn delay(&mut self, now: Time) -> Nanos {
-        let passed = now.since(self.at);
-        self.work = self.work.saturating_sub(passed.0);
-        self.at = self.at.max(now);
+    /// The time of a request that came then, which is not before that of any other; the delay that it would have met; and the requests
+    /// that would have ended meanwhile.
+    pub(crate) fn look(&mut self, came: Time) -> (Time, Nanos, Vec<Leaving>) {
+        let now = self.at.max(came);
+        self.work = self.work.saturating_sub(now.since(self.at).0);
+        self.at = now;
+        let ended = self.under_way.iter().take(ENDS).take_while(|leaving| leaving.at <= now).count();
+        (now, Nanos(self.work), self.under_way.drain(..ended).collect())
+    }
+
+    /// The delay that a request would meet now.
+    pub(crate) fn delay(&self) -> Nanos {
         Nanos(self.work)
     }
 
-    /// A request of this time on one of `workers` would have been admitted.
-    pub(crate) fn admit(&mut self, time: Nanos, workers: usize) {
+    /// The request that came last, of this time on one of `workers`, would have been admitted.
+    pub(crate) fn admit(&mut self, time: Nanos, workers: usize, shard: usize, ticket: server::Ticket) {
+        let waits = Nanos(self.work);
         self.work = self.work.saturating_add(time.0 / workers.max(1) as u64);
+        // Ends are in order: a short request behind a long one waits for it.
+        let at = self.under_way.back().map_or(Time::ZERO, |last| last.at).max(self.at + waits + time);
+        let sojourn = at.since(self.at);
+        self.under_way.push_back(Leaving { at, shard, ticket, sojourn });
     }
 }

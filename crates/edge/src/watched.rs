@@ -1,6 +1,5 @@
 //! The gate as those who watch it see it. Never here: what is written on the path of requests.
 
-use crate::build::Mode;
 use crate::counts::ByClass;
 use crate::gate::Gate;
 use leeward_host::sync::lock;
@@ -45,7 +44,7 @@ impl Source for Gate {
             port: "gate".into(),
             service: "gate".into(),
             controller: inner.controller.into(),
-            mode: if inner.mode == Mode::Shadow { "shadow" } else { "enforce" },
+            mode: inner.mode.word(),
             setup: format!("{workers} worker{}", if workers == 1 { "" } else { "s" }),
             uptime_ns: self.now().0,
             unix_ns: unix_ns(),

@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub waits: Vec<StageWaits>,
     /// Locks of the process; those first that were waited for longest.
     pub locks: Vec<Lock>,
+    /// Handshakes, of a port that speaks TLS.
+    pub tls: Option<Tls>,
     /// The servers behind this one, where it asks any, in words.
     pub tiers: Vec<String>,
 }
@@ -111,6 +113,23 @@ pub struct Lock {
     /// Waits by bucket: bucket `i` holds waits below 2^i ns that no bucket before holds, the last one all others.
     #[serde(skip)]
     pub waits: Vec<u64>,
+}
+
+/// Handshakes of a port. Counters begin with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tls {
+    /// Done.
+    pub done: u64,
+    /// Done by taking up an earlier session.
+    pub resumed: u64,
+    /// Done with a client that has proven an identity.
+    pub identified: u64,
+    /// Under way, or waiting for their turn.
+    pub waiting: u64,
+    /// Refused or given up, by reason.
+    pub refused: Vec<(String, u64)>,
+    /// New certificates that were taken.
+    pub renewed: u64,
 }
 
 impl Snapshot {

@@ -4,7 +4,7 @@
 use crate::protocol::Protocol;
 use crate::visit::Visit;
 use leeward_control::server::{Arrival, CoreId, Departure, Opened, Outcome, Session, SessionSlot, Ticket, Verdict};
-use leeward_control::units::{CreditId, Method, Priority, Time};
+use leeward_control::units::{CreditId, Method, Priority, Tenant, Time};
 use leeward_host::Desk;
 use leeward_wire::DropReason;
 
@@ -14,6 +14,8 @@ pub struct Account {
     /// `None` once its window was given back.
     session: Option<Session>,
     in_flight: Option<InFlight>,
+    /// On whose behalf all its requests are.
+    tenant: Tenant,
 }
 
 /// How the controller sees the request that is under way.
@@ -31,7 +33,12 @@ impl Account {
         let mut session = Session::new(SessionSlot(visit.id.slot), CoreId(visit.core as u32));
         let opened = Opened { now: visit.now, demand: 0 };
         visit.admission().open(&mut session, &opened);
-        Account { session: Some(session), in_flight: None }
+        Account { session: Some(session), in_flight: None, tenant: Tenant::DEFAULT }
+    }
+
+    /// Counts its requests for this tenant from now on.
+    pub fn count_for(&mut self, tenant: Tenant) {
+        self.tenant = tenant;
     }
 
     /// A request is under way of which the controller shall not hear.
@@ -50,6 +57,7 @@ impl Account {
         let random = visit.random();
         let arrival = Arrival::new(visit.now)
             .with_priority(Priority::from_random(random))
+            .with_tenant(self.tenant)
             .with_delay(visit.delay())
             .with_random(random)
             .with_method(method);

@@ -5,6 +5,7 @@
 use crate::farewell::Farewell;
 use crate::receive::{Came, Received, Receiver};
 use crate::stream::Stream;
+use leeward_control::units::Tenant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
@@ -89,6 +90,18 @@ pub enum PeerIdentity {
     Dns(String),
     /// The SHA-256 of a certificate without either, in hexadecimal.
     Fingerprint(String),
+}
+
+impl PeerIdentity {
+    /// The tenant that the identity's requests count for, by whichever connections they come: FNV-1a of the identity as it is written,
+    /// folded to 32 bits. Never [`Tenant::DEFAULT`], which is everybody else's.
+    pub fn tenant(&self) -> Tenant {
+        let mixed = self
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        Tenant(((mixed ^ mixed >> 32) as u32).max(1))
+    }
 }
 
 impl Display for PeerIdentity {

@@ -1,13 +1,14 @@
 //! The engine as those who watch it see it: snapshots out of counters, the controller's state and the watch. Never here: what is
 //! written on the path of requests.
 
+use crate::encryption::Handshakes;
 use crate::handle::{Handle, Job};
 use crate::protocol::Protocol;
 use crate::statistics::{LOCKS, LONGEST_NAME};
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 use leeward_host::Counters;
-use leeward_observe::snapshot::{Lock, Refused, StageWaits};
+use leeward_observe::snapshot::{Lock, Refused, StageWaits, Tls};
 use leeward_observe::why::Context;
 use leeward_observe::{Decision, DecisionId, Reason, Snapshot, Source, Stage, Watch, unix_ns};
 use leeward_runtime::cores::Shared;
@@ -107,6 +108,7 @@ impl<P: Protocol> Source for Watched<P> {
             concurrency_limit,
             waits: Stage::ALL.map(waits).into(),
             locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
+            tls: common.encryption.as_deref().map(|encryption| tls(common.tally.told(encryption))),
             tiers: Vec::new(),
         }
     }
@@ -132,6 +134,11 @@ impl<P: Protocol> Source for Watched<P> {
             has_credits: self.handle.gauges().credit_pool.is_some(),
         }
     }
+}
+
+fn tls(handshakes: Handshakes) -> Tls {
+    let Handshakes { done, resumed, identified, waiting, refused, renewed, trouble: _ } = handshakes;
+    Tls { done, resumed, identified, waiting, refused: refused.into_iter().collect(), renewed }
 }
 
 fn lock(lock: &LockStats) -> Lock {

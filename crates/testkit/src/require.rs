@@ -31,10 +31,14 @@ pub enum Need {
     Promtool,
     /// Readers of the profiler's exports: pandas, pyarrow, Perfetto's definitions (`profiler/tests/readers`).
     Readers,
+    /// OpenTelemetry's definitions of OTLP (`scripts/setup otlp`).
+    Otlp,
+    /// Programs that recipes are for: nginx, HAProxy, Envoy, Kubernetes' schemas (`scripts/setup recipes`).
+    Recipes,
 }
 
 impl Need {
-    const ALL: [Need; 7] = [
+    const ALL: [Need; 9] = [
         Need::Memcached,
         Need::Profiler,
         Need::RustcPlugin,
@@ -42,6 +46,8 @@ impl Need {
         Need::Scheduler,
         Need::Promtool,
         Need::Readers,
+        Need::Otlp,
+        Need::Recipes,
     ];
 
     /// The word in `LEEWARD_REQUIRE`.
@@ -54,6 +60,8 @@ impl Need {
             Need::Scheduler => "scheduler",
             Need::Promtool => "promtool",
             Need::Readers => "readers",
+            Need::Otlp => "otlp",
+            Need::Recipes => "recipes",
         }
     }
 

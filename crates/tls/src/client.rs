@@ -37,12 +37,20 @@ impl ClientTls {
     /// # Errors
     /// The files can't be used, or the name is none.
     pub fn open(files: ClientFiles) -> Result<Self, LoadError> {
+        ClientTls::open_for(files, crate::ALPN)
+    }
+
+    /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
+    ///
+    /// # Errors
+    /// As [`ClientTls::open`].
+    pub fn open_for(files: ClientFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
         let name = files.name.as_deref().map(server_name).transpose()?;
         let own = files.identity.iter().flat_map(|(cert, key)| [cert, key]);
         let watched = std::iter::once(&files.ca).chain(own).cloned().collect();
         let files = Arc::new(files);
         let of = Arc::clone(&files);
-        Ok(ClientTls { live: Live::open(watched, move || load(&of))?, files, name })
+        Ok(ClientTls { live: Live::open(watched, move || load(&of, protocol))?, files, name })
     }
 
     /// The same, for servers of this name, wherever they are.
@@ -98,7 +106,7 @@ fn server_name(name: &str) -> Result<ServerName, LoadError> {
     ServerName::try_from(name.to_owned()).map_err(|_| LoadError::Name { name: name.chars().take(100).collect() })
 }
 
-fn load(files: &ClientFiles) -> Result<ClientConfig, LoadError> {
+fn load(files: &ClientFiles, protocol: &[u8]) -> Result<ClientConfig, LoadError> {
     let ClientFiles { ca, identity, name: _ } = files;
     let refused = |error: &rustls::Error| LoadError::Unusable { path: ca.clone(), reason: error.to_string() };
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -110,7 +118,7 @@ fn load(files: &ClientFiles) -> Result<ClientConfig, LoadError> {
             .with_client_auth_cert(files::certificates(cert)?, files::key(key)?)
             .map_err(|error| files::unusable(cert, key, &error))?,
     };
-    config.alpn_protocols = vec![crate::ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     // Data before the handshake's end could be sent again by anybody who has heard it.
     config.enable_early_data = false;
     Ok(config)

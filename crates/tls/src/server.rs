@@ -34,11 +34,19 @@ impl ServerTls {
     /// # Errors
     /// The files can't be used.
     pub fn open(files: ServerFiles) -> Result<Self, LoadError> {
+        ServerTls::open_for(files, crate::ALPN)
+    }
+
+    /// The same for another protocol, under its name in the handshake (ALPN), such as `http/1.1`.
+    ///
+    /// # Errors
+    /// The files can't be used.
+    pub fn open_for(files: ServerFiles, protocol: &'static [u8]) -> Result<Self, LoadError> {
         let ServerFiles { cert, key, client_ca } = files.clone();
         let watched = [cert, key].into_iter().chain(client_ca).collect();
         let files = Arc::new(files);
         let of = Arc::clone(&files);
-        Ok(ServerTls { live: Live::open(watched, move || load(&of))?, files })
+        Ok(ServerTls { live: Live::open(watched, move || load(&of, protocol))?, files })
     }
 
     /// Begins a session with a client that has connected.
@@ -82,7 +90,7 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-fn load(files: &ServerFiles) -> Result<ServerConfig, LoadError> {
+fn load(files: &ServerFiles, protocol: &[u8]) -> Result<ServerConfig, LoadError> {
     let ServerFiles { cert, key, client_ca } = files;
     let provider = Arc::new(ring::default_provider());
     let refused = |error: &rustls::Error| files::unusable(cert, key, error);
@@ -99,7 +107,7 @@ fn load(files: &ServerFiles) -> Result<ServerConfig, LoadError> {
     };
     let mut config =
         builder.with_single_cert(files::certificates(cert)?, files::key(key)?).map_err(|error| refused(&error))?;
-    config.alpn_protocols = vec![crate::ALPN.to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     // Data before the handshake's end could be sent again by anybody who has heard it.
     config.max_early_data_size = 0;
     if client_ca.is_none() {

@@ -129,7 +129,7 @@ where
                 request.headers_mut().insert(LEEWARD, value);
             }
         }
-        let inner = ResponseFuture::served(self.inner.call(request), None, Until::Body);
+        let inner = ResponseFuture::served(self.inner.call(request), None, Until::Body, None);
         ClientFuture { inner, account: Some(account) }
     }
 }

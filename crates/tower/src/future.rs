@@ -2,11 +2,12 @@
 //! decision.
 
 use crate::body::GuardedBody;
+use crate::service::tell_load;
 use crate::settings::Until;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Response, StatusCode};
 use http_body::Body;
-use leeward_edge::{Outcome, Ticket};
+use leeward_edge::{Gate, Outcome, Ticket};
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
@@ -24,14 +25,15 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, B: Body> {
-        Served { #[pin] inner: F, ticket: Option<Ticket>, worked: Duration, until: Until },
+        Served { #[pin] inner: F, ticket: Option<Ticket>, worked: Duration, until: Until, reporter: Option<Gate> },
         Refused { response: Option<Response<GuardedBody<B>>> },
     }
 }
 
 impl<F, B: Body> ResponseFuture<F, B> {
-    pub(crate) fn served(inner: F, ticket: Option<Ticket>, until: Until) -> Self {
-        ResponseFuture { state: State::Served { inner, ticket, worked: Duration::ZERO, until } }
+    /// The service's own response, with the load of `reporter` if there is one.
+    pub(crate) fn served(inner: F, ticket: Option<Ticket>, until: Until, reporter: Option<Gate>) -> Self {
+        ResponseFuture { state: State::Served { inner, ticket, worked: Duration::ZERO, until, reporter } }
     }
 
     pub(crate) fn refused(response: Response<GuardedBody<B>>) -> Self {
@@ -51,7 +53,7 @@ where
             StateProjection::Refused { response } => {
                 Poll::Ready(Ok(response.take().expect("polled after it was ready")))
             }
-            StateProjection::Served { inner, ticket, worked, until } => {
+            StateProjection::Served { inner, ticket, worked, until, reporter } => {
                 if ticket.is_none() {
                     return inner.poll(context).map_ok(|response| response.map(|body| GuardedBody::new(body, None)));
                 }
@@ -63,7 +65,8 @@ where
                     Poll::Pending => Poll::Pending,
                     // The service's own failure: no answer. Dropping the ticket says so.
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(response)) => {
+                    Poll::Ready(Ok(mut response)) => {
+                        tell_load(reporter, response.headers_mut());
                         let mut ticket = ticket.take();
                         if let Some(ticket) = &mut ticket {
                             ticket.worked(*worked);

@@ -17,6 +17,8 @@ pub const DECISION: HeaderName = HeaderName::from_static("leeward-decision");
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Envoy retries nothing that an upstream has marked so.
 pub const ENVOY_OVERLOADED: HeaderName = HeaderName::from_static("x-envoy-overloaded");
+/// Load of a replica for balancers (ORCA), as Envoy reads it.
+pub const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics");
 /// Status of a call in gRPC.
 pub const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// Why, in words.
@@ -28,6 +30,18 @@ const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const ENVOY_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
 const ENVOY_ATTEMPT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
 const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
+
+/// A gate's load as the header says it; `None` before there is a rate, without which Envoy takes no report.
+pub(crate) fn load(load: leeward_edge::Load) -> Option<HeaderValue> {
+    let leeward_edge::Load { utilization, delay, rate, .. } = load;
+    if rate <= 0.0 {
+        return None;
+    }
+    let text = format!(
+        "TEXT rps_fractional={rate:.1},application_utilization={utilization:.3},named_metrics.leeward_delay={delay:.3}"
+    );
+    HeaderValue::from_str(&text).ok()
+}
 
 /// Longer than any of these values; the rest of a header is not looked at.
 const LONGEST: usize = 256;

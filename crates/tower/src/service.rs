@@ -7,7 +7,7 @@ use crate::settings::Slo;
 use crate::stamp::Stamp;
 use crate::{headers, probe};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use leeward_edge::{Arriving, Gate};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +27,20 @@ pub struct Guarded<S> {
 struct Shared {
     settings: Slo,
     gate: Gate,
+}
+
+impl Shared {
+    /// The gate, where responses are to say its load.
+    fn reporter(&self) -> Option<Gate> {
+        self.settings.reports_load.then(|| self.gate.clone())
+    }
+}
+
+/// Says a gate's load, where it is to be said.
+pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
+    if let Some(load) = reporter.as_ref().and_then(|gate| headers::load(gate.load())) {
+        headers.insert(headers::LOAD, load);
+    }
 }
 
 impl<S> Guarded<S> {
@@ -120,11 +134,85 @@ where
             Some(arriving) => match self.shared.gate.arrive(&arriving) {
                 Ok(ticket) => Some(ticket),
                 Err(refusal) => {
-                    return ResponseFuture::refused(refusal::response(&refusal, shape, GuardedBody::refused()));
+                    let mut response = refusal::response(&refusal, shape, GuardedBody::refused());
+                    tell_load(&self.shared.reporter(), response.headers_mut());
+                    return ResponseFuture::refused(response);
                 }
             },
         };
         let inner = self.inner.call(Request::from_parts(parts, body));
-        ResponseFuture::served(inner, ticket, self.shared.settings.until)
+        ResponseFuture::served(inner, ticket, self.shared.settings.until, self.shared.reporter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ms, slo};
+    use http::HeaderValue;
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::pin::Pin;
+    use tower_layer::Layer;
+
+    /// A body without bytes.
+    struct Empty;
+
+    impl Body for Empty {
+        type Data = bytes::Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    #[derive(Clone)]
+    struct Answers;
+
+    impl Service<Request<Empty>> for Answers {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            ready(Ok(Response::new(Empty)))
+        }
+    }
+
+    /// The load that a response to a request of this budget says.
+    async fn said(service: &mut Guarded<Answers>, budget: &'static str) -> (u16, Option<HeaderValue>) {
+        let mut request = Request::new(Empty);
+        request.headers_mut().insert(headers::LEEWARD, HeaderValue::from_static(budget));
+        let response = service.call(request).await.unwrap();
+        (response.status().as_u16(), response.headers().get(headers::LOAD).cloned())
+    }
+
+    #[tokio::test]
+    async fn responses_and_refusals_say_the_load_where_they_are_to() {
+        let mut quiet = slo(ms(20)).layer(Answers);
+        let mut service = slo(ms(20)).reports_load().layer(Answers);
+        // Until there is a rate to tell.
+        while said(&mut service, "b=20000").await.1.is_none() {
+            assert_eq!(said(&mut quiet, "b=20000").await, (200, None));
+        }
+        for (budget, status) in [("b=20000", 200), ("b=0", 503)] {
+            let (found, load) = said(&mut service, budget).await;
+            let load = load.unwrap();
+            let load = load.to_str().unwrap();
+            let pairs = load.strip_prefix("TEXT ").unwrap().split(',').map(|pair| pair.split_once('=').unwrap());
+            let told: Vec<(&str, f64)> = pairs.map(|(name, value)| (name, value.parse().unwrap())).collect();
+            let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, ["rps_fractional", "application_utilization", "named_metrics.leeward_delay"]);
+            assert!(told[0].1 > 0.0 && told[1].1 >= told[2].1, "{load}");
+            assert_eq!(found, status);
+        }
     }
 }

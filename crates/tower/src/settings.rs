@@ -28,6 +28,7 @@ pub struct Slo {
     pub(crate) describe: Option<Describe>,
     pub(crate) exempt: Option<Exempt>,
     pub(crate) until: Until,
+    pub(crate) reports_load: bool,
     gate: Arc<OnceLock<Gate>>,
 }
 
@@ -35,7 +36,14 @@ pub struct Slo {
 /// taken for a millisecond, and more than an hour for an hour: queues of this size are what it sees.
 pub fn slo(objective: Duration) -> Slo {
     let objective = objective.clamp(Duration::from_millis(1), Duration::from_secs(3_600));
-    Slo { builder: Gate::builder(objective), describe: None, exempt: None, until: Until::Body, gate: Arc::default() }
+    Slo {
+        builder: Gate::builder(objective),
+        describe: None,
+        exempt: None,
+        until: Until::Body,
+        reports_load: false,
+        gate: Arc::default(),
+    }
 }
 
 impl Slo {
@@ -87,9 +95,20 @@ impl Slo {
         self
     }
 
+    /// Says the replica's load in each response, for balancers that weigh replicas: `endpoint-load-metrics` (ORCA).
+    pub fn reports_load(mut self) -> Self {
+        self.reports_load = true;
+        self
+    }
+
     /// Refuses nothing, and counts what would have been refused.
     pub fn shadow(self) -> Self {
         self.build(|builder| builder.mode(Mode::Shadow))
+    }
+
+    /// Refuses requests of so many in a hundred tenants, users or requests, and counts what the others' refusals would have been.
+    pub fn enforce(self, percent: u8) -> Self {
+        self.build(|builder| builder.mode(Mode::Share(percent)))
     }
 
     /// Threads that execute requests: Tokio's workers; as many CPUs as the process has if it is not said.

@@ -161,7 +161,7 @@ function nextServer() {
 
 function originOf(text) {
   try {
-    const url = new URL(text.includes("://") ? text : `http://${text}`);
+    const url = new URL(text.includes("://") ? text : `${location.protocol}//${text}`);
     return url.protocol === "http:" || url.protocol === "https:" ? url.origin : null;
   } catch { return null; }
 }

@@ -20,7 +20,10 @@ fn page() -> &'static str {
 /// The page for a request. It may ask this port, and other ports of the same machine.
 pub(crate) fn response(request: &Request) -> Response {
     let others = match guard::host_name(request) {
-        Some(name) => format!(" http://{name}:* http://127.0.0.1:* http://localhost:*"),
+        Some(name) => {
+            let hosts = [name, "127.0.0.1", "localhost"];
+            hosts.iter().map(|host| format!(" http://{host}:* https://{host}:*")).collect()
+        }
         None => String::new(),
     };
     let policy = format!(

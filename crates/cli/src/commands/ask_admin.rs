@@ -1,10 +1,11 @@
 //! A question to an admin port, and its answer: HTTP/1.1 without a library, for the port is ours. Never here: which question.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use leeward_rpc::tls::{ClientTls, Session};
 
 use crate::failure::Failure;
 
@@ -20,19 +21,26 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// Asks `address` for `path`, which needs no escapes.
-pub(super) fn ask(address: &str, path: &str) -> Result<Answer, Failure> {
-    exchange(address, path).with_context(|| address.to_string()).map_err(Failure::Input)
+/// Asks `address` for `path`, which needs no escapes; by TLS where there is some.
+pub(super) fn ask(address: &str, path: &str, tls: Option<ClientTls>) -> Result<Answer, Failure> {
+    exchange(address, path, tls.as_ref()).with_context(|| address.to_string()).map_err(Failure::Input)
 }
 
-fn exchange(address: &str, path: &str) -> anyhow::Result<Answer> {
+fn exchange(address: &str, path: &str, tls: Option<&ClientTls>) -> anyhow::Result<Answer> {
     let mut last = anyhow!("no such address");
     for found in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&found, PATIENCE) {
-            Ok(mut stream) => {
-                stream.set_write_timeout(Some(PATIENCE))?;
-                write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
-                return read(stream);
+            Ok(stream) => {
+                let question = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+                let limited = Limited { stream, limit: Instant::now() + PATIENCE };
+                let heard = match tls {
+                    None => plainly(limited, &question)?,
+                    Some(tls) => {
+                        let session = tls.connect(&tls.name_for(address)?)?;
+                        encrypted(limited, session, &question)?
+                    }
+                };
+                return parse(&heard);
             }
             Err(error) => last = error.into(),
         }
@@ -40,18 +48,74 @@ fn exchange(address: &str, path: &str) -> anyhow::Result<Answer> {
     Err(last)
 }
 
-/// Reads up to the connection's end.
-fn read(mut stream: TcpStream) -> anyhow::Result<Answer> {
-    let (began, mut heard, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
+/// A stream that fails when its time is up.
+struct Limited {
+    stream: TcpStream,
+    limit: Instant,
+}
+
+impl Limited {
+    fn left(&self) -> std::io::Result<Duration> {
+        let left = self.limit.saturating_duration_since(Instant::now());
+        let late = || std::io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"));
+        if left.is_zero() { Err(late()) } else { Ok(left) }
+    }
+}
+
+impl Read for Limited {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Everything up to the connection's end.
+fn plainly(mut stream: Limited, question: &str) -> anyhow::Result<Vec<u8>> {
+    stream.write_all(question.as_bytes())?;
+    let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
     loop {
-        let left = PATIENCE.saturating_sub(began.elapsed());
-        anyhow::ensure!(!left.is_zero(), "no answer within {PATIENCE:?}");
-        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut piece)? {
-            0 => return parse(&heard),
+            0 => return Ok(heard),
             count => heard.extend_from_slice(&piece[..count]),
         }
         anyhow::ensure!(heard.len() as u64 <= LONGEST, "an answer over {LONGEST} bytes");
+    }
+}
+
+/// The same by TLS. An answer whose end was cut off is none.
+fn encrypted(mut stream: Limited, mut session: Session, question: &str) -> anyhow::Result<Vec<u8>> {
+    let mut heard = Vec::new();
+    // What is sealed before the handshake's end waits for that.
+    session.seal(question.as_bytes());
+    loop {
+        session.send(&mut stream)?;
+        if session.has_ended() {
+            return Ok(heard);
+        }
+        let read = session.receive(&mut stream);
+        // The alert that says why there is no session.
+        if read.is_err() {
+            let _ = session.send(&mut stream);
+        }
+        let count = read?;
+        let mut piece = [0; 4096];
+        while session.holds_plaintext() {
+            let count = session.take(&mut piece);
+            heard.extend_from_slice(&piece[..count]);
+        }
+        anyhow::ensure!(heard.len() as u64 <= LONGEST, "an answer over {LONGEST} bytes");
+        anyhow::ensure!(count > 0 || session.has_ended(), "the connection ended within the answer");
     }
 }
 

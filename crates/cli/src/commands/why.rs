@@ -6,6 +6,7 @@ use leeward_observe::DecisionId;
 use super::ask_admin;
 use crate::failure::Failure;
 use crate::stdout;
+use crate::tls::TlsArgs;
 
 /// Say why a request was refused
 ///
@@ -27,12 +28,15 @@ pub(crate) struct WhyArgs {
     /// Print the whole record as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 }
 
 const WHY: &str = "\
 Examples:
   leeward why 8f3a
   leeward why 8f3a 127.0.0.1:9464
+  leeward why 8f3a localhost:9464 --tls-ca ca.pem      a port with --admin-tls-cert
   leeward why 8f3a --json | jq '{reason, delay_ns}'";
 
 /// The command.
@@ -46,7 +50,7 @@ pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
         }
         path += &format!("&port={port}");
     }
-    let answer = ask_admin::ask(&args.address, &path)?;
+    let answer = ask_admin::ask(&args.address, &path, args.tls.open_for(leeward_admin::ALPN)?)?;
     let told: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
     match (answer.status, told["text"].as_str()) {
         (200, Some(_)) if args.json => stdout::print(answer.body.trim_end()),

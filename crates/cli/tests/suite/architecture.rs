@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("observe", &["control"]),
     ("host", &["control", "observe", "wire"]),
     // The port for operators: it knows what is watched, and nothing of servers.
-    ("admin", &["observe"]),
+    ("admin", &["observe", "tls"]),
     // Carries frames, and knows nothing of sessions: below both the pure session and the engine.
     ("datagram", &["control", "wire"]),
     // Sessions of TLS for both ends: it knows no protocol and no engine.

@@ -40,6 +40,8 @@ aqm = "off"
 fn every_flag_is_a_key() {
     assert_eq!(effective(EVERYTHING, &[]), EVERYTHING);
     assert_eq!(effective("", &["--cores", "3"]), effective("cores = 3", &[]));
+    let pushed = EVERYTHING.replace("cpus =", "otlp = \"http://127.0.0.1:4318\"\notlp-every = \"5s\"\ncpus =");
+    assert_eq!(effective(&pushed, &[]), pushed);
     assert_eq!(effective("[set]\naqm = true", &[]), effective("[set]\naqm = \"on\"", &[]));
     let ranged = EVERYTHING.replace("cores = 2", "cores = \"1..2\"\nallocator = \"delay:threshold=20us\"");
     assert_eq!(effective(&ranged, &[]), ranged);
@@ -80,6 +82,8 @@ fn mistakes_have_a_line() {
     check("allocator = \"fast\"", &[], "s.toml:1: allocator: unknown allocator `fast`; accepted: delay,");
     check("allocator = \"delay:search=0.1\"", &[], "s.toml:1: allocator: `search` can't be `0.1`");
     check("cores = 0", &["--cores=1"], "s.toml:1: cores: `0` is not a whole number");
+    check("otlp = \"collector\"", &[], "s.toml:1: otlp: `collector`: no http:// at the beginning; accepted: http://");
+    check("otlp-every = \"1ms\"", &[], "s.toml:1: otlp-every: `1ms` is not a duration");
     check("cpus = [0, -1]", &[], "s.toml:1: cpus: `-1` is not a whole number");
     check("slo = 200", &[], "s.toml:1: slo: `200` is not a duration");
     check("rtt = \"0us\"", &[], "s.toml:1: rtt: `0us` is not a duration");

@@ -4,7 +4,9 @@
 use crate::served::{Server, leeward};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// An authority's certificate, and a server's and a client's with their keys.
@@ -55,6 +57,33 @@ fn a_server_with_tls_is_loaded_and_watched() {
 }
 
 #[test]
+fn the_admin_port_is_asked_by_tls() {
+    let folder = folder();
+    let config = "admin = \"127.0.0.1:0\"\nadmin-tls-cert = \"server.pem\"\nadmin-tls-key = \"server.key\"\n\
+                  admin-tls-client-ca = \"ca.pem\"\nidle = \"block\"\n";
+    fs::write(folder.path().join("server.toml"), config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leeward"));
+    command.args(["serve", "--config", "server.toml", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let admin = lines.find_map(|line| Some(line.strip_prefix("admin: https://")?.trim_end_matches('/').to_string()));
+    let admin = admin.unwrap();
+    let why = ["why", "8f3a", &admin];
+    let trust = ["--tls-ca", "ca.pem", "--tls-name", "leeward.example"];
+    let shown = ["--tls-cert", "client.pem", "--tls-key", "client.key"];
+    let check = |arguments: &[&str], words: &str| {
+        let (is_well, said) = run(arguments, folder.path());
+        assert!(!is_well && said.contains(words) && said.lines().count() == 1, "{arguments:?}: {said}");
+    };
+    // Nothing was refused yet: that it says so is an answer.
+    check(&[&why[..], &trust, &shown].concat(), "no decision 8f3a");
+    check(&[&why[..], &trust].concat(), "it wants a certificate (--tls-cert, --tls-key)");
+    check(&why, "this port speaks TLS alone");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn flags_that_do_not_go_together_are_refused_in_words() {
     let folder = folder();
     let pair = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
@@ -65,6 +94,9 @@ fn flags_that_do_not_go_together_are_refused_in_words() {
     check(&["serve", "--tls-cert", "server.pem"], "--tls-key is missing");
     check(&["serve", "--tls-key", "server.key"], "--tls-cert is missing");
     check(&["serve", "--tls-client-ca", "ca.pem"], "a server shows a certificate, too");
+    check(&["serve", "--admin-tls-cert", "server.pem", "--admin-tls-key", "server.key"], "--admin is missing");
+    check(&["serve", "--admin-tls-key", "server.key"], "--admin-tls-cert is missing");
+    check(&["serve", "--admin-tls-client-ca", "ca.pem"], "--admin-tls-cert and --admin-tls-key are missing");
     check(&[&["serve", "--udp", "127.0.0.1:0"][..], &pair].concat(), "datagrams are not encrypted");
     check(&["serve", "--tls-cert", "server.pem", "--tls-key", "client.key"], "is not that of the certificate");
     check(&["serve", "--tls-cert", "missing.pem", "--tls-key", "server.key"], "can't read missing.pem");

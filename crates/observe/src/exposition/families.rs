@@ -1,32 +1,35 @@
 //! The metrics, their names, units and labels (docs/admin.md has the table). Never here: how lines look.
 
-use super::text::{Kind, Label, Text};
-use crate::snapshot::Snapshot;
+use super::process::Process;
+use super::sink::{Kind, Label, Sink};
+use crate::snapshot::{Snapshot, Tls};
 use crate::waits::bound;
 
 /// Locks' buckets from 2^10 ns, about a microsecond, to 2^34 ns, about 17 s; the others are empty or all.
 const LOCK_BUCKETS: std::ops::Range<usize> = 10..35;
 
-/// All metrics of these servers: each family once, with a sample per server.
-pub(super) fn all(of: &[Snapshot], text: &mut Text) {
+/// All metrics of these servers and of their process: each family once, with a sample per server.
+pub(super) fn all(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
     build_info(text);
     decisions(of, text);
     requests(of, text);
     controller(of, text);
     delays(of, text);
     locks(of, text);
+    tls(of, process, text);
+    exports(process, text);
 }
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn build_info(text: &mut Text) {
+fn build_info(text: &mut dyn Sink) {
     text.head("leeward_build_info", Kind::Gauge, "Version of Leeward.");
     text.gauge("leeward_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
 }
 
-fn decisions(of: &[Snapshot], text: &mut Text) {
+fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
     const NAME: &str = "leeward_admission_decisions";
     text.head(
         NAME,
@@ -53,7 +56,7 @@ fn decisions(of: &[Snapshot], text: &mut Text) {
 }
 
 /// A family with a counter for each server.
-fn counter(of: &[Snapshot], text: &mut Text, name: &str, help: &str, value: impl Fn(&Snapshot) -> u64) {
+fn counter(of: &[Snapshot], text: &mut dyn Sink, name: &'static str, help: &str, value: impl Fn(&Snapshot) -> u64) {
     text.head(name, Kind::Counter, help);
     for snapshot in of {
         text.counter(name, &[("port", &snapshot.port)], value(snapshot) as f64);
@@ -61,7 +64,13 @@ fn counter(of: &[Snapshot], text: &mut Text, name: &str, help: &str, value: impl
 }
 
 /// A family with a gauge for each server that has such a thing.
-fn gauge(of: &[Snapshot], text: &mut Text, name: &str, help: &str, value: impl Fn(&Snapshot) -> Option<f64>) {
+fn gauge(
+    of: &[Snapshot],
+    text: &mut dyn Sink,
+    name: &'static str,
+    help: &str,
+    value: impl Fn(&Snapshot) -> Option<f64>,
+) {
     if of.iter().any(|snapshot| value(snapshot).is_some()) {
         text.head(name, Kind::Gauge, help);
     }
@@ -72,7 +81,7 @@ fn gauge(of: &[Snapshot], text: &mut Text, name: &str, help: &str, value: impl F
     }
 }
 
-fn requests(of: &[Snapshot], text: &mut Text) {
+fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     counter(of, text, "leeward_requests_arrived", "Requests that have come.", |of| of.arrived);
     counter(
         of,
@@ -99,7 +108,7 @@ fn requests(of: &[Snapshot], text: &mut Text) {
     }
 }
 
-fn controller(of: &[Snapshot], text: &mut Text) {
+fn controller(of: &[Snapshot], text: &mut dyn Sink) {
     gauge(of, text, "leeward_slo_seconds", "The objective.", |of| Some(seconds(of.slo_ns)));
     let help = "The queueing delay that the controller aims at.";
     gauge(of, text, "leeward_queue_target_seconds", help, |of| of.target_ns.map(seconds));
@@ -114,7 +123,7 @@ fn controller(of: &[Snapshot], text: &mut Text) {
     gauge(of, text, "leeward_sessions", "Registered sessions.", |of| whole(of.sessions));
 }
 
-fn delays(of: &[Snapshot], text: &mut Text) {
+fn delays(of: &[Snapshot], text: &mut dyn Sink) {
     let help = "The queueing delay that stands: the least of a short while.";
     gauge(of, text, "leeward_queue_standing_delay_seconds", help, |of| Some(seconds(of.standing_ns)));
     const NAME: &str = "leeward_queue_delay_seconds";
@@ -125,15 +134,15 @@ fn delays(of: &[Snapshot], text: &mut Text) {
         for stage in &snapshot.waits {
             let waits = &stage.waits;
             let (over, within) = waits.buckets.split_last().unwrap_or((&0, &[]));
-            let buckets = within.iter().enumerate().map(|(place, count)| (seconds(bound(place)), *count));
+            let mut buckets = within.iter().enumerate().map(|(place, count)| (seconds(bound(place)), *count));
             let labels = [("port", snapshot.port.as_str()), ("stage", stage.stage)];
-            text.histogram(NAME, &labels, buckets, *over, seconds(waits.sum_ns));
+            text.histogram(NAME, &labels, &mut buckets, *over, seconds(waits.sum_ns));
         }
     }
 }
 
 /// Locks are the process's: each is told of once, whichever server saw it.
-fn locks(of: &[Snapshot], text: &mut Text) {
+fn locks(of: &[Snapshot], text: &mut dyn Sink) {
     let mut told: Vec<&crate::snapshot::Lock> = Vec::new();
     for lock in of.iter().flat_map(|snapshot| &snapshot.locks) {
         if !told.iter().any(|known| known.name == lock.name && known.kind == lock.kind) {
@@ -150,11 +159,11 @@ fn locks(of: &[Snapshot], text: &mut Text) {
         let below: u64 = lock.waits.iter().take(LOCK_BUCKETS.start).sum();
         let over: u64 = lock.waits.iter().skip(LOCK_BUCKETS.end).sum();
         let inside = lock.waits.iter().enumerate().filter(|(place, _)| shown(place));
-        let buckets = inside.map(|(place, count)| {
+        let mut buckets = inside.map(|(place, count)| {
             let before = if place == LOCK_BUCKETS.start { below } else { 0 };
             (seconds(1 << place), count + before)
         });
-        text.histogram(WAIT, &[("lock", &lock.name), ("kind", lock.kind)], buckets, over, seconds(lock.waited_ns));
+        text.histogram(WAIT, &[("lock", &lock.name), ("kind", lock.kind)], &mut buckets, over, seconds(lock.waited_ns));
     }
     const REFUSALS: &str = "leeward_lock_refusals";
     text.head(REFUSALS, Kind::Counter, "Requests that a lock refused, for their budget would not have lasted.");
@@ -163,10 +172,67 @@ fn locks(of: &[Snapshot], text: &mut Text) {
     }
 }
 
+/// Handshakes of the ports that speak TLS.
+fn tls(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
+    let servers = of.iter().filter_map(|snapshot| Some((snapshot.port.as_str(), snapshot.tls.as_ref()?)));
+    let told: Vec<(&str, &Tls)> = servers.chain(process.admin_tls.as_ref().map(|tls| ("admin", tls))).collect();
+    if told.is_empty() {
+        return;
+    }
+    const DONE: &str = "leeward_tls_handshakes";
+    text.head(DONE, Kind::Counter, "Handshakes that were done, in full or by taking up an earlier session.");
+    for (port, tls) in &told {
+        text.counter(DONE, &[("port", port), ("kind", "full")], tls.done.saturating_sub(tls.resumed) as f64);
+        text.counter(DONE, &[("port", port), ("kind", "resumed")], tls.resumed as f64);
+    }
+    const IDENTIFIED: &str = "leeward_tls_identified";
+    text.head(IDENTIFIED, Kind::Counter, "Handshakes with a client that has proven an identity.");
+    for (port, tls) in &told {
+        text.counter(IDENTIFIED, &[("port", port)], tls.identified as f64);
+    }
+    const WAITING: &str = "leeward_tls_handshakes_waiting";
+    text.head(WAITING, Kind::Gauge, "Handshakes that are under way or wait for their turn.");
+    for (port, tls) in &told {
+        text.gauge(WAITING, &[("port", port)], tls.waiting as f64);
+    }
+    const REFUSED: &str = "leeward_tls_refusals";
+    if told.iter().any(|(_, tls)| !tls.refused.is_empty()) {
+        text.head(REFUSED, Kind::Counter, "Handshakes that were refused or given up, by reason.");
+    }
+    for (port, tls) in &told {
+        for (reason, count) in &tls.refused {
+            text.counter(REFUSED, &[("port", port), ("reason", reason)], *count as f64);
+        }
+    }
+    const RENEWED: &str = "leeward_tls_renewals";
+    text.head(RENEWED, Kind::Counter, "New certificates that were taken since the start.");
+    for (port, tls) in &told {
+        text.counter(RENEWED, &[("port", port)], tls.renewed as f64);
+    }
+}
+
+fn exports(process: &Process, text: &mut dyn Sink) {
+    let Some(exports) = process.exports else { return };
+    const NAME: &str = "leeward_otlp_exports";
+    text.head(NAME, Kind::Counter, "Exports by OTLP, by what became of them.");
+    let results = [
+        ("accepted", exports.accepted),
+        ("refused", exports.refused),
+        ("unreachable", exports.unreachable),
+        ("unanswered", exports.unanswered),
+    ];
+    for (result, count) in results {
+        text.counter(NAME, &[("result", result)], count as f64);
+    }
+    const REJECTED: &str = "leeward_otlp_rejected_points";
+    text.head(REJECTED, Kind::Counter, "Points of accepted exports that the receiver did not take.");
+    text.counter(REJECTED, &[], exports.rejected_points as f64);
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::{Format, render};
-    use crate::snapshot::{Lock, Refused, Snapshot, StageWaits};
+    use super::super::{Exports, Format, Process, render};
+    use crate::snapshot::{Lock, Refused, Snapshot, StageWaits, Tls};
     use crate::waits::WaitCounts;
 
     fn server() -> Snapshot {
@@ -193,6 +259,12 @@ mod tests {
         }
     }
 
+    fn process() -> Process {
+        let tls = Tls { done: 5, resumed: 2, refused: vec![("stalled".into(), 4)], waiting: 1, ..Tls::default() };
+        let exports = Exports { accepted: 6, unreachable: 3, ..Exports::default() };
+        Process { exports: Some(exports), admin_tls: Some(tls) }
+    }
+
     #[test]
     fn a_server_and_a_gate_share_their_families() {
         let gate = Snapshot {
@@ -202,7 +274,7 @@ mod tests {
             refused: vec![Refused { reason: "level", class: Some(1), count: 8 }],
             ..Snapshot::default()
         };
-        let text = render(&[server(), gate], Format::Prometheus);
+        let text = render(&[server(), gate], &process(), Format::Prometheus);
         for line in [
             "leeward_admission_decisions_total{port=\"rpc\",decision=\"admitted\",mode=\"enforce\"} 10",
             "leeward_admission_decisions_total{port=\"rpc\",decision=\"refused\",reason=\"delay\",mode=\"enforce\"} 2",
@@ -217,6 +289,11 @@ mod tests {
             "leeward_lock_wait_seconds_bucket{lock=\"table\",kind=\"mutex\",le=\"0.000001024\"} 11",
             "leeward_lock_wait_seconds_count{lock=\"table\",kind=\"mutex\"} 40",
             "leeward_lock_refusals_total{lock=\"table\",kind=\"mutex\"} 3",
+            "leeward_tls_handshakes_total{port=\"admin\",kind=\"full\"} 3",
+            "leeward_tls_handshakes_total{port=\"admin\",kind=\"resumed\"} 2",
+            "leeward_tls_handshakes_waiting{port=\"admin\"} 1",
+            "leeward_tls_refusals_total{port=\"admin\",reason=\"stalled\"} 4",
+            "leeward_otlp_exports_total{result=\"unreachable\"} 3",
         ] {
             assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
         }
@@ -227,11 +304,16 @@ mod tests {
     fn every_family_has_one_head_and_every_sample_a_family() {
         let twice = [server(), Snapshot { port: "memcached".into(), ..server() }];
         for format in [Format::Prometheus, Format::OpenMetrics] {
-            let text = render(&twice, format);
+            let text = render(&twice, &process(), format);
             let heads: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
             let names: Vec<&str> = heads.iter().map(|head| head.split(' ').next().unwrap()).collect();
             let distinct: std::collections::BTreeSet<&&str> = names.iter().collect();
             assert_eq!(distinct.len(), names.len(), "{names:?}");
+            for name in &names {
+                let family = name.strip_suffix("_total").unwrap_or(name);
+                let known = super::super::names::NAMES.iter().any(|(known, _, _)| *known == family);
+                assert!(known, "{family} has no name in OpenTelemetry");
+            }
             for sample in text.lines().filter(|line| !line.starts_with('#')) {
                 assert!(names.iter().any(|name| sample.starts_with(name)), "{sample}");
             }

@@ -1,18 +1,8 @@
 //! Lines of metrics in either format: heads, samples, histograms, escapes. Never here: which metrics there are.
 
 use super::Format;
+use super::sink::{Kind, Label, Sink};
 use std::fmt::Write;
-
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-/// A label's name and value.
-pub(super) type Label<'a> = (&'static str, &'a str);
 
 /// Text under construction.
 pub(super) struct Text {
@@ -23,51 +13,6 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn new(format: Format) -> Self {
         Text { format, text: String::with_capacity(16 * 1024) }
-    }
-
-    /// Begins a metric. A counter's name has no `_total` here.
-    pub(super) fn head(&mut self, name: &str, kind: Kind, help: &str) {
-        // The older format names the samples, OpenMetrics the family.
-        let suffix = if kind == Kind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
-        if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
-            let _ = writeln!(self.text, "# UNIT {name} seconds");
-        }
-    }
-
-    /// A counter's sample.
-    pub(super) fn counter(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
-        self.sample(name, "_total", labels, None, value);
-    }
-
-    /// A gauge's sample.
-    pub(super) fn gauge(&mut self, name: &str, labels: &[Label<'_>], value: f64) {
-        self.sample(name, "", labels, None, value);
-    }
-
-    /// A histogram: upper bounds in seconds with the waits up to each, none counted twice; then those over all bounds.
-    pub(super) fn histogram(
-        &mut self,
-        name: &str,
-        labels: &[Label<'_>],
-        buckets: impl Iterator<Item = (f64, u64)>,
-        over: u64,
-        sum: f64,
-    ) {
-        let mut count = 0_u64;
-        for (bound, more) in buckets {
-            count = count.wrapping_add(more);
-            self.sample(name, "_bucket", labels, Some(bound), count as f64);
-        }
-        count = count.wrapping_add(over);
-        self.sample(name, "_bucket", labels, Some(f64::INFINITY), count as f64);
-        self.sample(name, "_sum", labels, None, sum);
-        self.sample(name, "_count", labels, None, count as f64);
     }
 
     fn sample(&mut self, name: &str, suffix: &str, labels: &[Label<'_>], bound: Option<f64>, value: f64) {
@@ -99,6 +44,49 @@ impl Text {
             self.text.push_str("# EOF\n");
         }
         self.text
+    }
+}
+
+impl Sink for Text {
+    fn head(&mut self, name: &'static str, kind: Kind, help: &str) {
+        // The older format names the samples, OpenMetrics the family.
+        let suffix = if kind == Kind::Counter && self.format == Format::Prometheus { "_total" } else { "" };
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let _ = writeln!(self.text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
+        if self.format == Format::OpenMetrics && name.ends_with("_seconds") {
+            let _ = writeln!(self.text, "# UNIT {name} seconds");
+        }
+    }
+
+    fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
+        self.sample(name, "_total", labels, None, value);
+    }
+
+    fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
+        self.sample(name, "", labels, None, value);
+    }
+
+    fn histogram(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        buckets: &mut dyn Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+    ) {
+        let mut count = 0_u64;
+        for (bound, more) in buckets {
+            count = count.wrapping_add(more);
+            self.sample(name, "_bucket", labels, Some(bound), count as f64);
+        }
+        count = count.wrapping_add(over);
+        self.sample(name, "_bucket", labels, Some(f64::INFINITY), count as f64);
+        self.sample(name, "_sum", labels, None, sum);
+        self.sample(name, "_count", labels, None, count as f64);
     }
 }
 
@@ -134,7 +122,7 @@ mod tests {
             text.head("a_requests", Kind::Counter, "Requests.");
             text.counter("a_requests", &[("port", "x\"\n\\")], 3.0);
             text.head("b_seconds", Kind::Histogram, "Waits.");
-            text.histogram("b_seconds", &[], [(0.00001, 2), (0.5, 1)].into_iter(), 4, 1.5);
+            text.histogram("b_seconds", &[], &mut [(0.00001, 2), (0.5, 1)].into_iter(), 4, 1.5);
             text.finish()
         };
         let older = render(Format::Prometheus);

@@ -166,6 +166,7 @@ impl<E: Execute> Protocol for Rpc<E> {
     }
 
     fn identify(conversation: &mut Conversation, peer: PeerIdentity) {
+        conversation.session.count_for(peer.tenant());
         conversation.peer = Some(Arc::new(peer));
     }
 

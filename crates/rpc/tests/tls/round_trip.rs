@@ -2,6 +2,8 @@
 
 use crate::certificates::{Authority, Valid, dns, uri};
 use crate::peers::{ask, builder, client, start, until};
+use leeward_control::units::Tenant;
+use leeward_port::PeerIdentity;
 use leeward_rpc::server::OwnedRequest;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 use std::fs;
@@ -69,6 +71,34 @@ fn a_service_knows_who_asks() {
     assert!(who[2].starts_with("sha256:") && who[2].len() == 7 + 64, "{}", who[2]);
     let told = server.statistics().tls.unwrap();
     assert_eq!((told.done, told.identified, told.resumed), (3, 3, 0));
+    server.stop().unwrap();
+}
+
+#[test]
+fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let server = start(builder(authority.server(Some(&clients))).watched(true));
+    let source = server.source().unwrap();
+    let identities = [
+        clients.issue("one", vec![uri("spiffe://example/one")], Valid::Now),
+        clients.issue("again", vec![uri("spiffe://example/one")], Valid::Now),
+        clients.issue("other", vec![uri("spiffe://example/other")], Valid::Now),
+    ];
+    let tenants = identities.map(|identity| {
+        let client = client(&server, Some(authority.client(Some(identity))));
+        // One in 64 admissions is kept.
+        (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
+        source.decisions(1)[0].tenant
+    });
+    let named = |name: &str| PeerIdentity::Uri(format!("spiffe://example/{name}")).tenant();
+    assert_eq!(tenants, [named("one"), named("one"), named("other")]);
+    assert_ne!(tenants[0], tenants[2]);
+    server.stop().unwrap();
+    // Without certificates everybody is the same tenant.
+    let server = start(builder(authority.server(None)).watched(true));
+    let client = client(&server, Some(authority.client(None)));
+    (0..64).for_each(|_| _ = ask(&client, b"hello").unwrap());
+    assert_eq!(server.source().unwrap().decisions(1)[0].tenant, Tenant::DEFAULT);
     server.stop().unwrap();
 }
 

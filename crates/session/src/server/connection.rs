@@ -7,7 +7,7 @@ use super::event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
 use super::number::Number;
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
-use leeward_control::units::{self, Credits, Nanos, Time};
+use leeward_control::units::{self, Credits, Nanos, Tenant, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
@@ -70,6 +70,8 @@ struct Account {
     session: Option<Session>,
     /// Whether the client keeps to its window; before it registers there is nothing to keep to.
     enforcement: Enforcement,
+    /// On whose behalf all its calls are.
+    tenant: Tenant,
     /// Account of its words besides its calls.
     chatter: Chatter,
     /// Calls that are unanswered. Few: a list is faster than a set.
@@ -88,11 +90,17 @@ impl ServerConnection {
                 version: Version::One,
                 session: None,
                 enforcement: Enforcement::advising(),
+                tenant: Tenant::DEFAULT,
                 chatter: Chatter::new(),
                 unanswered: Vec::new(),
                 encoder: Encoder::new(config.payload_max),
             },
         }
+    }
+
+    /// Counts its calls for this tenant from now on: its carrier knows who the client is.
+    pub fn count_for(&mut self, tenant: Tenant) {
+        self.account.tenant = tenant;
     }
 
     /// Where the next bytes from the socket go.
@@ -332,6 +340,7 @@ impl Account {
         let mut arrival = Arrival::new(now)
             .with_demand(call.demand)
             .with_priority(call.priority)
+            .with_tenant(self.tenant)
             .with_delay(delay)
             .with_random(random)
             .with_method(units::Method(call.method.0));

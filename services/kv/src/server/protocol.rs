@@ -7,7 +7,7 @@ use crate::store::{PAGE, Visit as StoreVisit};
 use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::Desk;
-use leeward_port::{Account, After as Fate, DropReason, Ending, Next, Protocol, Ran, Spares, Visit};
+use leeward_port::{Account, After as Fate, DropReason, Ending, Next, PeerIdentity, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -106,6 +106,10 @@ impl Protocol for Memcached {
 
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
         Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
+    }
+
+    fn identify(conversation: &mut Conversation, peer: PeerIdentity) {
+        conversation.account.count_for(peer.tenant());
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {

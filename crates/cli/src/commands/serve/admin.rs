@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use anyhow::{Context, anyhow};
 use leeward_admin::{Admin, Sources};
 use leeward_rpc::server::Server;
+use leeward_rpc::tls::ServerTls;
 use leeward_services::served::Port;
 
 use crate::failure::Failure;
@@ -28,17 +29,27 @@ impl AdminDesk {
         TcpListener::bind(address).map(AdminDesk).map_err(refused)
     }
 
-    /// Tells of the server and of its second port from now on. `config` is the settings as a file would say them.
-    pub(super) fn start(self, server: &Server, port: Option<&dyn Port>, config: String) -> Result<Admin, Failure> {
-        let sources = Sources::default();
-        if let Some(source) = server.source() {
-            sources.put(SERVER, source);
-        }
-        if let Some((name, source)) = port.and_then(|port| Some((port.name(), port.source()?))) {
-            sources.put(name, source);
-        }
-        let admin = Admin::start_on(self.0, sources, config).context("the admin port").map_err(Failure::Runtime)?;
-        stdout::print(&format!("admin: http://{}/", admin.address()))?;
+    /// Tells of `sources` from now on. `config` is the settings as a file would say them.
+    pub(super) fn start(self, sources: Sources, config: String, tls: Option<ServerTls>) -> Result<Admin, Failure> {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let started = match tls {
+            Some(tls) => Admin::start_encrypted(self.0, sources, config, tls),
+            None => Admin::start_on(self.0, sources, config),
+        };
+        let admin = started.context("the admin port").map_err(Failure::Runtime)?;
+        stdout::print(&format!("admin: {scheme}://{}/", admin.address()))?;
         Ok(admin)
     }
+}
+
+/// The server and its second port, for those who tell of them.
+pub(super) fn sources(server: &Server, port: Option<&dyn Port>) -> Sources {
+    let sources = Sources::default();
+    if let Some(source) = server.source() {
+        sources.put(SERVER, source);
+    }
+    if let Some((name, source)) = port.and_then(|port| Some((port.name(), port.source()?))) {
+        sources.put(name, source);
+    }
+    sources
 }

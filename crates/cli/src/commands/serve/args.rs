@@ -51,6 +51,21 @@ pub(crate) struct ServeArgs {
     /// passwords: leave it on this machine (docs/admin.md)
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
+    /// Encrypt the admin port, and show this certificate there: a PEM file, read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_tls_cert: Option<PathBuf>,
+    /// Private key of --admin-tls-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_tls_key: Option<PathBuf>,
+    /// Let only operators with a certificate that these authorities have signed ask the admin port: a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_tls_client_ca: Option<PathBuf>,
+    /// Push the metrics to a receiver of OpenTelemetry's, by OTLP over HTTP in JSON, such as http://127.0.0.1:4318/v1/metrics
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+    /// How often --otlp pushes them, from 100ms to 1h
+    #[arg(long, value_name = "SPAN", default_value = "10s")]
+    pub(crate) otlp_every: String,
     /// Cores, one thread each; or a range such as 1..4 of which an allocator has as many there as the load needs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) cores: CoreRange,
@@ -113,6 +128,7 @@ Examples:
   leeward serve --udp 127.0.0.1:7117                            datagrams, too: half the cost of a short request
   leeward serve --tls-cert server.pem --tls-key server.key      with TLS: leeward load --tls-ca ca.pem
   leeward serve --admin 127.0.0.1:9464                          with a dashboard, http://127.0.0.1:9464/
+  leeward serve --otlp http://127.0.0.1:4318/v1/metrics         metrics for OpenTelemetry
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";
 

@@ -13,6 +13,7 @@ use leeward_services::tiers::CURVES;
 use super::allocator::{self, Allocator};
 use super::args::{ServeArgs, WhenPossible, idle};
 use super::cores::CoreRange;
+use super::otlp;
 use crate::admission::{self, raw};
 use crate::failure::Failure;
 use crate::service::SERVICE;
@@ -30,6 +31,11 @@ const KEYS: &[&str] = &[
     "tls-key",
     "tls-client-ca",
     "admin",
+    "admin-tls-cert",
+    "admin-tls-key",
+    "admin-tls-client-ca",
+    "otlp",
+    "otlp-every",
     "cores",
     "allocator",
     "cpus",
@@ -99,6 +105,16 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     let client_ca = settings.line("tls-client-ca")?;
     put(&mut args.tls_client_ca, free("tls_client_ca"), client_ca.map(|path| Some(path.into())));
     put(&mut args.admin, free("admin"), settings.line("admin")?.map(Some));
+    let path = |name| settings.line(name).map(|path| path.map(|path| Some(path.into())));
+    put(&mut args.admin_tls_cert, free("admin_tls_cert"), path("admin-tls-cert")?);
+    put(&mut args.admin_tls_key, free("admin_tls_key"), path("admin-tls-key")?);
+    put(&mut args.admin_tls_client_ca, free("admin_tls_client_ca"), path("admin-tls-client-ca")?);
+    let receiver = settings.line("otlp")?;
+    if let Some(text) = &receiver {
+        otlp::receiver(text).map_err(|problem| settings.error("otlp", &problem))?;
+    }
+    put(&mut args.otlp, free("otlp"), receiver.map(Some));
+    put(&mut args.otlp_every, free("otlp_every"), settings.duration("otlp-every", otlp::SPANS)?);
     put(&mut args.cores, free("cores"), cores(settings)?);
     let policy = settings.line("allocator")?;
     if let Some(policy) = &policy {
@@ -215,6 +231,9 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
     if let Some(admin) = &args.admin {
         text += &format!("admin = {}\n", quoted(admin));
     }
+    if let Some(receiver) = &args.otlp {
+        text += &format!("otlp = {}\notlp-every = {}\n", quoted(receiver), quoted(&args.otlp_every));
+    }
     if let Some(allocator) = &args.allocator {
         text += &format!("allocator = {}\n", quoted(allocator));
     }
@@ -240,7 +259,14 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         text +=
             &format!("threading-policy = {}\naccept-curves = {}\n", quoted(&args.threading_policy), quoted(accepts));
     }
-    let files = [("tls-cert", &args.tls_cert), ("tls-key", &args.tls_key), ("tls-client-ca", &args.tls_client_ca)];
+    let files = [
+        ("tls-cert", &args.tls_cert),
+        ("tls-key", &args.tls_key),
+        ("tls-client-ca", &args.tls_client_ca),
+        ("admin-tls-cert", &args.admin_tls_cert),
+        ("admin-tls-key", &args.admin_tls_key),
+        ("admin-tls-client-ca", &args.admin_tls_client_ca),
+    ];
     for (name, path) in files.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?))) {
         text += &format!("{name} = {}\n", quoted(&path.display().to_string()));
     }

@@ -2,6 +2,7 @@
 //!
 //! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
 //! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
+//! - `otlp`: metrics that are pushed.
 //! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys.
 
 mod admin;
@@ -9,12 +10,14 @@ mod allocator;
 mod args;
 mod config;
 mod cores;
+mod otlp;
 mod recording;
 mod system;
 mod threading;
 mod tls;
 
 use anyhow::{Context, anyhow};
+use leeward_admin::Exporter;
 use leeward_control::budget::Budget;
 use leeward_rpc::client::DatagramSize;
 use leeward_rpc::server::{Counts, Inherited, IoUring, Server, ServerError};
@@ -71,6 +74,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         Some(tls) => builder.tls(tls.clone()),
         None => builder,
     };
+    let destination = otlp::destination(args)?;
     let allocator = Allocator::of(args)?;
     let builder = match &allocator {
         Some(allocator) => allocator.apply(builder),
@@ -80,7 +84,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         return stdout::print(&text);
     }
     let activated = Activated::take();
-    let builder = builder.watched(args.admin.is_some() || activated.admin.is_some());
+    let admin_tls = tls::open_admin(args, args.admin.is_some() || activated.admin.is_some())?;
+    let builder = builder.watched(args.admin.is_some() || activated.admin.is_some() || destination.is_some());
     let about = About { service: Some(args.service.name().into()), ..About::default() };
     let builder = builder.about(about);
     let builder = match governed {
@@ -147,7 +152,10 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(port) = &port {
         stdout::print(&format!("{}'s clients: {}", port.name(), port.address()))?;
     }
-    let admin = desk.map(|desk| desk.start(&server, port.as_deref(), effective)).transpose()?;
+    let sources = admin::sources(&server, port.as_deref());
+    let admin = desk.map(|desk| desk.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
+    let export = |destination| otlp::start(destination, sources, args.service.name(), server.address().to_string());
+    let exporter = destination.map(export).transpose()?;
     system::is_ready(&format!("serving {} on {}", args.service.name(), server.address()));
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
@@ -155,6 +163,12 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         recordings.look();
         for words in tls.iter().flat_map(ServerTls::news) {
             let _ = writeln!(std::io::stderr(), "TLS: {}", stdout::plain(&words));
+        }
+        for words in admin_tls.iter().flat_map(ServerTls::news) {
+            let _ = writeln!(std::io::stderr(), "TLS of --admin: {}", stdout::plain(&words));
+        }
+        for words in exporter.iter().flat_map(Exporter::news) {
+            let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::plain(&words));
         }
         for words in backend.news() {
             let _ = writeln!(std::io::stderr(), "warning: {}", stdout::plain(&words));
@@ -164,6 +178,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     if let Some(admin) = &admin {
         admin.begin_stopping();
     }
+    // The last export, while there is still a server to tell of.
+    drop(exporter);
     let usage = server.core_usage();
     let port = port.map(|port| (port.name(), port.stop()));
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;

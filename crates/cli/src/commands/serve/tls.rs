@@ -1,5 +1,7 @@
 //! TLS of `leeward serve`: which flags go together, and reading the files. Never here: handshakes.
 
+use std::path::PathBuf;
+
 use anyhow::anyhow;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 
@@ -8,25 +10,46 @@ use crate::failure::Failure;
 
 /// TLS of the server, if it is asked for.
 pub(super) fn open(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
-    let ServeArgs { tls_cert, tls_key, tls_client_ca, .. } = args;
-    let refused = |words: &str| Err(Failure::Input(anyhow!("{words}")));
-    let (cert, key) = match (tls_cert.clone(), tls_key.clone()) {
-        (Some(cert), Some(key)) => (cert, key),
-        (Some(_), None) => {
-            return refused("--tls-cert: --tls-key is missing, the file with the certificate's private key");
-        }
-        (None, Some(_)) => return refused("--tls-key: --tls-cert is missing, the file with the key's certificate"),
-        (None, None) if tls_client_ca.is_some() => {
-            return refused("--tls-client-ca: --tls-cert and --tls-key are missing: a server shows a certificate, too");
-        }
-        (None, None) => return Ok(None),
-    };
+    let Some(files) = files("--tls", &args.tls_cert, &args.tls_key, &args.tls_client_ca)? else { return Ok(None) };
     if args.udp.is_some() {
-        return refused(
+        return Err(Failure::Input(anyhow!(
             "--udp: datagrams are not encrypted; leave --udp out, or serve them by a second `leeward serve` without \
-             --tls-cert",
-        );
+             --tls-cert"
+        )));
     }
-    let files = ServerFiles { cert, key, client_ca: tls_client_ca.clone() };
     ServerTls::open(files).map(Some).map_err(|error| Failure::Input(anyhow!("TLS: {error}")))
+}
+
+/// TLS of the admin port, if it is asked for.
+pub(super) fn open_admin(args: &ServeArgs, has_admin: bool) -> Result<Option<ServerTls>, Failure> {
+    let ServeArgs { admin_tls_cert, admin_tls_key, admin_tls_client_ca, .. } = args;
+    let Some(files) = files("--admin-tls", admin_tls_cert, admin_tls_key, admin_tls_client_ca)? else {
+        return Ok(None);
+    };
+    if !has_admin {
+        return Err(Failure::Input(anyhow!("--admin-tls-cert: --admin is missing, the address of the admin port")));
+    }
+    let opened = ServerTls::open_for(files, leeward_admin::ALPN);
+    opened.map(Some).map_err(|error| Failure::Input(anyhow!("TLS of --admin: {error}")))
+}
+
+/// Files of a port whose flags begin with `flag`.
+fn files(
+    flag: &str,
+    cert: &Option<PathBuf>,
+    key: &Option<PathBuf>,
+    client_ca: &Option<PathBuf>,
+) -> Result<Option<ServerFiles>, Failure> {
+    let refused = |words: String| Err(Failure::Input(anyhow!(words)));
+    match (cert.clone(), key.clone()) {
+        (Some(cert), Some(key)) => Ok(Some(ServerFiles { cert, key, client_ca: client_ca.clone() })),
+        (Some(_), None) => {
+            refused(format!("{flag}-cert: {flag}-key is missing, the file with the certificate's private key"))
+        }
+        (None, Some(_)) => refused(format!("{flag}-key: {flag}-cert is missing, the file with the key's certificate")),
+        (None, None) if client_ca.is_some() => refused(format!(
+            "{flag}-client-ca: {flag}-cert and {flag}-key are missing: a server shows a certificate, too"
+        )),
+        (None, None) => Ok(None),
+    }
 }

@@ -1,0 +1,314 @@
+//! TLS of the admin port: sessions over sockets that never wait, a ration of handshakes, and their count. Never here: certificates.
+
+use leeward_observe::snapshot::Tls;
+use leeward_tls::{Broken, ServerTls, Session, begins_like_tls};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The protocol's name in the handshake (ALPN): what certificates of an admin port are opened for.
+pub const ALPN: &[u8] = b"http/1.1";
+
+/// From one handshake to the next, when more clients ask: about 0.5 ms of arithmetic in 20.
+const PACE: Duration = Duration::from_millis(20);
+/// Handshakes that may follow each other at once.
+const BURST: u32 = 16;
+
+/// Reads of a socket without a byte of plaintext, in one turn.
+const READS: usize = 16;
+
+/// TLS of a port: its certificates, and how many handshakes it may begin.
+pub(crate) struct Lock {
+    tls: ServerTls,
+    pub(crate) tally: std::sync::Arc<Tally>,
+    ration: Ration,
+}
+
+/// Handshakes that may be begun.
+#[derive(Debug, Default)]
+struct Ration {
+    /// When all handshakes that were begun are paid for.
+    paid: Option<Instant>,
+}
+
+impl Ration {
+    /// Begins a handshake, if there is one left to spend.
+    fn spend(&mut self, now: Instant) -> bool {
+        let paid = self.paid.map_or(now, |paid| paid.max(now));
+        if paid.saturating_duration_since(now) > PACE * (BURST - 1) {
+            return false;
+        }
+        self.paid = Some(paid + PACE);
+        true
+    }
+
+    /// When there is a handshake to spend again.
+    fn next(&self, now: Instant) -> Instant {
+        self.paid.and_then(|paid| paid.checked_sub(PACE * (BURST - 1))).map_or(now, |next| next.max(now))
+    }
+}
+
+impl Lock {
+    pub(crate) fn new(tls: ServerTls, tally: std::sync::Arc<Tally>) -> Self {
+        Lock { tls, tally, ration: Ration::default() }
+    }
+
+    /// When a handshake that waits may begin.
+    pub(crate) fn next(&self, now: Instant) -> Instant {
+        self.ration.next(now)
+    }
+
+    /// Counts what only this thread knows.
+    pub(crate) fn note(&self, waiting: usize) {
+        self.tally.waiting.store(waiting as u64, Ordering::Relaxed);
+        self.tally.renewed.store(self.tls.reloads(), Ordering::Relaxed);
+    }
+}
+
+/// Handshakes of a port, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    done: AtomicU64,
+    resumed: AtomicU64,
+    identified: AtomicU64,
+    waiting: AtomicU64,
+    renewed: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Tally {
+    fn reasons(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn refuse(&self, reason: &'static str) {
+        *self.reasons().entry(reason).or_default() += 1;
+    }
+
+    fn complete(&self, session: &Session) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.resumed.fetch_add(u64::from(session.is_resumed()), Ordering::Relaxed);
+        self.identified.fetch_add(u64::from(session.identity().is_some()), Ordering::Relaxed);
+    }
+
+    /// As metrics tell it.
+    pub(crate) fn told(&self) -> Tls {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Tls {
+            done: read(&self.done),
+            resumed: read(&self.resumed),
+            identified: read(&self.identified),
+            waiting: read(&self.waiting),
+            refused: self.reasons().iter().map(|(reason, count)| ((*reason).into(), *count)).collect(),
+            renewed: read(&self.renewed),
+        }
+    }
+}
+
+/// Stage of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The client has said nothing.
+    Silent,
+    /// Its first words are there, and wait for a handshake to spend.
+    Waiting,
+    Handshaking,
+    Open,
+}
+
+/// A connection with TLS.
+pub(crate) struct Encrypted {
+    socket: TcpStream,
+    /// `None` before the client has said anything.
+    session: Option<Session>,
+    stage: Stage,
+    tally: std::sync::Arc<Tally>,
+    has_said_goodbye: bool,
+}
+
+/// Whether a connection may speak.
+pub(crate) enum Admission {
+    /// As far as it goes.
+    Yes,
+    /// Not before the next turn.
+    Wait,
+    /// In plain words that say so: it does not speak TLS.
+    Plain(TcpStream),
+}
+
+impl Encrypted {
+    pub(crate) fn new(socket: TcpStream, lock: &Lock) -> Self {
+        let tally = std::sync::Arc::clone(&lock.tally);
+        Encrypted { socket, session: None, stage: Stage::Silent, tally, has_said_goodbye: false }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Whether its handshake is not over.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.stage != Stage::Open
+    }
+
+    /// Whether it waits for a handshake to spend, and not for its client.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
+    /// Begins the handshake of a client that has spoken.
+    pub(crate) fn admit(&mut self, lock: &mut Lock, now: Instant) -> Admission {
+        if matches!(self.stage, Stage::Handshaking | Stage::Open) {
+            return Admission::Yes;
+        }
+        let mut first = [0];
+        match self.socket.peek(&mut first) {
+            Ok(1) if !begins_like_tls(first[0]) => {
+                self.tally.refuse("plaintext");
+                return self.socket.try_clone().map_or(Admission::Wait, Admission::Plain);
+            }
+            Ok(1) => {}
+            // The end, or an error: reading says which.
+            Ok(_) => return Admission::Yes,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Admission::Wait;
+            }
+            Err(_) => return Admission::Yes,
+        }
+        if !lock.ration.spend(now) {
+            self.stage = Stage::Waiting;
+            return Admission::Wait;
+        }
+        self.session = lock.tls.accept().ok();
+        self.stage = Stage::Handshaking;
+        Admission::Yes
+    }
+
+    /// Sends what there is to send, as far as it goes.
+    fn send(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            Some(session) => session.send(&mut self.socket),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn holds_back(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::wants_send)
+    }
+
+    /// Says goodbye, once everything has left.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        if let (Some(session), false) = (&mut self.session, self.has_said_goodbye) {
+            session.close();
+            self.has_said_goodbye = true;
+        }
+        self.send()
+    }
+
+    /// Counts a session that did not come about, once.
+    fn refused(&mut self, reason: &'static str) {
+        if self.stage == Stage::Handshaking {
+            self.tally.refuse(reason);
+            self.stage = Stage::Open;
+        }
+    }
+
+    /// Counts a handshake that has taken too long.
+    pub(crate) fn give_up(&mut self) {
+        match self.stage {
+            Stage::Open => return,
+            Stage::Waiting => self.tally.refuse("waited"),
+            Stage::Silent | Stage::Handshaking => self.tally.refuse("stalled"),
+        }
+        self.stage = Stage::Open;
+    }
+
+    /// Plaintext, by so many reads of the socket at most: records without any must not keep the thread from others.
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else { return Ok(0) };
+        for _ in 0..READS {
+            if session.holds_plaintext() {
+                return Ok(session.take(into));
+            }
+            if session.has_ended() {
+                return Ok(0);
+            }
+            let read = session.receive(&mut self.socket);
+            // Answers of the handshake, and the alert that says why there is none. What does not go now goes with the next turn.
+            let sent = session.send(&mut self.socket);
+            if self.stage == Stage::Handshaking && !session.is_handshaking() && read.is_ok() {
+                self.tally.complete(session);
+                self.stage = Stage::Open;
+            }
+            match (read, sent) {
+                (Ok(0), _) => return Ok(0),
+                (Err(error), _) => return Err(error),
+                (Ok(_), Err(error)) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                (Ok(_), _) => {}
+            }
+        }
+        if session.holds_plaintext() { Ok(session.take(into)) } else { Err(ErrorKind::WouldBlock.into()) }
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        self.refused("left");
+    }
+}
+
+impl Read for Encrypted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.receive(into);
+        match &read {
+            Ok(0) => self.refused("left"),
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let broken = error.get_ref().and_then(|error| error.downcast_ref::<Broken>());
+                self.refused(broken.map_or("other", |broken| broken.reason.name()));
+            }
+            _ => {}
+        }
+        read
+    }
+}
+
+impl Write for Encrypted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.session.as_ref().is_none_or(Session::is_handshaking) {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        // Nothing is sealed before what was sealed has left: at most two records are held back.
+        self.send()?;
+        let Some(session) = &mut self.session else { return Ok(0) };
+        let count = session.seal(bytes);
+        match self.send() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ if count == 0 => Err(ErrorKind::WouldBlock.into()),
+            _ => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_have_a_ration_that_comes_back() {
+        let (began, mut ration) = (Instant::now(), Ration::default());
+        let burst = (0..100).filter(|_| ration.spend(began)).count();
+        assert_eq!(burst, BURST as usize);
+        assert!(ration.next(began) > began && !ration.spend(began));
+        let later = ration.next(began);
+        assert!(ration.spend(later) && !ration.spend(later), "one for each pace");
+        let rested = later + PACE * 1_000;
+        assert_eq!((0..100).filter(|_| ration.spend(rested)).count(), BURST as usize);
+    }
+}

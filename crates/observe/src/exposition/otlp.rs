@@ -1,0 +1,227 @@
+//! Snapshots as a request of OTLP's metrics service in its JSON mapping: camelCase, 64-bit integers as strings, enumerations as
+//! numbers. Never here: a socket.
+
+use super::names::name_of;
+use super::sink::{Kind, Label, Sink};
+use crate::snapshot::Snapshot;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`: counts since the start. A request that is lost loses nothing.
+const CUMULATIVE: u8 = 2;
+
+/// When each server began, on the wall clock. A beginning that moves with the clock would be a new server to a receiver, so that it is
+/// reckoned once.
+#[derive(Clone, Debug, Default)]
+pub struct Beginnings(BTreeMap<String, Beginning>);
+
+#[derive(Clone, Copy, Debug)]
+struct Beginning {
+    unix_ns: u64,
+    uptime_ns: u64,
+}
+
+impl Beginnings {
+    /// Looks at the servers that there are now. One whose uptime has gone back is another one.
+    fn look(&mut self, snapshots: &[Snapshot]) {
+        self.0.retain(|port, _| snapshots.iter().any(|snapshot| snapshot.port == *port));
+        for Snapshot { port, unix_ns, uptime_ns, .. } in snapshots {
+            let new = Beginning { unix_ns: unix_ns.saturating_sub(*uptime_ns), uptime_ns: *uptime_ns };
+            let kept = self.0.entry(port.clone()).or_insert(new);
+            if *uptime_ns < kept.uptime_ns {
+                *kept = new;
+            }
+            kept.uptime_ns = *uptime_ns;
+        }
+    }
+
+    fn of(&self, port: Option<&str>) -> u64 {
+        let own = port.and_then(|port| self.0.get(port));
+        own.or_else(|| self.0.values().min_by_key(|known| known.unix_ns)).map_or(0, |known| known.unix_ns)
+    }
+}
+
+/// Metrics under construction.
+pub(super) struct Otlp<'a> {
+    beginnings: &'a Beginnings,
+    unix_ns: u64,
+    metrics: Vec<Metric>,
+}
+
+struct Metric {
+    name: &'static str,
+    unit: &'static str,
+    help: String,
+    kind: Kind,
+    points: Vec<Value>,
+}
+
+impl<'a> Otlp<'a> {
+    /// Begins a request with the state of `snapshots`.
+    pub(super) fn new(snapshots: &[Snapshot], unix_ns: u64, beginnings: &'a mut Beginnings) -> Self {
+        beginnings.look(snapshots);
+        Otlp { beginnings, unix_ns, metrics: Vec::new() }
+    }
+
+    /// Ends it: the request's body, from a resource with these attributes.
+    pub(super) fn finish(self, resource: &[(&str, String)]) -> String {
+        let metric = |metric: Metric| {
+            let Metric { name, unit, help, kind, points } = metric;
+            let mut told = json!({ "name": name, "unit": unit, "description": help });
+            match kind {
+                Kind::Gauge => told["gauge"] = json!({ "dataPoints": points }),
+                Kind::Counter => {
+                    told["sum"] =
+                        json!({ "aggregationTemporality": CUMULATIVE, "isMonotonic": true, "dataPoints": points });
+                }
+                Kind::Histogram => {
+                    told["histogram"] = json!({ "aggregationTemporality": CUMULATIVE, "dataPoints": points });
+                }
+            }
+            told
+        };
+        // A metric without a point is none to a receiver.
+        let metrics: Vec<Value> = self.metrics.into_iter().filter(|of| !of.points.is_empty()).map(metric).collect();
+        let resource: Vec<Value> = resource.iter().map(|(key, value)| attribute(key, value)).collect();
+        let scope = json!({ "name": "leeward", "version": env!("CARGO_PKG_VERSION") });
+        let scope = json!({ "scope": scope, "metrics": metrics });
+        json!({ "resourceMetrics": [{ "resource": { "attributes": resource }, "scopeMetrics": [scope] }] }).to_string()
+    }
+
+    fn point(&mut self, labels: &[Label<'_>], fill: impl FnOnce(&mut Value, &Metric)) {
+        let port = labels.iter().find(|(name, _)| *name == "port").map(|(_, value)| *value);
+        let attributes: Vec<Value> = labels.iter().map(|(key, value)| attribute(key, value)).collect();
+        let mut point = json!({ "attributes": attributes, "timeUnixNano": self.unix_ns.to_string() });
+        let began = self.beginnings.of(port).min(self.unix_ns);
+        let Some(metric) = self.metrics.last_mut() else { return };
+        if metric.kind != Kind::Gauge {
+            point["startTimeUnixNano"] = began.to_string().into();
+        }
+        fill(&mut point, metric);
+        metric.points.push(point);
+    }
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+impl Sink for Otlp<'_> {
+    fn head(&mut self, name: &'static str, kind: Kind, help: &str) {
+        let (name, unit) = name_of(name);
+        self.metrics.push(Metric { name, unit, help: help.into(), kind, points: Vec::new() });
+    }
+
+    fn counter(&mut self, _: &'static str, labels: &[Label<'_>], value: f64) {
+        self.point(labels, |point, metric| match metric.unit {
+            "s" => point["asDouble"] = value.into(),
+            _ => point["asInt"] = (value as i64).to_string().into(),
+        });
+    }
+
+    fn gauge(&mut self, _: &'static str, labels: &[Label<'_>], value: f64) {
+        self.point(labels, |point, _| point["asDouble"] = number(value));
+    }
+
+    fn histogram(
+        &mut self,
+        _: &'static str,
+        labels: &[Label<'_>],
+        buckets: &mut dyn Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+    ) {
+        let (bounds, mut counts): (Vec<f64>, Vec<u64>) = buckets.unzip();
+        counts.push(over);
+        let count = counts.iter().fold(0_u64, |sum, count| sum.wrapping_add(*count));
+        let counts: Vec<String> = counts.iter().map(u64::to_string).collect();
+        self.point(labels, |point, _| {
+            point["count"] = count.to_string().into();
+            point["sum"] = sum.into();
+            point["bucketCounts"] = counts.into();
+            point["explicitBounds"] = bounds.into();
+        });
+    }
+}
+
+/// A number that JSON lacks is a string in protobuf's mapping.
+fn number(value: f64) -> Value {
+    match value {
+        f64::INFINITY => "Infinity".into(),
+        f64::NEG_INFINITY => "-Infinity".into(),
+        _ if value.is_nan() => "NaN".into(),
+        _ => value.into(),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{Process, render_otlp};
+    use super::*;
+    use crate::snapshot::{Refused, StageWaits};
+    use crate::waits::WaitCounts;
+
+    fn server(unix_ns: u64, uptime_ns: u64) -> Snapshot {
+        let mut waits = WaitCounts::default();
+        (waits.buckets[0], waits.buckets[21], waits.sum_ns) = (5, 1, 11_000_000_000);
+        Snapshot {
+            port: "rpc".into(),
+            mode: "enforce",
+            arrived: 12,
+            idle_ns: 1_500_000_000,
+            refused: vec![Refused { reason: "delay", class: None, count: 2 }],
+            waits: vec![StageWaits { stage: "worker", waits }],
+            level: Some(f64::INFINITY),
+            unix_ns,
+            uptime_ns,
+            ..Snapshot::default()
+        }
+    }
+
+    fn told(snapshots: &[Snapshot], beginnings: &mut Beginnings) -> Value {
+        let resource = [("service.name", "kv \"x\"".to_string())];
+        serde_json::from_str(&render_otlp(snapshots, &Process::default(), &resource, 9_000, beginnings)).unwrap()
+    }
+
+    fn metric<'a>(told: &'a Value, name: &str) -> &'a Value {
+        let metrics = told["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        metrics.iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("no {name} in {told}"))
+    }
+
+    #[test]
+    fn counters_gauges_and_histograms_are_as_the_mapping_wants_them() {
+        let told = told(&[server(5_000, 1_000)], &mut Beginnings::default());
+        let resource = &told["resourceMetrics"][0]["resource"]["attributes"][0];
+        assert_eq!(*resource, json!({ "key": "service.name", "value": { "stringValue": "kv \"x\"" } }));
+        let arrived = metric(&told, "leeward.requests.arrived");
+        let port = json!([{ "key": "port", "value": { "stringValue": "rpc" } }]);
+        let times = ("4000", "9000");
+        let point = json!({ "attributes": port, "startTimeUnixNano": times.0, "timeUnixNano": times.1, "asInt": "12" });
+        let sum = json!({ "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": [point] });
+        assert_eq!((&arrived["unit"], &arrived["sum"]), (&json!("{request}"), &sum));
+        let idle = metric(&told, "leeward.core.idle_time");
+        assert_eq!((&idle["unit"], &idle["sum"]["dataPoints"][0]["asDouble"]), (&json!("s"), &json!(1.5)));
+        let delay = &metric(&told, "leeward.queue.delay")["histogram"]["dataPoints"][0];
+        assert_eq!((&delay["count"], &delay["sum"]), (&json!("6"), &json!(11.0)));
+        let (counts, bounds) = (delay["bucketCounts"].as_array().unwrap(), delay["explicitBounds"].as_array().unwrap());
+        assert_eq!((counts.len(), bounds.len(), &counts[21]), (22, 21, &json!("1")));
+        let level = &metric(&told, "leeward.admission.level")["gauge"]["dataPoints"][0];
+        assert_eq!((&level["asDouble"], level.get("startTimeUnixNano")), (&json!("Infinity"), None));
+    }
+
+    #[test]
+    fn a_beginning_stays_until_the_server_is_another() {
+        let mut beginnings = Beginnings::default();
+        let began = |snapshot: Snapshot, beginnings: &mut Beginnings| {
+            let told = told(&[snapshot], beginnings);
+            metric(&told, "leeward.requests.arrived")["sum"]["dataPoints"][0]["startTimeUnixNano"].clone()
+        };
+        assert_eq!(began(server(5_000, 1_000), &mut beginnings), "4000");
+        // The wall clock was set meanwhile.
+        assert_eq!(began(server(7_000, 2_000), &mut beginnings), "4000");
+        assert_eq!(began(server(8_000, 500), &mut beginnings), "7500");
+        assert!(beginnings.0.len() == 1);
+        told(&[], &mut beginnings);
+        assert!(beginnings.0.is_empty(), "a server that is gone is forgotten");
+    }
+}

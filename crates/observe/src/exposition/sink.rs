@@ -1,0 +1,34 @@
+//! Seam between the metrics and the formats that they are told in. Never here: which metrics there are, and how a format looks.
+
+/// Kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A label's name and value.
+pub(super) type Label<'a> = (&'static str, &'a str);
+
+/// A format under construction. Names are Prometheus's, a counter's without `_total`.
+pub(super) trait Sink {
+    /// Begins a metric.
+    fn head(&mut self, name: &'static str, kind: Kind, help: &str);
+
+    /// A counter's sample.
+    fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
+
+    /// A gauge's sample.
+    fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
+
+    /// A histogram: upper bounds in seconds with the waits up to each, none counted twice; then those over all bounds.
+    fn histogram(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        buckets: &mut dyn Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+    );
+}
