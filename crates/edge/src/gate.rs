@@ -15,9 +15,10 @@ use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{Bounds, Load, Pulse};
 use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
+use leeward_runtime::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
@@ -42,7 +43,8 @@ pub struct Gate(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) slo: Nanos,
     pub(crate) mode: Mode,
-    began: Instant,
+    /// By the process's clock.
+    began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) pulse: Pulse,
     probe: Probe,
@@ -81,7 +83,7 @@ impl Gate {
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: builder.mode,
-            began: Instant::now(),
+            began: clock::process(),
             room: builder.max_in_flight.div_ceil(shards.len() as u32),
             shards,
             pulse: Pulse::new(halves.control),
@@ -162,7 +164,8 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                Ok(Ticket::new(self.clone(), index, arriving.route, (now, waited), Some(ticket)))
+                let ticket = Ticket::new(self.clone(), index, arriving.route, (now, waited), Some(ticket));
+                Ok(ticket.with_budget(arrival.budget))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;
@@ -201,10 +204,10 @@ impl Gate {
         shard: usize,
         ticket: server::Ticket,
         (came, waited): (Time, Nanos),
-        outcome: Outcome,
+        (now, outcome): (Time, Outcome),
         worked: Option<(u8, Duration)>,
     ) {
-        let (inner, now) = (&*self.0, self.now());
+        let inner = &*self.0;
         if let Some((route, span)) = worked {
             let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
             inner.routes[usize::from(route)].note(span);
@@ -278,7 +281,12 @@ impl Gate {
 
     /// Time since the gate was made.
     pub fn now(&self) -> Time {
-        Time(u64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.at(clock::process())
+    }
+
+    /// A reading of the process's clock ([`clock::process`]) as a time of this gate: one reading serves a front end and its gate.
+    pub fn at(&self, reading: Time) -> Time {
+        Time(reading.since(self.0.began).0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! An admitted request. Never here: what it does.
 
 use crate::gate::Gate;
+use leeward_control::budget::Budget;
 use leeward_control::server;
 use leeward_control::units::{Nanos, Time};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub struct Ticket {
     /// How long it had waited when it came.
     waited: Nanos,
     worked: Option<Duration>,
+    budget: Budget,
     /// `None` once it has ended.
     of: Option<server::Ticket>,
 }
@@ -38,7 +40,17 @@ impl Ticket {
         (came, waited): (Time, Nanos),
         of: Option<server::Ticket>,
     ) -> Self {
-        Ticket { gate, shard, route, came, waited, worked: None, of }
+        Ticket { gate, shard, route, came, waited, worked: None, budget: Budget::UNLIMITED, of }
+    }
+
+    pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Time that the request may spend in queues inside, for locks to ask for; without a limit in a rehearsal.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
@@ -48,16 +60,26 @@ impl Ticket {
 
     /// Ends the request.
     pub fn finish(mut self, outcome: Outcome) {
-        self.end(outcome);
+        self.end(None, outcome);
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    /// The same at a time of the caller's, since the gate was made ([`Gate::at`]). Times never go back.
+    pub fn finish_at(mut self, now: Time, outcome: Outcome) {
+        self.end(Some(now), outcome);
+    }
+
+    /// The gate that let it in.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn end(&mut self, now: Option<Time>, outcome: Outcome) {
         if let Some(ticket) = self.of.take() {
             self.gate.end(
                 self.shard,
                 ticket,
                 (self.came, self.waited),
-                outcome,
+                (now.unwrap_or_else(|| self.gate.now()), outcome),
                 self.worked.map(|span| (self.route, span)),
             );
         }
@@ -66,7 +88,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.end(Outcome::Abandoned);
+        self.end(None, Outcome::Abandoned);
     }
 }
 

@@ -27,21 +27,26 @@
 pub mod axum;
 mod body;
 pub mod client;
+mod drain;
 mod future;
 pub mod headers;
 mod listener;
+mod passing;
 mod probe;
 mod refusal;
+mod scope;
 mod service;
 mod settings;
 mod stamp;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod wall;
 
 pub use body::GuardedBody;
 pub use future::ResponseFuture;
 pub use leeward_edge::{Arriving, Class, Counts, Decision, DecisionId, Gate, Mode, Reason, Tenant};
 pub use listener::{Incoming, Listener, Stamped};
+pub use scope::{Carried, Serving, carry, serving};
 pub use service::Guarded;
 pub use settings::{Slo, Until, slo};
 pub use stamp::{Connection, Stamp, connection};

@@ -389,6 +389,7 @@ impl Permits {
     /// Counts a refusal.
     fn refuse(&self) -> Congested {
         self.counts.refused();
+        budget::note_refused(self.name());
         Congested { lock: self.name() }
     }
 
