@@ -9,6 +9,7 @@ use crate::shard::Shard;
 use crate::ticket::{Outcome, Ticket};
 use crate::twin::Twin;
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
+use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     routes: Vec<Estimate>,
     /// Of all routes together.
     mean: Estimate,
+    /// Time from admission to the answer, by route, without queues inside.
+    inside: Vec<Estimate>,
     oldest: Mutex<Oldest>,
     /// Requests that may be under way in a shard.
     room: u32,
@@ -96,6 +99,7 @@ impl Gate {
             ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
             mean: Estimate::default(),
+            inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
             oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
             twin: Mutex::new(Twin::default()),
@@ -165,7 +169,7 @@ impl Gate {
                     inner.ring.write(&record(None));
                 }
                 let ticket = Ticket::new(self.clone(), index, arriving.route, (now, waited), Some(ticket));
-                Ok(ticket.with_budget(arrival.budget))
+                Ok(ticket.with_budget(inner.for_queues(arriving, waited)))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;
@@ -205,15 +209,16 @@ impl Gate {
         ticket: server::Ticket,
         (came, waited): (Time, Nanos),
         (now, outcome): (Time, Outcome),
-        worked: Option<(u8, Duration)>,
+        worked: Option<(u8, Duration, Duration)>,
     ) {
         let inner = &*self.0;
-        if let Some((route, span)) = worked {
-            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-            inner.routes[usize::from(route)].note(span);
-            inner.mean.note(span);
-        }
         let sojourn = now.since(came);
+        if let Some((route, span, queued)) = worked {
+            let nanos = |span: Duration| Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+            inner.routes[usize::from(route)].note(nanos(span));
+            inner.mean.note(nanos(span));
+            inner.inside[usize::from(route)].note(sojourn.saturating_sub(nanos(queued)));
+        }
         lock(&inner.shards[shard]).end(ticket, now, outcome, sojourn, sojourn + waited <= inner.slo);
     }
 
@@ -308,6 +313,13 @@ impl Inner {
     /// In microseconds; before anything is known every request costs the same.
     fn cost(&self, route: u8) -> Cost {
         self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
+    }
+
+    /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front; and other than there, what
+    /// it awaits besides counts: where a pool is handed out, its use takes longer than work on a CPU.
+    fn for_queues(&self, arriving: &Arriving, waited: Nanos) -> Budget {
+        let inside = self.inside[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        deadline::budget(arriving.left.unwrap_or(Nanos::MAX).min(self.slo.scale(0.9)), waited, inside)
     }
 
     fn tick(&self, now: Time, delay: Nanos) {

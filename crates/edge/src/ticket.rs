@@ -28,6 +28,8 @@ pub struct Ticket {
     waited: Nanos,
     worked: Option<Duration>,
     budget: Budget,
+    /// Part of the time inside that went to queues there.
+    queued: Duration,
     /// `None` once it has ended.
     of: Option<server::Ticket>,
 }
@@ -40,7 +42,7 @@ impl Ticket {
         (came, waited): (Time, Nanos),
         of: Option<server::Ticket>,
     ) -> Self {
-        Ticket { gate, shard, route, came, waited, worked: None, budget: Budget::UNLIMITED, of }
+        Ticket { gate, shard, route, came, waited, worked: None, budget: Budget::UNLIMITED, queued: Duration::ZERO, of }
     }
 
     pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
@@ -56,6 +58,11 @@ impl Ticket {
     /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
     pub fn worked(&mut self, span: Duration) {
         self.worked = Some(span);
+    }
+
+    /// Tells how long the request has waited in queues inside: what locks have charged to its budget.
+    pub fn queued(&mut self, span: Duration) {
+        self.queued = span;
     }
 
     /// Ends the request.
@@ -80,7 +87,7 @@ impl Ticket {
                 ticket,
                 (self.came, self.waited),
                 (now.unwrap_or_else(|| self.gate.now()), outcome),
-                self.worked.map(|span| (self.route, span)),
+                self.worked.map(|span| (self.route, span, self.queued)),
             );
         }
     }

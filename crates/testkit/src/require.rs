@@ -135,8 +135,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiler/tests/skips.py");
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         let line = text.lines().find_map(|line| line.strip_prefix("KNOWN = (")).expect("a line with the words");
-        let words: Vec<&str> =
-            line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
+        let words: Vec<&str> = line.trim_end_matches(')').split(',').map(|word| word.trim().trim_matches('"')).collect();
         assert_eq!(words, Need::ALL.map(Need::word));
     }
 

@@ -100,6 +100,7 @@ where
                     unreachable!("looked at above")
                 };
                 ticket.worked(Duration::from_nanos(worked.0));
+                ticket.queued(scope.queued(&ticket));
                 // Most answers are whole by now: one reading of the clock has been enough for them.
                 let now = ticket.gate().at(now);
                 let ticket = if scope.was_refused() && !is_success(&response) {

@@ -1,6 +1,7 @@
 //! The request that a thread is serving: how long its client still waits, how important it is, and what it may spend in queues. The client
 //! layer and the locks ask. Never here: what they do with the answer.
 
+use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
 use leeward_edge::{Arriving, Class, Ticket};
 use leeward_runtime::budget::Account;
@@ -74,6 +75,12 @@ impl Scope {
     pub(crate) fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
         let _restores = Restores(SERVING.try_with(|place| place.replace(self.serving)).ok().flatten());
         self.account.enter(call)
+    }
+
+    /// Time that locks have charged to the request.
+    pub(crate) fn queued(&self, ticket: &Ticket) -> Duration {
+        let of = |budget: Budget| budget.remaining().unwrap_or(Nanos::ZERO);
+        Duration::from_nanos(of(ticket.budget()).saturating_sub(of(self.account.budget())).0)
     }
 
     /// Whether a lock, or a line, has refused the request.

@@ -388,9 +388,7 @@ impl Permits {
 
     /// Counts a refusal.
     fn refuse(&self) -> Congested {
-        self.counts.refused();
-        budget::note_refused(self.name());
-        Congested { lock: self.name() }
+        super::refused(&self.counts)
     }
 
     /// Counts permits that were taken by somebody else's hand.
