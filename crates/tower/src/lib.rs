@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod body;
