@@ -2,13 +2,17 @@
 
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode};
 use clap::ValueEnum;
 use leeward_tower::{Arriving, Slo, slo};
 use std::time::Duration;
 use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
+
+/// Headers that describe requests: read from the text each time, their names would cost more than their values.
+static DEAR: HeaderName = HeaderName::from_static("x-dear");
+static TENANT: HeaderName = HeaderName::from_static("x-tenant");
 
 /// Protection of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -47,10 +51,10 @@ impl Guard {
             .workers(1)
             .describe(
                 |request, arriving: Arriving| {
-                    if request.headers.contains_key("x-dear") { arriving.with_route(1) } else { arriving }
+                    if request.headers.contains_key(&DEAR) { arriving.with_route(1) } else { arriving }
                 },
             )
-            .tenant(|request| Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned()));
+            .tenant(|request| Some(request.headers.get(&TENANT)?.to_str().ok()?.to_owned()));
         match self {
             Guard::Lateness => Some(layer.lateness_only()),
             Guard::Level | Guard::Probe => Some(layer),

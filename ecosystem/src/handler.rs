@@ -1,4 +1,4 @@
-//! What the service does for a request: it waits, works, or takes something from a pool. Never here: protection.
+//! Work of the service for a request: it waits, computes, or takes something from a pool. Never here: protection.
 
 use crate::server::Args;
 use crate::work::Work;
@@ -17,9 +17,9 @@ pub(crate) enum Pool {
     /// There is no pool.
     #[default]
     None,
-    /// It awaits its turn.
+    /// Awaiting its turn.
     Plain,
-    /// It awaits its turn in a line, which refuses.
+    /// In a line, which refuses.
     Line,
 }
 

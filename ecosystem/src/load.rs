@@ -1,6 +1,7 @@
-//! Load over HTTP/1 from one thread: each connection asks at even gaps from a random moment on, or as soon as it was answered. Of many such
-//! connections together the requests come nearly as of a Poisson process, and hardly any waits for its own connection's last answer, which a
-//! client would not do. Latency counts from when a request was due, so that a request that had to wait for its connection is not forgotten.
+//! Load over HTTP/1 from one thread: each connection asks at even gaps from a random moment on, or as soon as it was
+//! answered. Of many such connections together the requests come nearly as of a Poisson process, and hardly any waits
+//! for its own connection's last answer, which a client would not do. Latency counts from when a request was due, so
+//! that a request that had to wait for its connection is not forgotten.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;

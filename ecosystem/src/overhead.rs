@@ -1,4 +1,5 @@
-//! The layer's own time per request when nothing is refused: a service that does nothing, called in a loop, with and without.
+//! The layer's own time per request when nothing is refused: a service that does nothing, called in a loop, with and
+//! without.
 
 use leeward_tower::{Stamp, ms, slo};
 use std::convert::Infallible;

@@ -62,8 +62,8 @@ enum Group {
     False,
 }
 
-/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last one, which no server can
-/// help, and that fewer could not keep 100 ms of work waiting.
+/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last
+/// one, which no server can help, and that fewer could not keep 100 ms of work waiting.
 fn connections(work: u64) -> usize {
     (500_000 / work.max(1) as usize).clamp(1_000, 2_000)
 }

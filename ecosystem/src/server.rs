@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Time that the handler awaits before, in ms.
     #[arg(long, default_value_t = 0)]
     pub(crate) wait: u64,
-    /// What the handler awaits first: nothing else, or one of four connections of a pool, which it keeps while it waits.
+    /// Pool of four connections, of which the handler takes one before it waits.
     #[arg(long, value_enum, default_value_t = Pool::None)]
     pub(crate) pool: Pool,
     /// From the first so many ms after the first request on until the second the work is three times as much.

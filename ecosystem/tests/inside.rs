@@ -1,4 +1,5 @@
-//! Inside of a guarded service: locks and pools that refuse, deadlines and attempts that travel on, and bodies that nobody reads.
+//! Inside of a guarded service: locks and pools that refuse, deadlines and attempts that travel on, and bodies that
+//! nobody reads.
 
 use axum::{Router, routing::get, routing::post};
 use http_body_util::{BodyExt, Full};

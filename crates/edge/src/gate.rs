@@ -315,8 +315,8 @@ impl Inner {
         self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
     }
 
-    /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front; and other than there, what
-    /// it awaits besides counts: where a pool is handed out, its use takes longer than work on a CPU.
+    /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
+    /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
     fn for_queues(&self, arriving: &Arriving, waited: Nanos) -> Budget {
         let inside = self.inside[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
         deadline::budget(arriving.left.unwrap_or(Nanos::MAX).min(self.slo.scale(0.9)), waited, inside)

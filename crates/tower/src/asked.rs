@@ -1,10 +1,10 @@
-//! How often a thread asks the kernel for a receive stamp. A read with a stamp costs some hundred nanoseconds more than one without: while
-//! nothing waits, one in a millisecond is enough. Never here: the reads.
+//! How often a thread asks the kernel for a receive stamp. A read with a stamp costs some hundred nanoseconds more than
+//! one without: while nothing waits, one in a millisecond is enough. Never here: the reads.
 
 use leeward_control::units::{Nanos, Time};
 use std::cell::Cell;
 
-/// What was found longer ago says nothing of now: a thread that was away, or works for longer, asks again.
+/// A finding of longer ago says nothing of now: a thread that was away, or works for longer, asks again.
 const EVERY: Nanos = Nanos(1_000_000);
 /// Ages from here on are a queue, in which each request has its own.
 const WAITS: Nanos = Nanos(500_000);

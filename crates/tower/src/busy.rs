@@ -5,7 +5,8 @@ use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use leeward_runtime::locks::Congested;
 
-/// Answer of a handler whose lock, or line, has refused the request: `503` with the reason `lock`, and `RESOURCE_EXHAUSTED` for tonic.
+/// Answer of a handler whose lock, or line, has refused the request: `503` with the reason `lock`, and
+/// `RESOURCE_EXHAUSTED` for tonic.
 ///
 /// ```
 /// use leeward_tower::{Busy, locks::Mutex};

@@ -1,5 +1,6 @@
-//! A client's half: requests that a server would refuse end at the client, with the chance at which the server refuses; repeated requests
-//! are marked, and few; every request says how much time it has left. Never here: when a request is sent again.
+//! A client's half: requests that a server would refuse end at the client, with the chance at which the server refuses;
+//! repeated requests are marked, and few; every request says how much time it has left. Never here: when a request is
+//! sent again.
 
 use crate::body::GuardedBody;
 use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, REASON};
@@ -23,18 +24,20 @@ const TOLERATED: f64 = 2.0;
 /// Time over which requests and accepted ones are counted: a half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// Repeated requests that are sent per first one (Site Reliability Engineering, ch. 21), and how many are saved up at most.
+/// Repeated requests that are sent per first one (Site Reliability Engineering, ch. 21), and how many are saved up at
+/// most.
 const RETRIES: f64 = 0.1;
 const SAVED: f64 = 10.0;
 
-/// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue. Inside of a guarded service it is
-/// also at most what the request being served has left, and the request is as important and as often repeated as that one.
+/// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue. Inside
+/// of a guarded service it is also at most what the request being served has left, and the request is as important and
+/// as often repeated as that one.
 pub fn client(objective: Duration) -> Client {
     Client { objective, shared: Arc::default() }
 }
 
-/// Marks a request as sent before, `attempts` times: for policies that send requests again. The layer lets one in ten pass, and servers refuse
-/// them first.
+/// Marks a request as sent before, `attempts` times: for policies that send requests again. The layer lets one in ten
+/// pass, and servers refuse them first.
 pub fn repeated<B>(request: &mut Request<B>, attempts: u8) {
     request.extensions_mut().insert(Attempts(attempts));
 }
@@ -112,7 +115,8 @@ impl Client {
         if passed.left == Some(Duration::ZERO) {
             return Err(Ended::Deadline);
         }
-        // Parts of a request that was itself repeated are not: whoever sent it will, and attempts would multiply from tier to tier.
+        // Parts of a request that was itself repeated are not: whoever sent it will, and attempts would multiply from
+        // tier to tier.
         if passed.repeated && serving.is_some_and(|serving| serving.attempt() > 0) {
             return Err(Ended::Retries);
         }

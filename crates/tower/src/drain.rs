@@ -1,6 +1,6 @@
-//! The rest of a refused request's body. HTTP/1 can say nothing else on a connection before it is read: a little is read, of much, of what does
-//! not come, and of what the client holds back until it is asked for, the connection closes (RFC 9112 §9.3). Never here: HTTP/2, whose
-//! streams end one by one.
+//! The rest of a refused request's body. HTTP/1 can say nothing else on a connection before it is read: a little is
+//! read, of much, of what does not come, and of what the client holds back until it is asked for, the connection closes
+//! (RFC 9112 §9.3). Never here: HTTP/2, whose streams end one by one.
 
 use bytes::Buf;
 use http::header::EXPECT;
@@ -26,7 +26,7 @@ pub(crate) enum Rest<B> {
     Nothing,
     /// The connection closes with the answer.
     Closes,
-    /// It is read first.
+    /// Its rest is read first.
     Drains(Drain<B>),
 }
 

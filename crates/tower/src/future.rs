@@ -1,5 +1,5 @@
-//! The future of a response: of a refusal as soon as the request's body is out of the way; otherwise the service's, with its time on the
-//! worker and inside of the request's scope. Never here: the decision.
+//! The future of a response: of a refusal as soon as the request's body is out of the way; otherwise the service's,
+//! with its time on the worker and inside of the request's scope. Never here: the decision.
 
 use crate::body::GuardedBody;
 use crate::drain::{Drain, Rest};
@@ -93,7 +93,7 @@ where
                 let began = clock::process();
                 let polled = request.scope.enter(|| inner.poll(context));
                 let now = clock::process();
-                request.worked = request.worked + now.since(began);
+                request.worked += now.since(began);
                 // The service's own failure is no answer: dropping the ticket says so.
                 let response = ready!(polled)?;
                 let Some(Admitted { mut ticket, scope, worked }) = admitted.take() else {

@@ -1,13 +1,13 @@
-//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be read is no
-//! header, and counted. Never here: what follows from them.
+//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be
+//! read is no header, and counted. Never here: what follows from them.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use leeward_edge::Class;
 use std::time::Duration;
 
-/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent before.
-/// Other keys are left alone.
+/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent
+/// before. Other keys are left alone.
 pub const LEEWARD: HeaderName = HeaderName::from_static("leeward");
 /// The reason of a refusal, in a word.
 pub const REASON: HeaderName = HeaderName::from_static("leeward-reason");
@@ -44,8 +44,8 @@ pub struct Said {
     pub malformed: u32,
 }
 
-/// Reads what concerns us, in one pass: a look-up by each name would hash all of its bytes. Of a header that is there more than once every
-/// value counts.
+/// Reads what concerns us, in one pass: a look-up by each name would hash all of its bytes. Of a header that is there
+/// more than once every value counts.
 pub fn read(headers: &HeaderMap) -> Said {
     let mut said = Said::default();
     for (name, value) in headers {

@@ -1,5 +1,5 @@
-//! What a request says of itself when a client sends it: how long it may still take, how important it is, how often it was sent. A deadline only
-//! shrinks on its way, whatever the caller has written. Never here: whether it is sent.
+//! Headers of a request that a client sends: how long it may still take, how important it is, how often it was sent. A
+//! deadline only shrinks on its way, whatever the caller has written. Never here: whether it is sent.
 
 use crate::headers::{self, GRPC_ATTEMPTS, GRPC_TIMEOUT, LEEWARD};
 use crate::scope::Serving;

@@ -1,5 +1,5 @@
-//! The request that a thread is serving: how long its client still waits, how important it is, and what it may spend in queues. The client
-//! layer and the locks ask. Never here: what they do with the answer.
+//! The request that a thread is serving: how long its client still waits, how important it is, and what it may spend in
+//! queues. The client layer and the locks ask. Never here: what they do with the answer.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Time};
@@ -24,7 +24,8 @@ pub struct Serving {
     attempt: u8,
 }
 
-/// The request that this thread is serving; `None` outside of a guarded service, and in what a handler spawns without [`carry`].
+/// The request that this thread is serving; `None` outside of a guarded service, and in what a handler spawns without
+/// [`carry`].
 pub fn serving() -> Option<Serving> {
     // During a thread's end there is none.
     SERVING.try_with(Cell::get).ok().flatten()
@@ -38,7 +39,8 @@ impl Serving {
         Serving { until, class: arriving.class, attempt: arriving.attempt }
     }
 
-    /// Time until its client gives up: the deadline that came with it, less all that has passed since; `None` where none came.
+    /// Time until its client gives up: the deadline that came with it, less all that has passed since; `None` where
+    /// none came.
     pub fn left(&self) -> Option<Duration> {
         self.left_at(clock::process())
     }
@@ -98,8 +100,8 @@ impl Drop for Restores {
     }
 }
 
-/// `future` as a part of the request being served, wherever it runs: for `tokio::spawn(carry(…))`, which begins without one. Its waits are
-/// charged to a copy of the budget.
+/// `future` as a part of the request being served, wherever it runs: for `tokio::spawn(carry(…))`, which begins without
+/// one. Its waits are charged to a copy of the budget.
 pub fn carry<F>(future: F) -> Carried<F> {
     Carried { future, scope: Scope { serving: serving(), account: Account::running() } }
 }

@@ -1,4 +1,5 @@
-//! The guarded service: decides in `call`, when there is a request, and holds nothing in `poll_ready`. Never here: sockets.
+//! The guarded service: decides in `call`, when there is a request, and holds nothing in `poll_ready`. Never here:
+//! sockets.
 
 use crate::body::GuardedBody;
 use crate::drain::Rest;
@@ -90,8 +91,8 @@ fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     request.extensions.get::<Stamp>()?.age_at(reading)
 }
 
-/// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and gRPC's
-/// methods are.
+/// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and
+/// gRPC's methods are.
 fn route(request: &Parts) -> u8 {
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {

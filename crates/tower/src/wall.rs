@@ -1,12 +1,13 @@
-//! The wall clock, in which the kernel stamps, as the process's clock and an offset: one reading of a clock for each request is
-//! enough for its age, the gate and its work. Never here: stamps.
+//! The wall clock, in which the kernel stamps, as the process's clock and an offset: one reading of a clock for each
+//! request is enough for its age, the gate and its work. Never here: stamps.
 
 use leeward_control::units::{Nanos, Time};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long an offset holds. A wall clock that is set is seen so much later; one that is slewed moves by less than a microsecond.
+/// How long an offset holds. A wall clock that is set is seen so much later; one that is slewed moves by less than a
+/// microsecond.
 const FRESH: Nanos = Nanos(1_000_000);
 /// Two readings around one of the wall clock that are further apart were interrupted.
 const APART: Nanos = Nanos(2_000);

@@ -1,4 +1,5 @@
-//! Rows of services that change: slower for a while, stopped now and then, with requests of unequal cost, behind a pool.
+//! Rows of services that change: slower for a while, stopped now and then, with requests of unequal cost, behind a
+//! pool.
 
 use super::{Bench, SLO};
 use crate::guard::Guard;
@@ -19,7 +20,8 @@ impl Bench {
         let args = Args { guard: Guard::Level, work: 500, slower: vec![4_000, 8_000], ..Args::default() };
         let phases = vec![(Demand::Rate(capacity * 1.5), MS(12_000))];
         let (came, _) = self.load_of(args, phases, Duration::ZERO, alike, |_, _| {})?;
-        // The first request that changes the time comes a moment after the beginning: half seconds that hold a change are left out.
+        // The first request that changes the time comes a moment after the beginning: half seconds that hold a change
+        // are left out.
         let rate = |from: usize, until: usize, capacity: f64| {
             let halves = came.halves.get(from..until).unwrap_or(&[]);
             halves.iter().sum::<u64>() as f64 / (until - from) as f64 * 2.0 / capacity
@@ -33,7 +35,8 @@ impl Bench {
         Ok(())
     }
 
-    /// One request in fifty-one takes fifty times the work of the others, at twice the capacity: half of the work each.
+    /// Every fifty-first request takes fifty times the work of the others, at twice the capacity: half of the work
+    /// each.
     pub(super) fn costs(&mut self) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (100, 0))?;
         let dear = |index: usize| match index % 51 {

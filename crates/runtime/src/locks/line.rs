@@ -1,5 +1,5 @@
-//! A line in front of anything that is acquired by a future: a pool of connections, another library's semaphore, a place among threads that
-//! block. Never here: what is waited for, and in which order it is given out.
+//! A line in front of anything that is acquired by a future: a pool of connections, another library's semaphore, a
+//! place among threads that block. Never here: what is waited for, and in which order it is given out.
 
 use super::list::{EVER, List, Place};
 use super::permits::charge;
@@ -23,12 +23,13 @@ const NOBODY: u64 = u64::MAX;
 
 /// Refuses requests that would wait too long for something that this crate knows nothing of.
 ///
-/// A request is refused before it waits if the oldest that waits has done so for longer than the request's budget lasts, and in its turn if
-/// it has spent all of it by then: what it was given is dropped. What is free is given whatever the budget, and outside of any request
-/// nothing is refused. Waiting is charged.
+/// A request is refused before it waits if the oldest that waits has done so for longer than the request's budget
+/// lasts, and in its turn if it has spent all of it by then: what it was given is dropped. What is free is given
+/// whatever the budget, and outside of any request nothing is refused. Waiting is charged.
 ///
-/// The age of the oldest says how long one waits where those who wait are served in order of arrival, as by tokio's semaphore, sqlx and
-/// deadpool. Where the last is served first, the oldest waits for longer than others will, and more are refused.
+/// The age of the oldest says how long one waits where those who wait are served in order of arrival, as by tokio's
+/// semaphore, sqlx and deadpool. Where the last is served first, the oldest waits for longer than others will, and more
+/// are refused.
 ///
 /// ```
 /// # #[cfg(not(loom))] {
@@ -57,7 +58,8 @@ impl Line {
         }
     }
 
-    /// Waits until `acquiring` is ready, unless the running request's budget would not last. Dropping it drops `acquiring`.
+    /// Waits until `acquiring` is ready, unless the running request's budget would not last. Dropping it drops
+    /// `acquiring`.
     ///
     /// # Errors
     /// The budget would not last, or has not when the turn came.
