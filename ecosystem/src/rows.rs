@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 mod more;
+mod outside;
 
 /// How to measure.
 #[derive(clap::Args, Debug)]
@@ -54,6 +55,8 @@ enum Group {
     Pool,
     /// Pauses of the whole process.
     Pauses,
+    /// Clients of other makes.
+    Outside,
     /// Classes of requests.
     Classes,
     /// Tenants.
@@ -116,6 +119,7 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
             Group::Costs => bench.costs()?,
             Group::Pool => bench.pool()?,
             Group::Pauses => bench.pauses()?,
+            Group::Outside => bench.outside()?,
             Group::Classes => bench.classes()?,
             Group::Tenants => bench.tenants()?,
             Group::False => bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?,
