@@ -3,6 +3,7 @@
 use crate::server;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -23,6 +24,14 @@ impl Server {
         for (flag, value) in numbers {
             command.arg(flag).arg(value.to_string());
         }
+        let pool = args.pool.to_possible_value().context("a pool has a name")?;
+        command.arg("--pool").arg(pool.get_name());
+        if let [from, until] = args.slower[..] {
+            command.arg("--slower").arg(format!("{from},{until}"));
+        }
+        if args.dear {
+            command.arg("--dear");
+        }
         if let Some(cpu) = args.cpu {
             command.arg("--cpu").arg(cpu.to_string());
         }
@@ -33,6 +42,13 @@ impl Server {
         output.read_line(&mut line)?;
         let address = line.trim().parse().context("the server's address")?;
         Ok(Server { child, input, output, address })
+    }
+
+    /// Stops it as a whole, or lets it go on.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, signal);
+        }
     }
 
     /// Ends it; returns what it said of its requests.

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
-use axum::http::StatusCode;
+use axum::http::{HeaderName, StatusCode};
 use clap::ValueEnum;
 use leeward_tower::{Arriving, Slo, slo};
 use std::time::Duration;
@@ -10,15 +10,22 @@ use tower::ServiceBuilder;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 
+/// Headers that describe requests: read from the text each time, their names would cost more than their values.
+static DEAR: HeaderName = HeaderName::from_static("x-dear");
+static TENANT: HeaderName = HeaderName::from_static("x-tenant");
+
 /// Protection of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Guard {
     /// None.
+    #[default]
     Nothing,
     /// Leeward's layer and listener, lateness alone.
     Lateness,
     /// Leeward's layer and listener: level and lateness.
     Level,
+    /// The same, where every request counts as one whatever it costs.
+    Unweighted,
     /// Leeward's layer alone, on a listener without stamps.
     Probe,
     /// Leeward's layer, refusing every request: what a refusal costs.
@@ -42,10 +49,16 @@ impl Guard {
     pub(crate) fn layer(self, objective: Duration) -> Option<Slo> {
         let layer = slo(objective)
             .workers(1)
-            .tenant(|request| Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned()));
+            .describe(
+                |request, arriving: Arriving| {
+                    if request.headers.contains_key(&DEAR) { arriving.with_route(1) } else { arriving }
+                },
+            )
+            .tenant(|request| Some(request.headers.get(&TENANT)?.to_str().ok()?.to_owned()));
         match self {
             Guard::Lateness => Some(layer.lateness_only()),
             Guard::Level | Guard::Probe => Some(layer),
+            Guard::Unweighted => Some(layer.build(|builder| builder.set("costs", "off"))),
             Guard::RefuseAll => Some(layer.describe(|_, arriving: Arriving| arriving.with_left(Duration::ZERO))),
             _ => None,
         }
@@ -53,7 +66,7 @@ impl Guard {
 
     /// Whether the listener has stamps.
     pub(crate) fn has_stamps(self) -> bool {
-        matches!(self, Guard::Lateness | Guard::Level | Guard::RefuseAll)
+        matches!(self, Guard::Lateness | Guard::Level | Guard::Unweighted | Guard::RefuseAll)
     }
 
     /// The service behind it, where it is none of Leeward's.

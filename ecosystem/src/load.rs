@@ -1,6 +1,7 @@
-//! Load over HTTP/1 from one thread: each connection asks at even gaps from a random moment on, or as soon as it was answered. Of many such
-//! connections together the requests come nearly as of a Poisson process, and hardly any waits for its own connection's last answer, which a
-//! client would not do. Latency counts from when a request was due, so that a request that had to wait for its connection is not forgotten.
+//! Load over HTTP/1 from one thread: each connection asks at even gaps from a random moment on, or as soon as it was
+//! answered. Of many such connections together the requests come nearly as of a Poisson process, and hardly any waits
+//! for its own connection's last answer, which a client would not do. Latency counts from when a request was due, so
+//! that a request that had to wait for its connection is not forgotten.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -66,6 +67,8 @@ pub(crate) struct Came {
     pub(crate) busy: f64,
     /// When the last refusal was due, from the beginning.
     pub(crate) last_refusal: Duration,
+    /// Answered in time, by half seconds of when they were due from the beginning.
+    pub(crate) halves: Vec<u64>,
 }
 
 impl Came {
@@ -91,6 +94,7 @@ impl Came {
 struct Shared {
     groups: Vec<Group>,
     last_refusal: Duration,
+    halves: Vec<u64>,
 }
 
 /// Runs a plan on this thread.
@@ -122,7 +126,13 @@ pub(crate) fn run(plan: Plan) -> Result<Came> {
     let busy = (cpu_time() - cpu).as_secs_f64() / began.elapsed().as_secs_f64();
     let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let span = plan.phases.iter().map(|(_, span)| *span).sum::<Duration>().saturating_sub(plan.warmup);
-    Ok(Came { groups: std::mem::take(&mut shared.groups), span, busy, last_refusal: shared.last_refusal })
+    Ok(Came {
+        groups: std::mem::take(&mut shared.groups),
+        span,
+        busy,
+        last_refusal: shared.last_refusal,
+        halves: std::mem::take(&mut shared.halves),
+    })
 }
 
 fn cpu_time() -> Duration {
@@ -184,6 +194,13 @@ fn note(
     let refused = matches!(outcome, Ok(status) if *status != 200);
     if refused {
         shared.last_refusal = shared.last_refusal.max(due);
+    }
+    if matches!(outcome, Ok(200)) && latency <= plan.objective {
+        let half = (due.as_millis() / 500) as usize;
+        if shared.halves.len() <= half {
+            shared.halves.resize(half + 1, 0);
+        }
+        shared.halves[half] += 1;
     }
     if due < plan.warmup {
         return;

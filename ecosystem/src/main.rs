@@ -2,10 +2,12 @@
 //! an open-loop load from the other CPU.
 //!
 //! - `server`: a service in a process of its own. `guard`: what protects it.
+//! - `handler`: what it does for a request.
 //! - `load`: the generator. `rows`: what is asked, and what came out. `overhead`: the layer's own time.
 
 mod child;
 mod guard;
+mod handler;
 mod load;
 mod overhead;
 mod rows;
@@ -28,12 +30,22 @@ struct Args {
 enum Command {
     /// Runs one service until its standard input ends. Used by the measurement itself.
     Serve(server::Args),
+    /// Measures the layer's own time alone, in so many rounds: for profilers, too.
+    Overhead {
+        /// Rounds of which the median is taken.
+        #[arg(default_value_t = 5)]
+        rounds: usize,
+    },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match &args.command {
         Some(Command::Serve(serve)) => server::serve(serve),
+        Some(Command::Overhead { rounds }) => {
+            println!("{:.0} ns per request", overhead::measure(*rounds));
+            Ok(())
+        }
         None => rows::measure(&args.measure),
     };
     match result {

@@ -1,4 +1,5 @@
-//! The layer's own time per request when nothing is refused: a service that does nothing, called in a loop, with and without.
+//! The layer's own time per request when nothing is refused: a service that does nothing, called in a loop, with and
+//! without.
 
 use leeward_tower::{Stamp, ms, slo};
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ struct Nothing;
 
 type Body = http_body_util::Empty<&'static [u8]>;
 
-impl Service<http::Request<()>> for Nothing {
+impl Service<http::Request<Body>> for Nothing {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Ready<Result<http::Response<Body>, Infallible>>;
@@ -23,7 +24,7 @@ impl Service<http::Request<()>> for Nothing {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+    fn call(&mut self, _: http::Request<Body>) -> Self::Future {
         ready(Ok(http::Response::new(Body::new())))
     }
 }
@@ -31,14 +32,17 @@ impl Service<http::Request<()>> for Nothing {
 /// Nanoseconds of a call.
 fn time<S>(service: &mut S, calls: u32) -> f64
 where
-    S: Service<http::Request<()>, Error = Infallible>,
+    S: Service<http::Request<Body>, Error = Infallible>,
 {
     let mut context = Context::from_waker(Waker::noop());
     let stamp = Stamp::default();
-    stamp.received(SystemTime::now());
     let began = Instant::now();
-    for _ in 0..calls {
-        let mut request = http::Request::new(());
+    for call in 0..calls {
+        // Freshly received: an age of milliseconds would be a delay.
+        if call % 64 == 0 {
+            stamp.received(SystemTime::now());
+        }
+        let mut request = http::Request::new(Body::new());
         request.extensions_mut().insert(stamp.clone());
         let mut future = pin!(service.call(request));
         let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut context) else { continue };

@@ -6,7 +6,11 @@ use crate::load::{self, Came, Demand, Plan, alike};
 use crate::{overhead, server};
 use anyhow::Result;
 use clap::ValueEnum;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+mod more;
+mod outside;
 
 /// How to measure.
 #[derive(clap::Args, Debug)]
@@ -26,13 +30,43 @@ pub(crate) struct Args {
     /// Minutes of half a load in the row of false refusals; 10, or 0.2 if it is to be quick.
     #[arg(long)]
     minutes: Option<f64>,
+    /// Only these groups of rows, by name.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Group>,
     /// Writes the results there, as JSON.
     #[arg(long)]
     json: Option<std::path::PathBuf>,
 }
 
-/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last one, which no server can
-/// help, and that fewer could not keep 100 ms of work waiting.
+/// Rows that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// Twice the capacity, beside the rivals.
+    Overload,
+    /// Five times the capacity, and its end.
+    Five,
+    /// The layer's own cost.
+    Layer,
+    /// A service that slows down for a while.
+    Slower,
+    /// Requests of unequal cost.
+    Costs,
+    /// A pool of connections.
+    Pool,
+    /// Pauses of the whole process.
+    Pauses,
+    /// Clients of other makes.
+    Outside,
+    /// Classes of requests.
+    Classes,
+    /// Tenants.
+    Tenants,
+    /// Refusals where there is no overload. Takes longest.
+    False,
+}
+
+/// Connections, each with one request under way. So many that a request hardly ever waits for its own connection's last
+/// one, which no server can help, and that fewer could not keep 100 ms of work waiting.
 fn connections(work: u64) -> usize {
     (500_000 / work.max(1) as usize).clamp(1_000, 2_000)
 }
@@ -64,19 +98,33 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 }).max(1);
     let mut bench = Bench { span: Duration::from_secs(seconds), rounds, seed: 1, busiest: 0.0, rows: Vec::new() };
     println!("load average before: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
-    for work in [500, 50] {
-        bench.overload(work, 0, !args.alone)?;
-    }
-    if !args.quick {
-        // A handler that awaits first: here rivals can see.
-        bench.overload(200, 5, !args.alone)?;
-    }
-    bench.five_times()?;
-    bench.layer()?;
     let minutes = args.minutes.unwrap_or(if args.quick { 0.2 } else { 10.0 });
-    bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?;
-    bench.classes()?;
-    bench.tenants()?;
+    for group in Group::value_variants() {
+        if !args.only.is_empty() && !args.only.contains(group) {
+            continue;
+        }
+        match group {
+            Group::Overload => {
+                for work in [500, 50] {
+                    bench.overload(work, 0, !args.alone)?;
+                }
+                if !args.quick {
+                    // A handler that awaits first: here rivals can see.
+                    bench.overload(200, 5, !args.alone)?;
+                }
+            }
+            Group::Five => bench.five_times()?,
+            Group::Layer => bench.layer()?,
+            Group::Slower => bench.slower()?,
+            Group::Costs => bench.costs()?,
+            Group::Pool => bench.pool()?,
+            Group::Pauses => bench.pauses()?,
+            Group::Outside => bench.outside()?,
+            Group::Classes => bench.classes()?,
+            Group::Tenants => bench.tenants()?,
+            Group::False => bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?,
+        }
+    }
     println!("the generator used at most {:.0} % of its CPU", bench.busiest * 100.0);
     if bench.busiest > 0.9 {
         println!("LOAD-BOUND: the generator may have been the limit");
@@ -121,14 +169,33 @@ impl Bench {
         warmup: Duration,
         kind: fn(usize) -> (String, usize),
     ) -> Result<(Came, serde_json::Value)> {
-        let args = server::Args { guard, work, wait, slo: SLO.as_millis() as u64, cpu: Some(0) };
+        let args = server::Args { guard, work, wait, ..Default::default() };
+        self.load_of(args, phases, warmup, kind, |_, _| {})
+    }
+
+    /// The same of any service; `during` runs beside the load, until it is told to end.
+    fn load_of(
+        &mut self,
+        args: server::Args,
+        phases: Vec<(Demand, Duration)>,
+        warmup: Duration,
+        kind: fn(usize) -> (String, usize),
+        during: impl Fn(&Server, &AtomicBool) + Sync,
+    ) -> Result<(Came, serde_json::Value)> {
+        let args = server::Args { slo: SLO.as_millis() as u64, cpu: Some(0), ..args };
         let server = Server::start(&args)?;
         self.seed += 1;
         // A closed loop needs few connections to keep one worker busy.
         let closed = matches!(phases.first(), Some((Demand::Closed, _)));
-        let connections = if closed && wait == 0 { 16 } else { connections(work) };
+        let connections = if closed && args.wait == 0 { 16 } else { connections(args.work) };
         let plan = Plan { address: server.address, connections, phases, warmup, objective: SLO, seed: self.seed, kind };
-        let came = load::run(plan)?;
+        let ends = AtomicBool::new(false);
+        let came = std::thread::scope(|scope| {
+            scope.spawn(|| during(&server, &ends));
+            let came = load::run(plan);
+            ends.store(true, Ordering::Relaxed);
+            came
+        })?;
         self.busiest = self.busiest.max(came.busy);
         Ok((came, server.stop()?))
     }

@@ -1,14 +1,13 @@
 //! A service in a process of its own, on one CPU: axum, one worker, a handler that works.
 
 use crate::guard::Guard;
-use crate::work::Work;
+use crate::handler::{self, Pool};
 use anyhow::{Context, Result};
-use axum::{Router, routing::get};
 use std::io::Read;
 use std::time::Duration;
 
 /// Service and protection.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Args {
     /// Protection.
     #[arg(long, value_enum)]
@@ -19,6 +18,15 @@ pub(crate) struct Args {
     /// Time that the handler awaits before, in ms.
     #[arg(long, default_value_t = 0)]
     pub(crate) wait: u64,
+    /// Pool of four connections, of which the handler takes one before it waits.
+    #[arg(long, value_enum, default_value_t = Pool::None)]
+    pub(crate) pool: Pool,
+    /// From the first so many ms after the first request on until the second the work is three times as much.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) slower: Vec<u64>,
+    /// Requests with a header `x-dear` take fifty times the work.
+    #[arg(long)]
+    pub(crate) dear: bool,
     /// The objective, in ms.
     #[arg(long, default_value_t = 20)]
     pub(crate) slo: u64,
@@ -33,18 +41,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
         pin(cpu)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let work = Work::of(Duration::from_micros(args.work));
-    let (idle, wait) = (args.work == 0, Duration::from_millis(args.wait));
-    let handler = move || async move {
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-        if !idle {
-            work.run();
-        }
-        "ok"
-    };
-    let app = Router::new().route("/", get(handler));
+    let app = handler::app(args);
     let objective = Duration::from_millis(args.slo);
     let layer = args.guard.layer(objective);
     let gate = layer.as_ref().map(|layer| layer.gate().clone());

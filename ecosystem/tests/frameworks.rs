@@ -149,7 +149,7 @@ async fn tonic_with_the_layer_and_the_listener() {
 #[tokio::test]
 async fn a_throttled_client_gets_refusals_of_its_own() {
     let client = leeward_tower::client::client(ms(20));
-    let refuses = |request: http::Request<()>| async move {
+    let refuses = |request: http::Request<Full<Bytes>>| async move {
         assert!(request.headers().contains_key("leeward"), "the budget travels");
         let mut response = http::Response::new(Full::new(Bytes::new()));
         *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
@@ -158,7 +158,7 @@ async fn a_throttled_client_gets_refusals_of_its_own() {
     let mut service = client.layer(service_fn(refuses));
     let mut ended_here = 0;
     for _ in 0..1_000 {
-        let response = service.ready().await.unwrap().call(http::Request::new(())).await.unwrap();
+        let response = service.ready().await.unwrap().call(http::Request::new(Full::new(Bytes::new()))).await.unwrap();
         assert!(leeward_tower::client::overloaded(&response));
         ended_here += usize::from(response.headers().get("leeward-reason").is_some());
         assert!(response.into_body().collect().await.is_ok());

@@ -10,15 +10,17 @@ use crate::shard::Shard;
 use crate::ticket::{Outcome, Ticket};
 use crate::twin::{Leaving, Twin};
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
+use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{Bounds, Load as Sums, Pulse};
 use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
+use leeward_runtime::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
@@ -43,7 +45,8 @@ pub struct Gate(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) slo: Nanos,
     pub(crate) mode: Mode,
-    began: Instant,
+    /// By the process's clock.
+    began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) pulse: Pulse,
     probe: Probe,
@@ -57,6 +60,8 @@ pub(crate) struct Inner {
     routes: Vec<Estimate>,
     /// Of all routes together.
     mean: Estimate,
+    /// Time from admission to the answer, by route, without queues inside.
+    inside: Vec<Estimate>,
     oldest: Mutex<Oldest>,
     /// Requests that may be under way in a shard.
     room: u32,
@@ -87,7 +92,7 @@ impl Gate {
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: builder.mode,
-            began: Instant::now(),
+            began: clock::process(),
             room: builder.max_in_flight.div_ceil(shards.len() as u32),
             shards,
             pulse: Pulse::new(halves.control),
@@ -100,6 +105,7 @@ impl Gate {
             ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
             mean: Estimate::default(),
+            inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
             oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
             twin: Mutex::new(Twin::default()),
@@ -179,7 +185,8 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                Ok(Ticket::new(self.clone(), index, arriving.route, (now, waited), ticket))
+                let ticket = Ticket::new(self.clone(), index, arriving.route, (now, waited), ticket);
+                Ok(ticket.with_budget(inner.for_queues(arriving, waited)))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;
@@ -217,11 +224,15 @@ impl Gate {
         shard: usize,
         ticket: server::Ticket,
         (came, waited): (Time, Nanos),
-        outcome: Outcome,
-        now: Time,
+        (now, outcome): (Time, Outcome),
+        inside: Option<(u8, Duration)>,
     ) {
         let inner = &*self.0;
         let sojourn = now.since(came);
+        if let Some((route, queued)) = inside {
+            let queued = Nanos(u64::try_from(queued.as_nanos()).unwrap_or(u64::MAX));
+            inner.inside[usize::from(route)].note(sojourn.saturating_sub(queued));
+        }
         lock(&inner.shards[shard]).end(ticket, now, outcome, sojourn, sojourn + waited <= inner.slo);
     }
 
@@ -312,7 +323,12 @@ impl Gate {
 
     /// Time since the gate was made.
     pub fn now(&self) -> Time {
-        Time(u64::try_from(self.0.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.at(clock::process())
+    }
+
+    /// A reading of the process's clock ([`clock::process`]) as a time of this gate: one reading serves a front end and its gate.
+    pub fn at(&self, reading: Time) -> Time {
+        Time(reading.since(self.0.began).0)
     }
 }
 
@@ -340,6 +356,13 @@ impl Inner {
     /// In microseconds; before anything is known every request costs the same.
     fn cost(&self, route: u8) -> Cost {
         self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
+    }
+
+    /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
+    /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
+    fn for_queues(&self, arriving: &Arriving, waited: Nanos) -> Budget {
+        let inside = self.inside[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        deadline::budget(arriving.left.unwrap_or(Nanos::MAX).min(self.slo.scale(0.9)), waited, inside)
     }
 
     fn tick(&self, now: Time, delay: Nanos) {

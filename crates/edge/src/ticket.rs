@@ -1,6 +1,7 @@
 //! An admitted request. Never here: what it does.
 
 use crate::gate::Gate;
+use leeward_control::budget::Budget;
 use leeward_control::server;
 use leeward_control::units::{Nanos, Time};
 use std::time::Duration;
@@ -26,18 +27,33 @@ pub struct Ticket {
     /// How long it had waited when it came.
     waited: Nanos,
     worked: Option<Duration>,
+    budget: Budget,
+    /// Part of the time inside that went to queues there.
+    queued: Duration,
     /// `None` once it has ended, and in a rehearsal.
     of: Option<server::Ticket>,
 }
 
 impl Ticket {
     pub(crate) fn new(gate: Gate, shard: usize, route: u8, (came, waited): (Time, Nanos), of: server::Ticket) -> Self {
-        Ticket { gate, shard, route, came, waited, worked: None, of: Some(of) }
+        let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
+        Ticket { gate, shard, route, came, waited, worked: None, budget, queued, of: Some(of) }
     }
 
     /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
     pub(crate) fn rehearsed(gate: Gate, route: u8) -> Self {
-        Ticket { gate, shard: 0, route, came: Time::ZERO, waited: Nanos::ZERO, worked: None, of: None }
+        let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
+        Ticket { gate, shard: 0, route, came: Time::ZERO, waited: Nanos::ZERO, worked: None, budget, queued, of: None }
+    }
+
+    pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Time that the request may spend in queues inside, for locks to ask for; without a limit in a rehearsal.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// Tells how long the request has occupied a worker: time on a CPU, not time that passed.
@@ -45,32 +61,42 @@ impl Ticket {
         self.worked = Some(span);
     }
 
+    /// Tells how long the request has waited in queues inside: what locks have charged to its budget.
+    pub fn queued(&mut self, span: Duration) {
+        self.queued = span;
+    }
+
     /// Ends the request.
-    pub fn finish(self, outcome: Outcome) {
-        let now = self.gate.now();
-        self.finish_at(now, outcome);
+    pub fn finish(mut self, outcome: Outcome) {
+        self.end(None, outcome);
     }
 
-    /// The same at a time of the caller's, as with [`Gate::arrive_at`].
+    /// The same at a time of the caller's, since the gate was made ([`Gate::at`]). Times never go back.
     pub fn finish_at(mut self, now: Time, outcome: Outcome) {
-        self.end(now, outcome);
+        self.end(Some(now), outcome);
     }
 
-    fn end(&mut self, now: Time, outcome: Outcome) {
-        if let Some(span) = self.worked.take() {
+    /// The gate that let it in.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn end(&mut self, now: Option<Time>, outcome: Outcome) {
+        let worked = self.worked.take();
+        if let Some(span) = worked {
             self.gate.learn(self.route, span);
         }
         if let Some(ticket) = self.of.take() {
-            self.gate.end(self.shard, ticket, (self.came, self.waited), outcome, now);
+            let now = now.unwrap_or_else(|| self.gate.now());
+            let inside = worked.map(|_| (self.route, self.queued));
+            self.gate.end(self.shard, ticket, (self.came, self.waited), (now, outcome), inside);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.of.is_some() || self.worked.is_some() {
-            self.end(self.gate.now(), Outcome::Abandoned);
-        }
+        self.end(None, Outcome::Abandoned);
     }
 }
 

@@ -7,16 +7,56 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-/// A request's account.
-#[derive(Clone, Copy)]
-struct Account {
+/// A request's account, for those who poll a request's future themselves; [`with`] and [`scope`] keep one for others.
+///
+/// ```
+/// use leeward_control::{budget::Budget, units::Nanos};
+/// use leeward_runtime::budget::{self, Account};
+///
+/// let mut account = Account::of(Budget::of(Nanos(100)));
+/// account.enter(|| budget::charge(Nanos(70)));
+/// assert_eq!(account.budget(), Budget::of(Nanos(30)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
     budget: Budget,
     /// Part of the budget that went to the run queues so far.
     for_cores: Nanos,
+    /// The lock that refused it last.
+    refused: Option<&'static str>,
 }
 
 /// No request: nothing is refused.
-const NOBODY: Account = Account { budget: Budget::UNLIMITED, for_cores: Nanos::ZERO };
+const NOBODY: Account = Account { budget: Budget::UNLIMITED, for_cores: Nanos::ZERO, refused: None };
+
+impl Account {
+    /// Of a request that may spend `budget` on queues.
+    pub const fn of(budget: Budget) -> Self {
+        Account { budget, ..NOBODY }
+    }
+
+    /// A copy of the running request's.
+    pub fn running() -> Self {
+        running()
+    }
+
+    /// Runs `call` as a part of the request.
+    #[inline]
+    pub fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
+        let _entered = Entered::new(self);
+        call()
+    }
+
+    /// Budget that is left.
+    pub const fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Name of the lock that refused the request last.
+    pub const fn refused(&self) -> Option<&'static str> {
+        self.refused
+    }
+}
 
 thread_local! {
     static RUNNING: Cell<Account> = const { Cell::new(NOBODY) };
@@ -35,11 +75,8 @@ thread_local! {
 /// assert_eq!(budget::current(), Budget::UNLIMITED);
 /// ```
 pub fn with<T>(budget: Budget, call: impl FnOnce() -> T) -> (T, Budget) {
-    let mut account = Account { budget, ..NOBODY };
-    let result = {
-        let _entered = Entered::new(&mut account);
-        call()
-    };
+    let mut account = Account::of(budget);
+    let result = account.enter(call);
     (result, account.budget)
 }
 
@@ -47,15 +84,14 @@ pub fn with<T>(budget: Budget, call: impl FnOnce() -> T) -> (T, Budget) {
 ///
 /// The budget is the request's as long as it runs in here: what it spawns elsewhere has none, which is no limit.
 pub fn scope<F: Future>(budget: Budget, future: F) -> impl Future<Output = F::Output> {
-    let mut account = Account { budget, ..NOBODY };
+    let mut account = Account::of(budget);
     async move {
         let mut future = pin!(future);
         poll_fn(|context| {
             let waited = TURN.try_with(Cell::take).unwrap_or_default();
             account.budget.charge(waited);
             account.for_cores += waited;
-            let _entered = Entered::new(&mut account);
-            future.as_mut().poll(context)
+            account.enter(|| future.as_mut().poll(context))
         })
         .await
     }
@@ -70,6 +106,12 @@ pub fn current() -> Budget {
 pub fn charge(waited: Nanos) {
     let mut account = running();
     account.budget.charge(waited);
+    let _ = RUNNING.try_with(|place| place.set(account));
+}
+
+/// Notes that this lock has refused the running request, whatever becomes of that.
+pub(crate) fn note_refused(lock: &'static str) {
+    let account = Account { refused: Some(lock), ..running() };
     let _ = RUNNING.try_with(|place| place.set(account));
 }
 

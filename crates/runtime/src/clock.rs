@@ -1,6 +1,13 @@
 //! The real plant's time: nanoseconds since the clock was made, from the CPU's counter.
 
 use leeward_control::units::Time;
+use std::sync::LazyLock;
+
+/// The time since somebody asked first, by one clock for the process: for what belongs to no server, as locks and gates.
+pub fn process() -> Time {
+    static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
+    CLOCK.now()
+}
 
 /// A monotonic clock. Clones show the same time.
 #[derive(Clone, Debug)]
@@ -37,5 +44,7 @@ mod tests {
             last = now;
         }
         assert!(last > Time::ZERO);
+        let asked = process();
+        assert!(process() >= asked);
     }
 }

@@ -30,11 +30,7 @@ pin_project! {
 
 impl<B: Body> GuardedBody<B> {
     pub(crate) fn new(inner: B, ticket: Option<Ticket>) -> Self {
-        let mut body = GuardedBody { inner: Some(inner), ticket };
-        if body.is_end_stream() {
-            end(&mut body.ticket);
-        }
-        body
+        GuardedBody { inner: Some(inner), ticket }
     }
 
     pub(crate) fn refused() -> Self {

@@ -1,16 +1,18 @@
-//! A client's half: requests that a server would refuse end at the client, with the chance at which the server refuses, and
-//! every request says how much time it has left. Never here: retries.
+//! A client's half: requests that a server would refuse end at the client, with the chance at which the server refuses;
+//! repeated requests are marked, and few; every request says how much time it has left. Never here: when a request is
+//! sent again.
 
 use crate::body::GuardedBody;
-use crate::future::ResponseFuture;
-use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, LEEWARD, REASON};
-use crate::settings::Until;
+use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, REASON};
+use crate::{passing, scope};
 use http::header::HeaderValue;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Body;
+use leeward_runtime::clock;
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -22,9 +24,51 @@ const TOLERATED: f64 = 2.0;
 /// Time over which requests and accepted ones are counted: a half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
 
-/// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue.
+/// Repeated requests that are sent per first one (Site Reliability Engineering, ch. 21), and how many are saved up at
+/// most.
+const RETRIES: f64 = 0.1;
+const SAVED: f64 = 10.0;
+
+/// A layer for clients of a server that may refuse; `objective` is the time that a request has from its issue. Inside
+/// of a guarded service it is also at most what the request being served has left, and the request is as important and
+/// as often repeated as that one.
 pub fn client(objective: Duration) -> Client {
-    Client { objective, account: Arc::default() }
+    Client { objective, shared: Arc::default() }
+}
+
+/// Marks a request as sent before, `attempts` times: for policies that send requests again. The layer lets one in ten
+/// pass, and servers refuse them first.
+pub fn repeated<B>(request: &mut Request<B>, attempts: u8) {
+    request.extensions_mut().insert(Attempts(attempts));
+}
+
+/// Extension of a request that was sent before.
+#[derive(Clone, Copy, Debug)]
+struct Attempts(u8);
+
+/// Why a request ended at the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The server would most likely have refused it.
+    Throttled,
+    /// More were repeated than a tenth.
+    Retries,
+    /// The request that it was a part of has no time left.
+    Deadline,
+}
+
+/// Requests that ended at the client, and header values that it could not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Endings {
+    /// The server would most likely have refused them.
+    pub throttled: u64,
+    /// Repeated beyond a tenth of the first ones, or on behalf of a request that was itself repeated.
+    pub retries: u64,
+    /// Parts of a request that had no time left.
+    pub deadline: u64,
+    /// Values of headers on requests that could not be read: they are replaced.
+    pub malformed: u64,
 }
 
 /// Whether this response is a server's, or this client's own, refusal for overload.
@@ -43,7 +87,41 @@ fn is_refusal(status: StatusCode, headers: &HeaderMap) -> bool {
 #[derive(Clone, Debug)]
 pub struct Client {
     objective: Duration,
-    account: Arc<Mutex<Account>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    account: Mutex<Account>,
+    /// By [`Ended`].
+    ended: [AtomicU64; 3],
+    malformed: AtomicU64,
+}
+
+impl Client {
+    /// Fates of the requests that did not leave.
+    pub fn endings(&self) -> Endings {
+        let [throttled, retries, deadline] = self.shared.ended.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Endings { throttled, retries, deadline, malformed: self.shared.malformed.load(Ordering::Relaxed) }
+    }
+
+    /// Decides on a request, and writes what it says of itself.
+    fn prepare<B>(&self, request: &mut Request<B>) -> Result<(), Ended> {
+        let serving = scope::serving();
+        let own = request.extensions().get::<Attempts>().map_or(0, |attempts| attempts.0);
+        let out = passing::Out { objective: self.objective, own, serving, reading: clock::process() };
+        let passed = passing::write(request.headers_mut(), &out);
+        self.shared.malformed.fetch_add(passed.malformed.into(), Ordering::Relaxed);
+        if passed.left == Some(Duration::ZERO) {
+            return Err(Ended::Deadline);
+        }
+        // Parts of a request that was itself repeated are not: whoever sent it will, and attempts would multiply from
+        // tier to tier.
+        if passed.repeated && serving.is_some_and(|serving| serving.attempt() > 0) {
+            return Err(Ended::Retries);
+        }
+        lock(&self.shared.account).leaves(Instant::now(), passed.repeated)
+    }
 }
 
 impl<S> Layer<S> for Client {
@@ -61,17 +139,28 @@ struct Account {
     before: (f64, f64),
     now: (f64, f64),
     random: u64,
+    /// Repeated requests that may leave.
+    retries: f64,
 }
 
 impl Default for Account {
     fn default() -> Self {
-        Account { since: Instant::now(), before: (0.0, 0.0), now: (0.0, 0.0), random: 0x9E37_79B9_7F4A_7C15 }
+        Account {
+            since: Instant::now(),
+            before: (0.0, 0.0),
+            now: (0.0, 0.0),
+            random: 0x9E37_79B9_7F4A_7C15,
+            retries: 1.0,
+        }
     }
 }
 
 impl Account {
-    /// Whether a request may leave at `now`. Counts it.
-    fn leaves(&mut self, now: Instant) -> bool {
+    /// Whether a request, `repeated` or not, may leave at `now`. Counts it.
+    fn leaves(&mut self, now: Instant, repeated: bool) -> Result<(), Ended> {
+        if repeated && self.retries < 1.0 {
+            return Err(Ended::Retries);
+        }
         let passed = now.saturating_duration_since(self.since);
         if passed >= MEMORY / 2 {
             self.before = if passed >= MEMORY { (0.0, 0.0) } else { self.now };
@@ -84,7 +173,11 @@ impl Account {
         let (requests, accepted) = (self.before.0 + self.now.0, self.before.1 + self.now.1);
         self.now.0 += 1.0;
         // max(0, (requests − K × accepts) / (requests + 1)), ibid.
-        chance >= ((requests - TOLERATED * accepted) / (requests + 1.0)).max(0.0)
+        if chance < ((requests - TOLERATED * accepted) / (requests + 1.0)).max(0.0) {
+            return Err(Ended::Throttled);
+        }
+        self.retries = if repeated { self.retries - 1.0 } else { (self.retries + RETRIES).min(SAVED) };
+        Ok(())
     }
 
     fn accepted(&mut self) {
@@ -117,33 +210,35 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let account = Arc::clone(&self.client.account);
-        if !lock(&account).leaves(Instant::now()) {
-            let grpc = crate::headers::is_grpc(request.headers());
-            let inner = ResponseFuture::refused(ended_here(grpc));
-            return ClientFuture { inner, account: None };
-        }
-        if !request.headers().contains_key(LEEWARD) {
-            let budget = self.client.objective.as_micros().min(999_999_999_999);
-            if let Ok(value) = HeaderValue::from_str(&format!("b={budget}")) {
-                request.headers_mut().insert(LEEWARD, value);
+        let grpc = crate::headers::is_grpc(request.headers());
+        match self.client.prepare(&mut request) {
+            Ok(()) => {
+                let shared = Some(Arc::clone(&self.client.shared));
+                ClientFuture { state: State::Sent { inner: self.inner.call(request), shared } }
+            }
+            Err(ended) => {
+                self.client.shared.ended[ended as usize].fetch_add(1, Ordering::Relaxed);
+                ClientFuture { state: State::Ended { response: Some(ended_here(ended, grpc)) } }
             }
         }
-        let inner = ResponseFuture::served(self.inner.call(request), None, Until::Body, None);
-        ClientFuture { inner, account: Some(account) }
     }
 }
 
 /// The refusal that the server would have sent.
-fn ended_here<B: Body>(grpc: bool) -> Response<GuardedBody<B>> {
+fn ended_here<B: Body>(ended: Ended, grpc: bool) -> Response<GuardedBody<B>> {
+    let (word, status) = match ended {
+        Ended::Throttled => ("client", "8"),
+        Ended::Retries => ("retries", "8"),
+        Ended::Deadline => ("deadline", "4"),
+    };
     let mut response = Response::new(GuardedBody::refused());
     if grpc {
         response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from_static("8"));
+        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from_static(status));
     } else {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
-    response.headers_mut().insert(REASON, HeaderValue::from_static("client"));
+    response.headers_mut().insert(REASON, HeaderValue::from_static(word));
     response
 }
 
@@ -151,9 +246,16 @@ pin_project! {
     /// Response to a client's request.
     pub struct ClientFuture<F, B: Body> {
         #[pin]
-        inner: ResponseFuture<F, B>,
-        // `None` where the request never left.
-        account: Option<Arc<Mutex<Account>>>,
+        state: State<F, B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<F, B: Body> {
+        Sent { #[pin] inner: F, shared: Option<Arc<Shared>> },
+        // The request never left.
+        Ended { response: Option<Response<GuardedBody<B>>> },
     }
 }
 
@@ -165,14 +267,18 @@ where
     type Output = Result<Response<GuardedBody<B>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let result = ready!(this.inner.poll(context));
-        if let (Ok(response), Some(account)) = (&result, this.account.take())
-            && !overloaded(response)
-        {
-            lock(&account).accepted();
+        match self.project().state.project() {
+            StateProjection::Ended { response } => Poll::Ready(Ok(response.take().expect("polled after it was ready"))),
+            StateProjection::Sent { inner, shared } => {
+                let response = ready!(inner.poll(context))?;
+                if let Some(shared) = shared.take()
+                    && !overloaded(&response)
+                {
+                    lock(&shared.account).accepted();
+                }
+                Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))))
+            }
         }
-        Poll::Ready(result)
     }
 }
 
@@ -185,7 +291,7 @@ mod tests {
         let (mut account, mut now) = (Account::default(), Instant::now());
         let step = |account: &mut Account, now: &mut Instant| {
             *now += Duration::from_millis(1);
-            account.leaves(*now)
+            account.leaves(*now, false).is_ok()
         };
         let sent = (0..4_000).filter(|_| step(&mut account, &mut now)).count();
         assert!(sent < 100, "{sent} of 4,000");
@@ -199,5 +305,23 @@ mod tests {
         let _ = (0..8_000).filter(|_| served(&mut account, &mut now)).count();
         let sent = (0..1_000).filter(|_| served(&mut account, &mut now)).count();
         assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
+    }
+    #[test]
+    fn one_request_in_ten_is_repeated() {
+        let (mut account, mut now, mut sent) = (Account::default(), Instant::now(), (0, 0));
+        for _ in 0..10_000 {
+            now += Duration::from_millis(1);
+            // Each request is sent three times more.
+            for attempt in 0..4 {
+                match account.leaves(now, attempt > 0) {
+                    Ok(()) if attempt > 0 => sent.1 += 1,
+                    Ok(()) => sent.0 += 1,
+                    Err(_) => {}
+                }
+                account.accepted();
+            }
+        }
+        assert_eq!(sent.0, 10_000);
+        assert!((990..=1_010).contains(&sent.1), "{} of 30,000", sent.1);
     }
 }

@@ -1,89 +1,136 @@
-//! The future of a response: ready at once after a refusal; otherwise the service's, with its time on the worker. Never here: the
-//! decision.
+//! The future of a response: of a refusal as soon as the request's body is out of the way; otherwise the service's,
+//! with its time on the worker and inside of the request's scope. Never here: the decision.
 
 use crate::body::GuardedBody;
+use crate::drain::{Drain, Rest};
+use crate::headers::GRPC_STATUS;
+use crate::scope::Scope;
 use crate::service::tell_load;
 use crate::settings::Until;
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
+use leeward_control::units::Nanos;
 use leeward_edge::{Gate, Outcome, Ticket};
+use leeward_runtime::clock;
 use pin_project_lite::pin_project;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 pin_project! {
-    /// Response of a guarded service. Dropping it abandons the request.
-    pub struct ResponseFuture<F, B: Body> {
+    /// Response of a guarded service, to a request with a body of type `B`. Dropping it abandons the request.
+    pub struct ResponseFuture<F, R: Body, B> {
         #[pin]
-        state: State<F, B>,
+        state: State<F, R, B>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<F, B: Body> {
-        Served { #[pin] inner: F, ticket: Option<Ticket>, worked: Duration, until: Until, reporter: Option<Gate> },
-        Refused { response: Option<Response<GuardedBody<B>>> },
+    enum State<F, R: Body, B> {
+        Served { #[pin] inner: F, admitted: Option<Admitted>, until: Until, reporter: Option<Gate> },
+        Refused { response: Option<Response<GuardedBody<R>>>, #[pin] drain: Option<Drain<B>> },
     }
 }
 
-impl<F, B: Body> ResponseFuture<F, B> {
+/// An admitted request between two polls.
+pub(crate) struct Admitted {
+    pub(crate) ticket: Ticket,
+    pub(crate) scope: Scope,
+    /// Time on the worker so far.
+    pub(crate) worked: Nanos,
+}
+
+impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
     /// The service's own response, with the load of `reporter` if there is one.
-    pub(crate) fn served(inner: F, ticket: Option<Ticket>, until: Until, reporter: Option<Gate>) -> Self {
-        ResponseFuture { state: State::Served { inner, ticket, worked: Duration::ZERO, until, reporter } }
+    pub(crate) fn served(inner: F, admitted: Option<Admitted>, until: Until, reporter: Option<Gate>) -> Self {
+        ResponseFuture { state: State::Served { inner, admitted, until, reporter } }
     }
 
-    pub(crate) fn refused(response: Response<GuardedBody<B>>) -> Self {
-        ResponseFuture { state: State::Refused { response: Some(response) } }
+    pub(crate) fn refused(mut response: Response<GuardedBody<R>>, rest: Rest<B>) -> Self {
+        let drain = match rest {
+            Rest::Nothing => None,
+            Rest::Closes => {
+                closes(&mut response);
+                None
+            }
+            Rest::Drains(drain) => Some(drain),
+        };
+        ResponseFuture { state: State::Refused { response: Some(response), drain } }
     }
 }
 
-impl<F, B, E> Future for ResponseFuture<F, B>
+fn closes<R: Body>(response: &mut Response<GuardedBody<R>>) {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+}
+
+impl<F, R, B, E> Future for ResponseFuture<F, R, B>
 where
-    F: Future<Output = Result<Response<B>, E>>,
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
     B: Body,
 {
-    type Output = Result<Response<GuardedBody<B>>, E>;
+    type Output = Result<Response<GuardedBody<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProjection::Refused { response } => {
-                Poll::Ready(Ok(response.take().expect("polled after it was ready")))
+            StateProjection::Refused { response, drain } => {
+                let whole = drain.as_pin_mut().map(|drain| drain.poll(context));
+                if whole == Some(Poll::Pending) {
+                    return Poll::Pending;
+                }
+                let mut response = response.take().expect("polled after it was ready");
+                if whole == Some(Poll::Ready(false)) {
+                    closes(&mut response);
+                }
+                Poll::Ready(Ok(response))
             }
-            StateProjection::Served { inner, ticket, worked, until, reporter } => {
-                if ticket.is_none() {
+            StateProjection::Served { inner, admitted, until, reporter } => {
+                let Some(request) = admitted else {
                     return inner.poll(context).map_ok(|response| response.map(|body| GuardedBody::new(body, None)));
-                }
+                };
                 // Time on the worker, not time that passes: a handler that awaits costs nothing meanwhile.
-                let began = Instant::now();
-                let polled = inner.poll(context);
-                *worked += began.elapsed();
-                match polled {
-                    Poll::Pending => Poll::Pending,
-                    // The service's own failure: no answer. Dropping the ticket says so.
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(mut response)) => {
-                        tell_load(reporter, response.headers_mut());
-                        let mut ticket = ticket.take();
-                        if let Some(ticket) = &mut ticket {
-                            ticket.worked(*worked);
-                        }
-                        if *until == Until::Headers || is_endless(response.status(), response.headers()) {
-                            ticket.take().into_iter().for_each(|ticket| ticket.finish(Outcome::Completed));
-                        }
-                        Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, ticket))))
-                    }
-                }
+                let began = clock::process();
+                let polled = request.scope.enter(|| inner.poll(context));
+                let now = clock::process();
+                request.worked += now.since(began);
+                // The service's own failure is no answer: dropping the ticket says so.
+                let mut response = ready!(polled)?;
+                tell_load(reporter, response.headers_mut());
+                let Some(Admitted { mut ticket, scope, worked }) = admitted.take() else {
+                    unreachable!("looked at above")
+                };
+                ticket.worked(Duration::from_nanos(worked.0));
+                ticket.queued(scope.queued(&ticket));
+                // Most answers are whole by now: one reading of the clock has been enough for them.
+                let now = ticket.gate().at(now);
+                let ticket = if scope.was_refused() && !is_success(&response) {
+                    ticket.finish_at(now, Outcome::Dropped);
+                    None
+                } else if *until == Until::Headers || response.body().is_end_stream() || is_endless(&response) {
+                    ticket.finish_at(now, Outcome::Completed);
+                    None
+                } else {
+                    Some(ticket)
+                };
+                Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, ticket))))
             }
         }
     }
 }
 
+/// Whether a handler whose lock refused has found another answer.
+fn is_success<R>(response: &Response<R>) -> bool {
+    response.status().is_success() && response.headers().get(GRPC_STATUS).is_none_or(|status| status == "0")
+}
+
 /// A stream of events or an upgraded connection: being open is no load.
-fn is_endless(status: StatusCode, headers: &HeaderMap) -> bool {
-    status == StatusCode::SWITCHING_PROTOCOLS
-        || headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+fn is_endless<R>(response: &Response<R>) -> bool {
+    response.status() == StatusCode::SWITCHING_PROTOCOLS || is_events(response.headers())
+}
+
+fn is_events(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }

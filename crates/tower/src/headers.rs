@@ -1,13 +1,13 @@
-//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be read is no
-//! header, and counted. Never here: what follows from them.
+//! Headers that say how long a request may take, how important it is and whether it was sent before. Whatever cannot be
+//! read is no header, and counted. Never here: what follows from them.
 
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use leeward_edge::Class;
 use std::time::Duration;
 
-/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent before.
-/// Other keys are left alone.
+/// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent
+/// before. Other keys are left alone.
 pub const LEEWARD: HeaderName = HeaderName::from_static("leeward");
 /// The reason of a refusal, in a word.
 pub const REASON: HeaderName = HeaderName::from_static("leeward-reason");
@@ -26,10 +26,8 @@ pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// When a gRPC client may retry, in ms; -1: never.
 pub const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-const ENVOY_TIMEOUT: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
-const ENVOY_ATTEMPT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
-const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
+pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const GRPC_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 
 /// A gate's load as the header says it; `None` before there is a rate, without which Envoy takes no report.
 pub(crate) fn load(load: leeward_edge::Load) -> Option<HeaderValue> {
@@ -60,37 +58,40 @@ pub struct Said {
     pub malformed: u32,
 }
 
-/// Reads what concerns us.
+/// Reads what concerns us, in one pass: a look-up by each name would hash all of its bytes. Of a header that is there
+/// more than once every value counts.
 pub fn read(headers: &HeaderMap) -> Said {
     let mut said = Said::default();
-    if headers.is_empty() {
-        return said;
-    }
-    said.time(headers.get(GRPC_TIMEOUT).map(grpc_timeout));
-    said.time(headers.get(ENVOY_TIMEOUT).map(|value| number(value.as_bytes()).map(Duration::from_millis)));
-    said.attempts(headers.get(ENVOY_ATTEMPT), 1);
-    said.attempts(headers.get(GRPC_ATTEMPTS), 0);
-    if let Some(value) = headers.get(LEEWARD) {
-        said.ours(value.as_bytes());
+    for (name, value) in headers {
+        let bytes = name.as_str().as_bytes();
+        // Every name that concerns us begins so.
+        match bytes.first() {
+            Some(b'g') if bytes == b"grpc-timeout" => said.time(grpc_timeout(value)),
+            Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => said.attempts(value, 0),
+            Some(b'l') if bytes == b"leeward" => said.ours(value.as_bytes()),
+            Some(b'x') if bytes == b"x-envoy-expected-rq-timeout-ms" => {
+                said.time(number(value.as_bytes()).map(Duration::from_millis));
+            }
+            Some(b'x') if bytes == b"x-envoy-attempt-count" => said.attempts(value, 1),
+            _ => {}
+        }
     }
     said
 }
 
 impl Said {
-    fn time(&mut self, read: Option<Option<Duration>>) {
+    fn time(&mut self, read: Option<Duration>) {
         match read {
-            Some(Some(time)) => self.left = Some(self.left.map_or(time, |left| left.min(time))),
-            Some(None) => self.malformed += 1,
-            None => {}
+            Some(time) => self.left = Some(self.left.map_or(time, |left| left.min(time))),
+            None => self.malformed += 1,
         }
     }
 
     /// `first`: the number that a first attempt has.
-    fn attempts(&mut self, value: Option<&HeaderValue>, first: u64) {
-        match value.map(|value| number(value.as_bytes())) {
-            Some(Some(count)) => self.attempt(count.saturating_sub(first)),
-            Some(None) => self.malformed += 1,
-            None => {}
+    fn attempts(&mut self, value: &HeaderValue, first: u64) {
+        match number(value.as_bytes()) {
+            Some(count) => self.attempt(count.saturating_sub(first)),
+            None => self.malformed += 1,
         }
     }
 
@@ -110,7 +111,7 @@ impl Said {
                 None => (member, &b""[..]),
             };
             match (key, number(value)) {
-                (b"b", Some(us)) => self.time(Some(Some(Duration::from_micros(us)))),
+                (b"b", Some(us)) => self.time(Some(Duration::from_micros(us))),
                 (b"p", Some(level @ 1..=128)) => self.class = Some(Class::new((level - 1) as u8 / 16)),
                 (b"a", Some(count)) => self.attempt(count),
                 (b"b" | b"p" | b"a", _) => self.malformed += 1,
@@ -190,7 +191,9 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(name in 0..5usize, value in prop::collection::vec(32u8..=255, 0..400)) {
-            let name = [GRPC_TIMEOUT, ENVOY_TIMEOUT, ENVOY_ATTEMPT, GRPC_ATTEMPTS, LEEWARD][name].clone();
+            let names = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms", "x-envoy-attempt-count",
+                "grpc-previous-rpc-attempts", "leeward"];
+            let name = HeaderName::from_static(names[name]);
             if let Ok(value) = HeaderValue::from_bytes(&value) {
                 let said = read(&[(name, value)].into_iter().collect());
                 prop_assert!(said.malformed <= 400);

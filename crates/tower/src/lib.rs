@@ -4,6 +4,8 @@
 //! - [`Listener`], [`Stamped`]: sockets that say how long a request had waited before anybody read it.
 //! - [`headers`]: what is read of a request's headers, and what a refusal says.
 //! - [`client`]: clients that send less to a server that refuses.
+//! - [`locks`]: locks for handlers, and lines in front of pools, which refuse who would wait too long; [`Busy`] is the answer.
+//! - [`serving`], [`carry`]: the request that a handler serves, for clients and locks inside of it.
 //! - `axum::serve` (feature `axum`): both halves in one call.
 //!
 //! A refusal is a response, never an error of the stack: routers that carry no errors carry it. Nothing is held in `poll_ready`, so
@@ -23,25 +25,35 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod body;
+mod busy;
 pub mod client;
+mod drain;
 mod future;
 pub mod headers;
 mod listener;
+mod passing;
 mod probe;
 mod refusal;
+mod scope;
 mod service;
 mod settings;
 mod stamp;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod wall;
 
 pub use body::GuardedBody;
+pub use busy::Busy;
 pub use future::ResponseFuture;
 pub use leeward_edge::{Arriving, Class, Counts, Decision, DecisionId, Gate, Mode, Reason, Tenant};
+/// Locks and lines for handlers, which refuse a request whose budget would not last.
+pub use leeward_runtime::locks;
 pub use listener::{Incoming, Listener, Stamped};
+pub use scope::{Carried, Serving, carry, serving};
 pub use service::Guarded;
 pub use settings::{Slo, Until, slo};
 pub use stamp::{Connection, Stamp, connection};

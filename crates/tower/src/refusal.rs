@@ -1,48 +1,21 @@
 //! A refusal as a response: for HTTP a status with headers, for gRPC trailers alone. Its body is empty. Never here: the decision.
 
-use crate::headers::{
-    self, DECISION, ENVOY_OVERLOADED, GRPC_MESSAGE, GRPC_PUSHBACK, GRPC_STATUS, REASON, RETRY_AFTER_MS,
-};
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
-use http::{HeaderMap, Response, StatusCode, Version};
+use crate::headers::{DECISION, ENVOY_OVERLOADED, GRPC_MESSAGE, GRPC_PUSHBACK, GRPC_STATUS, REASON, RETRY_AFTER_MS};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
 use leeward_edge::{Reason, Refusal};
 
-/// A body longer than this is not read to its end for a refused request: the connection closes instead.
-const DRAINED: u64 = 64 << 10;
-
-/// Shape of the answer to a request, noted before the request is given away.
-#[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    grpc: bool,
-    closes: bool,
-}
-
-impl Shape {
-    pub(crate) fn of<B>(request: &http::Request<B>) -> Self {
-        let headers = request.headers();
-        Shape { grpc: headers::is_grpc(headers), closes: request.version() < Version::HTTP_2 && is_long(headers) }
-    }
-}
-
-fn is_long(headers: &HeaderMap) -> bool {
-    if headers.contains_key(TRANSFER_ENCODING) {
-        return true;
-    }
-    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    length.is_some_and(|length| length > DRAINED)
-}
-
 /// The answer to a refused request.
-pub(crate) fn response<B>(refusal: &Refusal, shape: Shape, body: B) -> Response<B> {
+pub(crate) fn response<B>(refusal: &Refusal, grpc: bool, body: B) -> Response<B> {
     let mut response = Response::new(body);
     let wait = u64::try_from(refusal.retry_after.as_millis()).unwrap_or(u64::MAX).max(1);
-    if !shape.grpc {
+    if !grpc {
         let over_share = refusal.reason == Reason::Share;
         *response.status_mut() =
             if over_share { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
     }
     let headers = response.headers_mut();
-    if shape.grpc {
+    if grpc {
         // A deadline that has passed is a deadline that has passed; all else is a resource that is exhausted, which default
         // policies do not retry.
         let status = if refusal.reason == Reason::Deadline { "4" } else { "8" };
@@ -58,9 +31,6 @@ pub(crate) fn response<B>(refusal: &Refusal, shape: Shape, body: B) -> Response<
     headers.insert(REASON, HeaderValue::from_static(refusal.reason.word()));
     if let Ok(number) = HeaderValue::from_str(&refusal.decision.to_string()) {
         headers.insert(DECISION, number);
-    }
-    if shape.closes {
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

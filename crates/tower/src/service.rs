@@ -1,15 +1,20 @@
-//! The guarded service: decides in `call`, when there is a request, and holds nothing in `poll_ready`. Never here: sockets.
+//! The guarded service: decides in `call`, when there is a request, and holds nothing in `poll_ready`. Never here:
+//! sockets.
 
 use crate::body::GuardedBody;
-use crate::future::ResponseFuture;
-use crate::refusal::{self, Shape};
+use crate::drain::Rest;
+use crate::future::{Admitted, ResponseFuture};
+use crate::refusal;
+use crate::scope::{Scope, Serving};
 use crate::settings::Slo;
 use crate::stamp::Stamp;
 use crate::{headers, probe};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
+use leeward_control::units::{Nanos, Time};
 use leeward_edge::{Arriving, Gate};
+use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -54,13 +59,15 @@ impl<S> Guarded<S> {
     }
 
     /// All that is known of a request; `None`: it passes by the gate.
-    fn arriving(&self, request: &Parts) -> Option<Arriving> {
+    fn arriving(&self, request: &Parts, reading: Time) -> Option<Arriving> {
         let path = request.uri.path();
         if path.starts_with("/grpc.health.v1.Health/") {
             return None;
         }
         let said = headers::read(&request.headers);
-        (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
+        if said.malformed > 0 {
+            (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
+        }
         let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request));
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
@@ -68,9 +75,12 @@ impl<S> Guarded<S> {
         if let Some(left) = said.left {
             arriving = arriving.with_left(left);
         }
-        match age(request) {
+        match age(request, reading) {
             Some(waited) => arriving = arriving.with_waited(waited),
             None => probe::measure(&self.shared.gate),
+        }
+        if self.shared.settings.is_plain() {
+            return Some(arriving);
         }
         // The application's functions may panic: a request of which nothing more is known is still a request.
         let described = catch_unwind(AssertUnwindSafe(|| {
@@ -87,16 +97,16 @@ impl<S> Guarded<S> {
 }
 
 /// How long a request had waited when it came here, if its connection has stamps.
-fn age(request: &Parts) -> Option<std::time::Duration> {
+fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     #[cfg(feature = "axum")]
     if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::axum::Peer>>() {
-        return info.0.stamp.age();
+        return info.0.stamp.age_at(reading);
     }
-    request.extensions.get::<Stamp>()?.age()
+    request.extensions.get::<Stamp>()?.age_at(reading)
 }
 
-/// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and gRPC's
-/// methods are.
+/// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and
+/// gRPC's methods are.
 fn route(request: &Parts) -> u8 {
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
@@ -117,31 +127,36 @@ impl<S, B, R> Service<Request<B>> for Guarded<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: Body,
+    B: Body,
 {
     type Response = Response<GuardedBody<R>>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, R>;
+    type Future = ResponseFuture<S::Future, R, B>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shape = Shape::of(&request);
         let (parts, body) = request.into_parts();
-        let ticket = match self.arriving(&parts) {
-            None => None,
-            Some(arriving) => match self.shared.gate.arrive(&arriving) {
-                Ok(ticket) => Some(ticket),
-                Err(refusal) => {
-                    let mut response = refusal::response(&refusal, shape, GuardedBody::refused());
-                    tell_load(&self.shared.reporter(), response.headers_mut());
-                    return ResponseFuture::refused(response);
-                }
-            },
+        let (shared, reading) = (&*self.shared, clock::process());
+        let until = shared.settings.until;
+        let Some(arriving) = self.arriving(&parts, reading) else {
+            return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
         };
-        let inner = self.inner.call(Request::from_parts(parts, body));
-        ResponseFuture::served(inner, ticket, self.shared.settings.until, self.shared.reporter())
+        let ticket = match shared.gate.arrive_at(shared.gate.at(reading), &arriving) {
+            Ok(ticket) => ticket,
+            Err(refusal) => {
+                let grpc = headers::is_grpc(&parts.headers);
+                let mut response = refusal::response(&refusal, grpc, GuardedBody::refused());
+                tell_load(&shared.reporter(), response.headers_mut());
+                return ResponseFuture::refused(response, Rest::of(&parts, body));
+            }
+        };
+        let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
+        // Some services begin their work here.
+        let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
+        ResponseFuture::served(inner, Some(Admitted { ticket, scope, worked: Nanos::ZERO }), until, shared.reporter())
     }
 }
 

@@ -89,6 +89,11 @@ impl Slo {
         self
     }
 
+    /// Whether the application says nothing of its requests.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.describe.is_none() && self.exempt.is_none()
+    }
+
     /// When a request counts as ended.
     pub fn until(mut self, until: Until) -> Self {
         self.until = until;

@@ -1,6 +1,9 @@
 //! When the kernel received what a connection read last, for whoever asks while the request is on its way. Never here: sockets.
 
+use crate::wall;
 use http::Request;
+use leeward_control::units::Time;
+use leeward_runtime::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -21,12 +24,16 @@ impl Stamp {
     /// Time since the kernel received the last bytes that were read; `None` without stamps. Wall clocks are set now and then: a
     /// stamp of the future is no age, and of more than a minute ago none.
     pub fn age(&self) -> Option<Duration> {
+        self.age_at(clock::process())
+    }
+
+    /// The same at a reading of the process's clock.
+    pub(crate) fn age_at(&self, reading: Time) -> Option<Duration> {
         let stamp = self.0.load(Ordering::Relaxed);
         if stamp == 0 {
             return None;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        let age = now.saturating_sub(Duration::from_nanos(stamp));
+        let age = Duration::from_nanos(wall::at(reading)?.saturating_sub(stamp));
         (age <= OLDEST).then_some(age)
     }
 

@@ -32,10 +32,11 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     // Sessions of TLS for both ends: it knows no protocol and no engine.
     ("tls", &[]),
     ("session", &["control", "datagram", "host", "wire"]),
-    // Other people's servers: the gate stands on the host, and frameworks on the gate.
-    ("edge", &["control", "host", "observe"]),
-    ("tower", &["control", "edge"]),
-    ("ecosystem", &["control", "edge", "tower"]),
+    // Other people's servers: the gate stands on the host, and frameworks on the gate. Of the runtime they take its clock, and the budgets that
+    // locks ask for.
+    ("edge", &["control", "host", "observe", "runtime"]),
+    ("tower", &["control", "edge", "runtime"]),
+    ("ecosystem", &["control", "edge", "runtime", "tower"]),
     ("port", &["control", "datagram", "host", "observe", "runtime", "wire"]),
     ("http", &["control", "host", "port", "runtime"]),
     ("rpc", &["control", "datagram", "host", "port", "runtime", "session", "tls", "wire"]),

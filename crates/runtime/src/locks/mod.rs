@@ -7,7 +7,7 @@
 //! | never refused | `lock().await` | `lock_blocking()` |
 //! | never waits | `try_lock()` | `try_lock()` |
 //!
-//! and alike for [`RwLock`], [`Condvar`], [`Semaphore`] and [`channel`](channel()).
+//! and alike for [`RwLock`], [`Condvar`], [`Semaphore`] and [`channel`](channel()). A [`Line`] makes the same of what other libraries wait for.
 //!
 //! ```
 //! use leeward_control::{budget::Budget, units::Nanos};
@@ -47,6 +47,7 @@ mod blocking;
 mod channel;
 mod condvar;
 mod guarded;
+mod line;
 mod list;
 #[cfg(all(test, loom))]
 mod model;
@@ -60,6 +61,7 @@ mod time;
 
 pub use channel::{Receiver, SendError, Sender, channel};
 pub use condvar::Condvar;
+pub use line::Line;
 pub use mutex::{Mutex, MutexGuard};
 pub use registry::{NAMES, OTHERS, stats};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -82,6 +84,13 @@ impl std::fmt::Display for Congested {
 }
 
 impl std::error::Error for Congested {}
+
+/// Counts a refusal of the running request.
+fn refused(counts: &stats::Counts) -> Congested {
+    counts.refused();
+    crate::budget::note_refused(counts.name);
+    Congested { lock: counts.name }
+}
 
 /// How often a waiter looks before it joins the line.
 #[derive(Clone, Copy)]

@@ -275,3 +275,25 @@ fn a_channel_that_closes_keeps_nothing() {
         assert_eq!(std::sync::Arc::strong_count(&value), 1);
     });
 }
+
+/// Two enter a line and leave it, one of them without its turn: nobody stays in it, and its age is none.
+#[test]
+fn a_line_that_was_left_has_no_age() {
+    check(3, || {
+        let line = Arc::new(super::Line::new("model"));
+        let other = Arc::clone(&line);
+        let thread = thread::spawn(move || {
+            let mut turns = 0;
+            let mut entering = pin!(other.enter(std::future::poll_fn(|_| {
+                turns += 1;
+                if turns > 1 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })));
+            let mut context = Context::from_waker(Waker::noop());
+            while entering.as_mut().poll(&mut context).is_pending() {}
+        });
+        assert!(!give_up(line.enter(std::future::pending::<()>())));
+        thread.join().unwrap();
+        assert_eq!(line.delay(), Nanos::ZERO);
+        assert!(line.is_empty());
+    });
+}

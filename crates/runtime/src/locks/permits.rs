@@ -388,8 +388,7 @@ impl Permits {
 
     /// Counts a refusal.
     fn refuse(&self) -> Congested {
-        self.counts.refused();
-        Congested { lock: self.name() }
+        super::refused(&self.counts)
     }
 
     /// Counts permits that were taken by somebody else's hand.

@@ -19,6 +19,8 @@ pub enum Kind {
     Semaphore,
     /// A [`channel`](super::channel()): senders that wait for room.
     Channel,
+    /// A [`Line`](super::Line) in front of something that this crate knows nothing of.
+    Line,
 }
 
 impl Kind {
@@ -30,6 +32,7 @@ impl Kind {
             Kind::Condvar => "condvar",
             Kind::Semaphore => "semaphore",
             Kind::Channel => "channel",
+            Kind::Line => "line",
         }
     }
 }

@@ -5,8 +5,7 @@ use leeward_control::units::Time;
 /// The time now.
 #[cfg(not(loom))]
 pub(super) fn now() -> Time {
-    static CLOCK: std::sync::LazyLock<crate::Clock> = std::sync::LazyLock::new(crate::Clock::start);
-    CLOCK.now()
+    crate::clock::process()
 }
 
 /// A model's time stands still, unless the model moves it. All threads of a model are one of the checker's.

@@ -6,7 +6,8 @@ use crate::units::{Cost, Nanos};
 /// Samples that make an estimate; before that a class costs what an ordinary request does.
 const ENOUGH: u64 = 32;
 /// Weight of a sample, and of the newest of the first few: 1 / (samples so far).
-const WEIGHT: f64 = 1.0 / 64.0;
+const FEW: u64 = 64;
+const WEIGHT: f64 = 1.0 / FEW as f64;
 
 /// Estimated time of one class of requests on a core. Threads share it: an update that loses a race is one sample fewer.
 #[derive(Debug, Default)]
@@ -22,9 +23,14 @@ impl Estimate {
         if took > Nanos::from_secs(60) {
             return;
         }
-        let samples = self.samples.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let samples = self.samples.load(Ordering::Relaxed);
         let mean = f64::from_bits(self.mean_ns.load(Ordering::Relaxed));
-        let weight = WEIGHT.max(1.0 / samples as f64);
+        let weight = if samples < FEW {
+            self.samples.store(samples + 1, Ordering::Relaxed);
+            1.0 / (samples + 1) as f64
+        } else {
+            WEIGHT
+        };
         self.mean_ns.store((mean + weight * (took.0 as f64 - mean)).to_bits(), Ordering::Relaxed);
     }
 

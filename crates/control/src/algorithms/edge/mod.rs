@@ -161,6 +161,17 @@ struct Counts {
     cost: AtomicU64,
 }
 
+impl Counts {
+    /// Counts an admitted request. A core is its own counters' only writer: a store costs a fifth of an atomic addition.
+    fn count(&self, cost: Cost) {
+        let add = |counter: &AtomicU64, count: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        };
+        add(&self.requests, 1);
+        add(&self.cost, cost.0.max(1).into());
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Admitted {
     requests: u64,
@@ -185,7 +196,7 @@ struct Core {
 }
 
 impl Core {
-    fn judge(&self, event: &Arrival) -> Verdict {
+    fn judge(&mut self, event: &Arrival) -> Verdict {
         let cost = if self.costs { event.cost } else { Cost::ONE };
         let place = self.shared.table.note(event.tenant, event.priority, cost);
         if event.budget.is_spent() {
@@ -195,9 +206,7 @@ impl Core {
         if binds && !place.admits(event.priority, event.random, self.bounds.ease(event.delay)) {
             return Verdict::Reject(place.reason());
         }
-        let counts = &self.shared.cores[self.index].0;
-        counts.requests.fetch_add(1, Ordering::Relaxed);
-        counts.cost.fetch_add(cost.0.max(1).into(), Ordering::Relaxed);
+        self.shared.cores[self.index].0.count(cost);
         Verdict::Admit
     }
 }

@@ -1,0 +1,66 @@
+//! A lock's refusal as a handler's answer. Never here: when a lock refuses.
+
+use crate::headers::{ENVOY_OVERLOADED, REASON};
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use leeward_runtime::locks::Congested;
+
+/// Answer of a handler whose lock, or line, has refused the request: `503` with the reason `lock`, and
+/// `RESOURCE_EXHAUSTED` for tonic.
+///
+/// ```
+/// use leeward_tower::{Busy, locks::Mutex};
+///
+/// static COUNTER: std::sync::LazyLock<Mutex<u64>> = std::sync::LazyLock::new(|| Mutex::new("counter", 0));
+///
+/// async fn handler() -> Result<String, Busy> {
+///     let mut counter = COUNTER.lock_unless_congested().await?;
+///     *counter += 1;
+///     Ok(counter.to_string())
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy(pub Congested);
+
+impl Busy {
+    /// The answer over HTTP.
+    pub fn response<B: Default>(&self) -> Response<B> {
+        let mut response = Response::new(B::default());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(ENVOY_OVERLOADED, HeaderValue::from_static("true"));
+        headers.insert(REASON, HeaderValue::from_static("lock"));
+        response
+    }
+}
+
+impl From<Congested> for Busy {
+    fn from(congested: Congested) -> Self {
+        Busy(congested)
+    }
+}
+
+impl std::fmt::Display for Busy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Busy {}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Busy {
+    fn into_response(self) -> axum::response::Response {
+        self.response()
+    }
+}
+
+#[cfg(feature = "tonic")]
+impl From<Busy> for tonic::Status {
+    fn from(busy: Busy) -> Self {
+        let mut status = tonic::Status::resource_exhausted(busy.to_string());
+        status.metadata_mut().insert("leeward-reason", tonic::metadata::MetadataValue::from_static("lock"));
+        status
+    }
+}

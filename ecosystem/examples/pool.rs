@@ -1,0 +1,22 @@
+//! An axum service with a pool: whoever would wait too long for it is refused at once, and the others get it in time.
+use axum::{Router, routing::get};
+use leeward_tower::{Busy, locks::Line, ms, slo};
+use std::sync::LazyLock;
+use tokio::sync::Semaphore;
+
+// Any future that acquires something: `pool.get()` of deadpool, `pool.acquire()` of sqlx.
+static POOL: Semaphore = Semaphore::const_new(4);
+static LINE: LazyLock<Line> = LazyLock::new(|| Line::new("db pool"));
+
+async fn handler() -> Result<&'static str, Busy> {
+    let _connection = LINE.enter(POOL.acquire()).await?;
+    tokio::time::sleep(ms(5)).await;
+    Ok("hello")
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let app = Router::new().route("/", get(handler));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    leeward_tower::axum::serve(listener, app, slo(ms(20))).await
+}

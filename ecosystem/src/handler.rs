@@ -1,0 +1,106 @@
+//! Work of the service for a request: it waits, computes, or takes something from a pool. Never here: protection.
+
+use crate::server::Args;
+use crate::work::Work;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use axum::{Router, routing::get};
+use clap::ValueEnum;
+use leeward_tower::{Busy, locks::Line};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// How a handler gets one of the connections of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pool {
+    /// There is no pool.
+    #[default]
+    None,
+    /// Awaiting its turn.
+    Plain,
+    /// In a line, which refuses.
+    Line,
+}
+
+/// Connections of the pool.
+pub(crate) const CONNECTIONS: usize = 4;
+/// Work of a dear request in that of a cheap one.
+pub(crate) const DEAR: u64 = 50;
+
+struct Service {
+    work: Work,
+    dear: Work,
+    slow: Work,
+    idle: bool,
+    wait: Duration,
+    pool: Pool,
+    connections: Semaphore,
+    line: Line,
+    slower: Option<(Duration, Duration)>,
+    began: OnceLock<Instant>,
+}
+
+/// The service.
+pub(crate) fn app(args: &Args) -> Router {
+    let work = |times: u64| Work::of(Duration::from_micros(args.work * times));
+    let ms = |at: usize| args.slower.get(at).copied().map(Duration::from_millis);
+    let service = Arc::new(Service {
+        work: work(1),
+        dear: work(DEAR),
+        slow: work(3),
+        idle: args.work == 0,
+        wait: Duration::from_millis(args.wait),
+        pool: args.pool,
+        connections: Semaphore::new(CONNECTIONS),
+        line: Line::new("pool"),
+        slower: ms(0).zip(ms(1)),
+        began: OnceLock::new(),
+    });
+    if args.dear {
+        let handler = move |headers: HeaderMap| {
+            let service = Arc::clone(&service);
+            async move { service.serve(headers.contains_key("x-dear")).await }
+        };
+        return Router::new().route("/", get(handler));
+    }
+    Router::new().route(
+        "/",
+        get(move || {
+            let service = Arc::clone(&service);
+            async move { service.serve(false).await }
+        }),
+    )
+}
+
+impl Service {
+    async fn serve(&self, dear: bool) -> Response {
+        let _connection = match self.pool {
+            Pool::None => None,
+            Pool::Plain => self.connections.acquire().await.ok(),
+            Pool::Line => match self.line.enter(self.connections.acquire()).await {
+                Ok(connection) => connection.ok(),
+                Err(congested) => return Busy(congested).into_response(),
+            },
+        };
+        if !self.wait.is_zero() {
+            tokio::time::sleep(self.wait).await;
+        }
+        if !self.idle {
+            self.work(dear).run();
+        }
+        "ok".into_response()
+    }
+
+    fn work(&self, dear: bool) -> Work {
+        let slow = self.slower.is_some_and(|(from, until)| {
+            let passed = self.began.get_or_init(Instant::now).elapsed();
+            passed >= from && passed < until
+        });
+        match (dear, slow) {
+            (true, _) => self.dear,
+            (false, true) => self.slow,
+            (false, false) => self.work,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Rows that other people's clients measure: h2load over HTTP/2, wrk over HTTP/1. A client that is not installed is
+//! said so, and its row is left out.
+
+use super::{Bench, SLO, median};
+use crate::child::Server;
+use crate::guard::Guard;
+use crate::server::Args;
+use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Connections over which h2load sends all streams.
+const CONNECTIONS: u64 = 4;
+
+impl Bench {
+    /// HTTP/2 at twice the capacity, and the rate with and without the layer, as outside clients see them.
+    pub(super) fn outside(&mut self) -> Result<()> {
+        if found("h2load") {
+            self.streams()?;
+        }
+        if found("wrk") {
+            self.rate()?;
+        }
+        Ok(())
+    }
+
+    fn streams(&mut self) -> Result<()> {
+        let capacity = self.capacity(Guard::Nothing, (500, 0))?;
+        for guard in [Guard::Nothing, Guard::Level] {
+            let server = serve(guard, 500)?;
+            let came = h2load(server.address, capacity * 2.0, self.span)?;
+            server.stop()?;
+            let share = came.in_time as f64 / came.span.as_secs_f64() / capacity;
+            let asked = guard == Guard::Level;
+            let mut latencies = came.latencies;
+            latencies.sort_unstable();
+            let p99 = latencies.get(latencies.len() * 99 / 100).map_or(0.0, |us| *us as f64 / 1e3);
+            self.row(
+                format!("HTTP/2 by h2load, 4 connections, in time at 2 x, {guard:?}"),
+                if asked { ">= 0.8" } else { "" },
+                format!("{share:.2}, p99 {p99:.1} ms, {} refused", came.refused),
+                share,
+                asked.then_some(share >= 0.8),
+            );
+        }
+        Ok(())
+    }
+
+    fn rate(&mut self) -> Result<()> {
+        let mut ratios = Vec::new();
+        for _ in 0..self.rounds.max(3) {
+            let mut rates = Vec::new();
+            for guard in [Guard::Nothing, Guard::Level] {
+                let server = serve(guard, 0)?;
+                rates.push(wrk(server.address, self.span.min(Duration::from_secs(3)))?);
+                server.stop()?;
+            }
+            ratios.push(rates[1] / rates[0].max(1.0));
+        }
+        let ratio = median(ratios);
+        let title = "rate of an empty handler with / without the layer, wrk".into();
+        self.row(title, ">= 0.97", format!("{ratio:.3}"), ratio, Some(ratio >= 0.97));
+        Ok(())
+    }
+}
+
+fn serve(guard: Guard, work: u64) -> Result<Server> {
+    Server::start(&Args { guard, work, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() })
+}
+
+fn found(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !found {
+        println!("{program} is not installed: its row is left out");
+    }
+    found
+}
+
+struct Streams {
+    in_time: u64,
+    refused: u64,
+    /// In microseconds, of the answered.
+    latencies: Vec<u64>,
+    span: Duration,
+}
+
+/// Streams at this rate for `span`, of which the first third does not count.
+fn h2load(address: SocketAddr, rate: f64, span: Duration) -> Result<Streams> {
+    let log = std::env::temp_dir().join(format!("h2load-{}.log", std::process::id()));
+    let _ = std::fs::remove_file(&log);
+    let each = (rate / CONNECTIONS as f64).max(1.0);
+    let ran = Command::new("h2load")
+        .args(["-c", &CONNECTIONS.to_string(), "-m", "1000", "--rps", &format!("{each:.0}")])
+        .args(["-n", &format!("{:.0}", each * CONNECTIONS as f64 * span.as_secs_f64())])
+        .arg(format!("--log-file={}", log.display()))
+        .arg(format!("http://{address}/"))
+        .stdout(Stdio::null())
+        .status()
+        .context("h2load")?;
+    anyhow::ensure!(ran.success(), "h2load has failed");
+    let text = std::fs::read_to_string(&log).context("the log of h2load")?;
+    let _ = std::fs::remove_file(&log);
+    Ok(count(&text, span))
+}
+
+/// Requests of a log: when they began, in us, their status, and how many us they took.
+fn count(log: &str, span: Duration) -> Streams {
+    let row = |line: &str| -> Option<(u64, i64, u64)> {
+        let mut columns = line.split('\t');
+        Some((columns.next()?.parse().ok()?, columns.next()?.parse().ok()?, columns.next()?.trim().parse().ok()?))
+    };
+    let rows: Vec<_> = log.lines().filter_map(row).collect();
+    let first = rows.iter().map(|row| row.0).min().unwrap_or(0);
+    let (from, until) = (first + span.as_micros() as u64 / 3, first + span.as_micros() as u64);
+    let mut came = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
+    for (_, status, took) in rows.into_iter().filter(|row| row.0 >= from && row.0 < until) {
+        match status {
+            200 => {
+                came.in_time += u64::from(u128::from(took) <= SLO.as_micros());
+                came.latencies.push(took);
+            }
+            _ => came.refused += 1,
+        }
+    }
+    came
+}
+
+/// Requests per second of a closed loop.
+fn wrk(address: SocketAddr, span: Duration) -> Result<f64> {
+    let output = Command::new("wrk")
+        .args(["-t1", "-c16", &format!("-d{}s", span.as_secs().max(1)), &format!("http://{address}/")])
+        .output()
+        .context("wrk")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:")?.trim().parse().ok());
+    rate.context("wrk has said no rate")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_counted_after_its_first_third() {
+        let log = "1000000\t200\t15000\n1500000\t200\t15000\n1600000\t200\t25000\n1700000\t503\t90\nnonsense\n1800000\t-1\t5\n2100000\t200\t5\n";
+        let came = count(log, Duration::from_secs(1));
+        assert_eq!((came.in_time, came.refused, came.latencies), (1, 2, vec![15_000, 25_000]));
+    }
+}

@@ -1,0 +1,182 @@
+//! Inside of a guarded service: locks and pools that refuse, deadlines and attempts that travel on, and bodies that
+//! nobody reads.
+
+use axum::{Router, routing::get, routing::post};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use leeward_tower::locks::Line;
+use leeward_tower::{Arriving, Busy, carry, client, ms, serving, slo};
+use std::convert::Infallible;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tower::{Layer, ServiceExt, service_fn};
+
+type Request = http::Request<Full<Bytes>>;
+
+fn request(header: Option<(&'static str, &str)>) -> Request {
+    let mut request = http::Request::new(Full::default());
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    request
+}
+
+static POOL: Semaphore = Semaphore::const_new(1);
+static LINE: LazyLock<Line> = LazyLock::new(|| Line::new("pool of the test"));
+
+async fn pooled(_: Request) -> Result<http::Response<Full<Bytes>>, Infallible> {
+    match LINE.enter(POOL.acquire()).await {
+        Ok(_permit) => Ok(http::Response::new(Full::from("hello"))),
+        Err(congested) => Ok(Busy(congested).response()),
+    }
+}
+
+/// Requests that find the pool taken: the second sees a line that is too long, the first has its turn too late.
+#[tokio::test]
+async fn a_line_inside_of_a_handler_refuses_by_the_requests_budget() {
+    let layer = slo(ms(20));
+    let service = layer.layer(service_fn(pooled));
+    let held = POOL.acquire().await.unwrap();
+    let first = tokio::spawn(service.clone().oneshot(request(None)));
+    while LINE.delay().0 == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(ms(25)).await;
+    let second = service.clone().oneshot(request(None)).await.unwrap();
+    assert_eq!((second.status().as_u16(), &second.headers()["leeward-reason"]), (503, &"lock".parse().unwrap()));
+    drop(held);
+    assert_eq!(first.await.unwrap().unwrap().status(), 503);
+    let third = service.oneshot(request(None)).await.unwrap();
+    assert_eq!(third.status(), 200, "what is free is given");
+    assert!(third.into_body().collect().await.is_ok());
+    let counts = layer.gate().counts();
+    assert_eq!((counts.dropped, counts.completed, counts.in_flight()), (2, 1, 0), "{counts:?}");
+    assert_eq!(LINE.stats().refused, 2);
+}
+
+/// Headers that a handler's own client sends, with what became of them.
+type Sent = Arc<Mutex<Vec<http::HeaderMap>>>;
+
+async fn ask(sent: Sent, spawned: bool) -> u16 {
+    let backend = service_fn(move |request: Request| {
+        sent.lock().unwrap().push(request.headers().clone());
+        std::future::ready(Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default())))
+    });
+    let service = client::client(ms(1_000)).layer(backend);
+    let asked = service.oneshot(request(None));
+    let answer = if spawned { tokio::spawn(carry(asked)).await.unwrap() } else { asked.await };
+    answer.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
+    for spawned in [false, true] {
+        let sent = Sent::default();
+        let inner = Arc::clone(&sent);
+        let handler = move |_: Request| {
+            let sent = Arc::clone(&inner);
+            async move {
+                tokio::time::sleep(ms(10)).await;
+                let mut response = http::Response::new(Full::<Bytes>::default());
+                *response.status_mut() = http::StatusCode::from_u16(ask(sent, spawned).await).unwrap();
+                Ok::<_, Infallible>(response)
+            }
+        };
+        let service = slo(ms(60_000)).layer(service_fn(handler));
+        // Enough time, too little, and no deadline at all.
+        let said = [(Some("b=30000000, a=1, p=81"), 200), (Some("b=9000"), 503), (None, 200)];
+        for (header, status) in said {
+            let answer = service.clone().oneshot(request(header.map(|value| ("leeward", value)))).await.unwrap();
+            assert_eq!(answer.status(), status, "{header:?}");
+        }
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        let said: Vec<_> = sent.iter().map(|headers| leeward_tower::headers::read(headers)).collect();
+        assert_eq!(said.len(), 2, "what has no time left is not sent");
+        assert_eq!((said[0].attempt, said[0].class), (1, Some(leeward_tower::Class::BATCH)));
+        assert!(said[0].left <= Some(ms(1_000)) && said[1].left == Some(ms(1_000)), "{said:?}");
+        assert_eq!(serving(), None, "nothing is left behind");
+    }
+}
+
+#[tokio::test]
+async fn repeated_requests_are_a_tenth_and_marked() {
+    let marked = Arc::new(Mutex::new([0u64; 2]));
+    let counted = Arc::clone(&marked);
+    let fails = service_fn(move |request: Request| {
+        let attempt = leeward_tower::headers::read(request.headers()).attempt;
+        counted.lock().unwrap()[usize::from(attempt > 0)] += 1;
+        // Not an overload: an error of its own, which clients like to ask again for.
+        let response = http::Response::builder().status(500).body(Full::<Bytes>::default());
+        std::future::ready(Ok::<_, Infallible>(response.unwrap()))
+    });
+    let layer = client::client(ms(20));
+    let service = layer.layer(fails);
+    for _ in 0..1_000 {
+        for attempt in 0..4 {
+            let mut request = request(None);
+            if attempt > 0 {
+                client::repeated(&mut request, attempt);
+            }
+            let _ = service.clone().oneshot(request).await.unwrap();
+        }
+    }
+    let [first, repeated] = *marked.lock().unwrap();
+    assert!(first == 1_000 && (95..=110).contains(&repeated), "{first}, {repeated}");
+    assert_eq!(layer.endings().retries, 3_000 - repeated);
+}
+
+/// Reads one answer's head.
+async fn head(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        let byte = stream.read_u8().await.expect("an answer");
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).unwrap().to_ascii_lowercase()
+}
+
+/// Refuses all but `/`, whose body is not looked at.
+async fn refusing() -> std::net::SocketAddr {
+    let layer =
+        slo(ms(30_000)).describe(
+            |request, arriving: Arriving| {
+                if request.uri.path() == "/" { arriving } else { arriving.with_left(Duration::ZERO) }
+            },
+        );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = Router::new().route("/", get(|| async { "hello" })).route("/late", post(|| async { "never" }));
+    tokio::spawn(leeward_tower::axum::serve(listener, app, layer));
+    address
+}
+
+#[tokio::test]
+async fn a_small_body_of_a_refused_request_is_read_and_the_connection_goes_on() {
+    let mut stream = TcpStream::connect(refusing().await).await.unwrap();
+    for _ in 0..3 {
+        stream.write_all(b"POST /late HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n").await.unwrap();
+        // Later than its head: nobody else would wait for it.
+        tokio::time::sleep(ms(5)).await;
+        stream.write_all(&[b'x'; 9_000]).await.unwrap();
+        let refused = head(&mut stream).await;
+        assert!(refused.starts_with("http/1.1 503") && !refused.contains("connection: close"), "{refused}");
+    }
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    assert!(head(&mut stream).await.starts_with("http/1.1 200"));
+}
+
+#[tokio::test]
+async fn other_bodies_of_refused_requests_close_the_connection() {
+    let address = refusing().await;
+    for fields in ["content-length: 1000000000", "content-length: 10", "content-length: 10\r\nexpect: 100-continue"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // A gigabyte, a body that never comes, and one that is held back: the answer comes all the same.
+        stream.write_all(format!("POST /late HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n").as_bytes()).await.unwrap();
+        let refused = head(&mut stream).await;
+        assert!(refused.starts_with("http/1.1 503") && refused.contains("connection: close"), "{fields}: {refused}");
+        assert_eq!(stream.read(&mut [0; 100]).await.unwrap_or(0), 0, "{fields}: it closes");
+    }
+}
