@@ -176,7 +176,7 @@ pub struct ServerModel {
     pub scheduling: Option<Scheduling>,
 }
 
-/// What a controller knows of a request's way through the server.
+/// Knowledge of a controller about a request's way through the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Methods {
     /// Each path is a method of its own, as a procedure's number or a route says.

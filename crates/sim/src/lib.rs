@@ -128,7 +128,7 @@ pub fn simulate_through(
     play(config, algorithm, params, wrap, None)
 }
 
-/// One run of a server. `margin` is the oracle's, if it is not to learn one.
+/// Plays one run of a server. `margin` is the oracle's, if it is not to learn one.
 fn play(
     config: &SimConfig,
     algorithm: &Algorithm,

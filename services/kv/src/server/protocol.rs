@@ -54,7 +54,7 @@ enum End {
     Panicked,
 }
 
-/// What the controller tells apart.
+/// Method of a request, as the controller tells them apart.
 fn method_of(request: &Request) -> Method {
     if Executor::only_reads(request) { Method::DEFAULT } else { Method(1) }
 }

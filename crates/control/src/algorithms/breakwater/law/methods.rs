@@ -59,7 +59,7 @@ impl Class {
         }
     }
 
-    /// What came and was not answered, less what is known to be gone.
+    /// Requests that came and were not answered, less those known to be gone.
     fn inside(&self) -> f64 {
         (self.last.in_server() as f64 - self.lost).max(0.0)
     }
