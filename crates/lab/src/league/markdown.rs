@@ -14,7 +14,8 @@ pub fn markdown(command: &str, matches: &[Match], standings: &[Standing]) -> Str
     let mut text = format!(
         "# The league\n\nMade by `{command}`. Every controller plays every scene with its defaults; those that a scenario has tuned \
          for itself play that scene as well. The oracle knows every service time and admits exactly what will be in time \
-         (docs/controllers.md). It prefers short requests where not all can be served, as nobody else could.\n\n\
+         (docs/controllers.md). It prefers short requests where not all can be served, as nobody else could. \
+         `leeward run random-7` plays a drawn scene by itself.\n\n\
          {} matches. Ratios of goodput: the median, nine of ten are better than, the worst.\n\n\
          | controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | its worst match |\n\
          |---|---|---|---|---|---|\n",
