@@ -254,7 +254,9 @@ impl Port {
         let Ok(connection) = Connection::new(stream, now) else { return };
         let mut connection = self.gateway.adopt(connection);
         let room = self.has_room_for_listener();
-        if self.gateway.admit(&mut connection, now) {
+        // Those that wait for a handshake have theirs first; the next turn admits this one.
+        let is_next = !self.connections.iter().any(Connection::waits_for_ration);
+        if is_next && self.gateway.admit(&mut connection, now) {
             connection.turn(&self.state, room, now);
         }
         self.greet(&mut connection, now);

@@ -168,7 +168,8 @@ impl Encrypted {
         match self.socket.peek(&mut first) {
             Ok(1) if !begins_like_tls(first[0]) => {
                 self.tally.refuse("plaintext");
-                return self.socket.try_clone().map_or(Admission::Wait, Admission::Plain);
+                // Without a descriptor for the answer there is none: reading finds no session, and ends.
+                return self.socket.try_clone().map_or(Admission::Yes, Admission::Plain);
             }
             Ok(1) => {}
             // The end, or an error: reading says which.

@@ -259,7 +259,7 @@ impl Gate {
     /// would be.
     pub fn delay(&self) -> Duration {
         if self.0.mode != Mode::Enforce {
-            return Duration::from_nanos(lock(&self.0.twin).delay().0);
+            return Duration::from_nanos(lock(&self.0.twin).delay(self.now()).0);
         }
         let now = self.now();
         Duration::from_nanos(lock(&self.0.oldest).delay(now).max(self.0.probe.delay(now)).0)
@@ -336,7 +336,7 @@ impl Inner {
     /// Time, wait and delay of a request in the queue that would be. Whatever would have ended before it ends.
     fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
         let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
-        let (now, delay, ended) = lock(&self.twin).look(came);
+        let (now, delay, ended) = lock(&self.twin).look(now, came);
         for Leaving { at, shard, ticket, sojourn } in ended {
             lock(&self.shards[shard]).end(ticket, at, Outcome::Completed, sojourn, sojourn <= self.slo);
         }

@@ -16,6 +16,8 @@ const ENDS: usize = 256;
 pub(crate) struct Twin {
     work: u64,
     at: Time,
+    /// When it was looked at last, by the gate's clock.
+    looked: Time,
     /// In the order of their ends.
     under_way: VecDeque<Leaving>,
 }
@@ -30,9 +32,10 @@ pub(crate) struct Leaving {
 }
 
 impl Twin {
-    /// The time of a request that came then, which is not before that of any other; the delay that it would have met; and the requests
-    /// that would have ended meanwhile.
-    pub(crate) fn look(&mut self, came: Time) -> (Time, Nanos, Vec<Leaving>) {
+    /// The time of a request that came then and is read now: not before that of any other; the delay that it would have met; and the
+    /// requests that would have ended meanwhile.
+    pub(crate) fn look(&mut self, read: Time, came: Time) -> (Time, Nanos, Vec<Leaving>) {
+        self.looked = self.looked.max(read);
         let now = self.at.max(came);
         self.work = self.work.saturating_sub(now.since(self.at).0);
         self.at = now;
@@ -40,18 +43,35 @@ impl Twin {
         (now, Nanos(self.work), self.under_way.drain(..ended).collect())
     }
 
-    /// The delay that a request would meet now.
-    pub(crate) fn delay(&self) -> Nanos {
-        Nanos(self.work)
+    /// The delay that a request would meet now. It ends while nobody comes: a balancer that sends nobody here would never learn else.
+    pub(crate) fn delay(&self, now: Time) -> Nanos {
+        Nanos(self.work.saturating_sub(now.since(self.looked).0))
     }
 
     /// The request that came last, of this time on one of `workers`, would have been admitted.
     pub(crate) fn admit(&mut self, time: Nanos, workers: usize, shard: usize, ticket: server::Ticket) {
         let waits = Nanos(self.work);
         self.work = self.work.saturating_add(time.0 / workers.max(1) as u64);
-        // Ends are in order: a short request behind a long one waits for it.
-        let at = self.under_way.back().map_or(Time::ZERO, |last| last.at).max(self.at + waits + time);
+        let at = self.at + waits + time;
         let sojourn = at.since(self.at);
-        self.under_way.push_back(Leaving { at, shard, ticket, sojourn });
+        // A short request on another worker ends before a long one that came first.
+        let place = self.under_way.partition_point(|other| other.at <= at);
+        self.under_way.insert(place, Leaving { at, shard, ticket, sojourn });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_that_would_be_ends_while_nobody_comes() {
+        let mut twin = Twin { work: 1_000, ..Twin::default() };
+        // Came long before it was read.
+        let (_, delay, _) = twin.look(Time(5_000), Time(100));
+        assert_eq!(delay, Nanos(900));
+        assert_eq!(twin.delay(Time(5_000)), Nanos(900));
+        assert_eq!(twin.delay(Time(5_600)), Nanos(300));
+        assert_eq!(twin.delay(Time(9_000)), Nanos::ZERO);
     }
 }

@@ -7,7 +7,7 @@ use leeward_edge::Class;
 use std::time::Duration;
 
 /// Ours: a dictionary of whole numbers, `b` the budget left in us, `p` the priority from 1 to 128, `a` the times sent
-/// before. Other keys are left alone.
+/// before. Other keys are not looked at; the client layer replaces the header as a whole.
 pub const LEEWARD: HeaderName = HeaderName::from_static("leeward");
 /// The reason of a refusal, in a word.
 pub const REASON: HeaderName = HeaderName::from_static("leeward-reason");

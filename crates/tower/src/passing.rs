@@ -38,8 +38,10 @@ pub(crate) fn write(headers: &mut HeaderMap, out: &Out) -> Passed {
     let served = out.serving.and_then(|serving| serving.left_at(out.reading));
     let left = [said.left, served].into_iter().flatten().min();
     let budget = left.map_or(out.objective, |left| left.min(out.objective));
-    let own = out.own.max(said.attempt);
-    let attempt = out.serving.map_or(own, |serving| serving.attempt().max(own));
+    let inherited = out.serving.map_or(0, |serving| serving.attempt());
+    // What a proxy has copied of the request that is being served is no repetition by this client.
+    let own = if said.attempt > inherited { out.own.max(said.attempt) } else { out.own };
+    let attempt = inherited.max(own);
     let class = said.class.or(out.serving.map(|serving| serving.class()));
 
     let mut ours = String::with_capacity(32);
@@ -55,6 +57,9 @@ pub(crate) fn write(headers: &mut HeaderMap, out: &Out) -> Passed {
         // The objective is what this client hopes for. Only a deadline ends a call.
         if let Some(left) = left {
             set(headers, GRPC_TIMEOUT, &timeout(left));
+        } else {
+            // One that could be read would be the deadline.
+            headers.remove(GRPC_TIMEOUT);
         }
         if attempt > 0 {
             set(headers, GRPC_ATTEMPTS, &attempt.to_string());
@@ -135,6 +140,18 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_copies_the_marks_of_its_request_repeats_nothing() {
+        let serving = || Some(Arriving::default().with_attempt(2));
+        let copied = [("content-type", "application/grpc"), ("leeward", "a=2"), ("grpc-previous-rpc-attempts", "2")];
+        let mut sent = headers(&copied);
+        assert!(!write(&mut sent, &out(serving(), 0)).repeated);
+        assert_eq!(headers::read(&sent).attempt, 2);
+        let mut sent = headers(&[("leeward", "a=3")]);
+        assert!(write(&mut sent, &out(serving(), 0)).repeated, "marked once more on the way here");
+        assert!(write(&mut headers(&copied), &out(serving(), 1)).repeated, "the proxy's own retry");
+    }
+
+    #[test]
     fn values_that_cannot_be_read_are_counted_and_replaced() {
         let mut sent = headers(&[("leeward", "b=-1, p=900"), ("leeward", "a=x")]);
         assert_eq!(write(&mut sent, &out(None, 0)).malformed, 3);
@@ -167,8 +184,8 @@ mod tests {
         fn any_bytes_are_replaced(value in prop::collection::vec(32u8..=255, 0..300)) {
             if let Ok(value) = HeaderValue::from_bytes(&value) {
                 let mut sent: HeaderMap = [(LEEWARD, value.clone()), (GRPC_TIMEOUT, value)].into_iter().collect();
+                sent.insert("content-type", HeaderValue::from_static("application/grpc"));
                 let _ = write(&mut sent, &out(None, 1));
-                sent.remove(GRPC_TIMEOUT);
                 prop_assert_eq!(headers::read(&sent).malformed, 0);
             }
         }

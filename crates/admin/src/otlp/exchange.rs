@@ -104,9 +104,11 @@ fn words_of(error: &std::io::Error) -> String {
 fn connect(receiver: &Receiver, limit: Instant) -> Result<TcpStream, Failed> {
     let unreachable = |error: std::io::Error| Failed::Unreachable(words_of(&error));
     let mut last = ErrorKind::AddrNotAvailable.into();
-    for address in receiver.place().to_socket_addrs().map_err(unreachable)?.take(ADDRESSES) {
-        let left = left(limit).map_err(unreachable)?;
-        match TcpStream::connect_timeout(&address, left) {
+    let found: Vec<_> = receiver.place().to_socket_addrs().map_err(unreachable)?.take(ADDRESSES).collect();
+    for (tried, address) in found.iter().enumerate() {
+        // One that swallows what is sent leaves time to the others.
+        let part = left(limit).map_err(unreachable)? / (found.len() - tried) as u32;
+        match TcpStream::connect_timeout(address, part.max(Duration::from_millis(1))) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
