@@ -107,6 +107,12 @@ impl Context {
                 "The queue stood at {delay}, and tenant {} had had more than its share. A tenant below its share was let in.",
                 decision.tenant.0
             ),
+            // A record says only that there is a bound, not which of the two the request met.
+            Reason::Concurrency if self.has_credits && decision.bound > 0 => format!(
+                "Requests waited for something other than a core, so {name} bounded those in the server, to about {}, and there was no \
+                 place for it; or it came without a credit of its session while the pool had none left to give.",
+                decision.bound
+            ),
             Reason::Concurrency if self.has_credits => {
                 "It came without a credit of its session, and the pool had none left to give. Requests that wait at their client \
                  until there is a credit are let in."
@@ -249,6 +255,8 @@ mod tests {
         let turn = Decision { moment: Moment::Turn, ..delay };
         assert!(context().explain(&turn, None).contains("turn came after 212us"));
         let limit = Decision { bound: 12, ..refused(Reason::Concurrency) };
+        let bounded = Context { controller: "auto".into(), ..context() }.explain(&limit, None);
+        assert!(bounded.contains("auto bounded") && bounded.contains("about 12"), "{bounded}");
         let other = Context { controller: "gradient".into(), has_credits: false, ..context() };
         assert!(other.explain(&limit, None).contains("gradient lets in at once: about 12"));
     }
