@@ -25,7 +25,6 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 #[cfg(feature = "axum")]
 pub mod axum;
 mod body;

@@ -1,10 +1,7 @@
 //! Sockets that read with the kernel's receive stamps. The option is set on the listener and inherited by what it accepts, so
 //! that time in the accept queue counts. Never here: protocols.
 
-use crate::asked::Asked;
 use crate::stamp::Stamp;
-use crate::wall;
-use leeward_runtime::clock;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
 use nix::sys::time::TimeSpec;
@@ -148,29 +145,16 @@ impl AsyncRead for Stamped {
         loop {
             ready!(stream.poll_read_ready(context))?;
             // Where little was there before, little will be there now: zeroing the rest of a large buffer would cost more.
-            let (room, read, now) = if *filled {
+            let (room, read) = if *filled {
                 let into = buffer.initialize_unfilled();
                 let room = into.len();
-                (room, stream.try_io(Interest::READABLE, || receive(stream, into, control)), None)
+                (room, stream.try_io(Interest::READABLE, || receive(stream, into, control)))
             } else {
-                let (room, now) = (SMALL.min(buffer.remaining()), clock::process());
-                match Asked::last().still(now) {
-                    // Nothing waits: a read without a stamp is enough.
-                    Some(age) => {
-                        let received = wall::at(now).map(|wall| Duration::from_nanos(wall.saturating_sub(age.0)));
-                        (room, stream.try_read(&mut small[..room]).map(|bytes| (bytes, received)), None)
-                    }
-                    None => {
-                        let read = stream.try_io(Interest::READABLE, || receive(stream, &mut small[..room], control));
-                        (room, read, Some(now))
-                    }
-                }
+                let room = SMALL.min(buffer.remaining());
+                (room, stream.try_io(Interest::READABLE, || receive(stream, &mut small[..room], control)))
             };
             match read {
                 Ok((bytes, received)) => {
-                    if let (Some(now), true) = (now, bytes > 0) {
-                        Asked::found(now, wall::age(now, received));
-                    }
                     if *filled {
                         buffer.advance(bytes)
                     } else {

@@ -27,11 +27,6 @@ pub(crate) fn at(reading: Time) -> Option<u64> {
     WALL.at(reading, || (clock::process(), SystemTime::now(), clock::process()))
 }
 
-/// Age at this reading of what the kernel received then; `None` without a stamp. A stamp of the future is no age.
-pub(crate) fn age(reading: Time, received: Option<Duration>) -> Option<Nanos> {
-    Some(Nanos(at(reading)?.saturating_sub(nanos(received?))))
-}
-
 impl Wall {
     const fn new() -> Self {
         Wall { offset: AtomicU64::new(0), found: AtomicU64::new(0) }
