@@ -102,12 +102,20 @@ impl Samples {
 
     /// Sums over all requests.
     pub(super) fn totals(&self) -> Totals {
-        let mut totals = (0..self.classes()).map(|class| self.totals_of(class)).fold(Totals::default(), Totals::and);
+        (0..self.classes()).map(|class| self.totals_of(class)).fold(self.of_no_class(), Totals::and)
+    }
+
+    /// Sums of what is not counted by class: grants, and the requests whose sessions were gone before they were answered.
+    pub(super) fn of_no_class(&self) -> Totals {
+        let mut totals = Totals::default();
         for Padded(line) in &self.lines {
             let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            totals.left = totals.left.wrapping_add(read(&line.lost));
-            totals.grants = totals.grants.wrapping_add(read(&line.grants));
-            totals.grant_nanos = totals.grant_nanos.wrapping_add(read(&line.grant_nanos));
+            totals = totals.and(Totals {
+                left: read(&line.lost),
+                grants: read(&line.grants),
+                grant_nanos: read(&line.grant_nanos),
+                ..Totals::default()
+            });
         }
         totals
     }
@@ -130,17 +138,11 @@ impl Samples {
         }
         totals
     }
-
-    /// Requests whose sessions were gone before they were answered, since the start.
-    pub(super) fn lost(&self) -> u64 {
-        let lost = self.lines.iter().map(|Padded(line)| line.lost.load(Ordering::Relaxed));
-        lost.fold(0, u64::wrapping_add)
-    }
 }
 
 impl Totals {
     /// The sums of both.
-    fn and(self, other: Totals) -> Totals {
+    pub(super) fn and(self, other: Totals) -> Totals {
         Totals {
             received: self.received.wrapping_add(other.received),
             left: self.left.wrapping_add(other.left),

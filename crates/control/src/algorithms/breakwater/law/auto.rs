@@ -155,8 +155,7 @@ impl Law for AutoLaw {
             self.cpus = true;
             self.decides = Decides::Delay;
         }
-        let totals = self.samples.totals();
-        self.methods.tick(pool, &self.samples, signals, &totals);
+        let totals = self.methods.tick(pool, &self.samples, signals);
         self.tell(signals);
         if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);

@@ -64,6 +64,10 @@ impl Class {
         (self.last.in_server() as f64 - self.lost).max(0.0)
     }
 
+    fn bound(&self) -> Option<u64> {
+        self.sojourn.bound()
+    }
+
     fn note(&mut self, totals: Totals) {
         let new = totals.since(&self.last);
         if let Some(mean) = new.served_nanos.checked_div(new.served) {
@@ -93,14 +97,12 @@ impl Methods {
         }
     }
 
-    /// Runs one control tick: sets the places of each class, and tells the cores how long its requests stay.
-    pub(super) fn tick(&mut self, pool: &Pool, samples: &Samples, signals: &Signals, all: &Totals) {
+    /// Runs one control tick: sets the places of each class, and tells the cores how long its requests stay. The sums over all
+    /// requests.
+    pub(super) fn tick(&mut self, pool: &Pool, samples: &Samples, signals: &Signals) -> Totals {
         let before = std::mem::replace(&mut self.now, signals.now);
-        self.seen = samples.classes();
-        if self.seen > 1 {
-            let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
-            self.count(samples, part.min(1.0));
-        }
+        let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
+        let all = self.count(samples, part.min(1.0));
         let used = |class: &&Class| class.last.received > 0;
         let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
         for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
@@ -108,24 +110,28 @@ impl Methods {
             let totals = if self.seen > 1 && own.received == 0 {
                 continue;
             } else if is_one {
-                *all
+                all
             } else {
                 Totals { left: own.left.wrapping_add(class.lost as u64), ..own }
             };
-            let places = class.sojourn.tick(signals, &totals, all);
+            let places = class.sojourn.tick(signals, &totals, &all);
             samples.tell(index, class.sojourn.stay());
             class.refused += pool.set_places(index, places);
         }
+        all
     }
 
-    /// Reads the counts of each class, and shares out what has been lost since.
-    fn count(&mut self, samples: &Samples, part: f64) {
-        let lost = samples.lost();
+    /// Reads the counts of each class, and shares out what has been lost since. The sums over all classes.
+    fn count(&mut self, samples: &Samples, part: f64) -> Totals {
+        let of_no_class = samples.of_no_class();
+        let lost = of_no_class.left;
         let new = lost.wrapping_sub(std::mem::replace(&mut self.lost, lost)) as f64;
+        self.seen = samples.classes();
         let classes = &mut self.classes[..self.seen];
         for (index, class) in classes.iter_mut().enumerate() {
             class.note(samples.totals_of(index));
         }
+        let all = classes.iter().map(|class| class.last).fold(of_no_class, Totals::and);
         let inside: f64 = classes.iter().map(Class::inside).sum();
         for class in classes {
             if new > 0.0 && inside > 0.0 {
@@ -133,6 +139,7 @@ impl Methods {
             }
             class.forget(part);
         }
+        all
     }
 
     /// An iteration is over: how many were refused in it, if that says that there are too many credits.
@@ -166,12 +173,6 @@ impl Methods {
     pub(super) fn bound(&self) -> Option<u64> {
         let bounds = self.classes.iter().filter_map(Class::bound);
         bounds.reduce(u64::saturating_add)
-    }
-}
-
-impl Class {
-    fn bound(&self) -> Option<u64> {
-        self.sojourn.bound()
     }
 }
 
@@ -225,8 +226,8 @@ mod tests {
 
         fn tick(&mut self) {
             self.now += Nanos::from_micros(10);
-            let all = self.samples.totals();
-            self.methods.tick(&self.pool, &self.samples, &Signals::idle(self.now), &all);
+            let all = self.methods.tick(&self.pool, &self.samples, &Signals::idle(self.now));
+            assert_eq!(all, self.samples.totals());
         }
 
         fn bound(&self, method: Method) -> Option<u64> {
