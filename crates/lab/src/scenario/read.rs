@@ -14,7 +14,7 @@ use leeward_sim::config::LockModel;
 use std::path::Path;
 
 /// The most runs of a scenario.
-const MOST_RUNS: usize = 10_000;
+const MOST_RUNS: usize = 50_000;
 /// The most requests of a run.
 const MOST_REQUESTS: f64 = 1e9;
 /// The most windows of all runs together.

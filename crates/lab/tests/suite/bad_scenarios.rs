@@ -156,7 +156,9 @@ fn rules_of_cores_that_come_and_go() {
 
 #[test]
 fn too_much() {
-    check("seeds = 1", "seeds = 1000\n[quick]\nclients = [1,2,3,4,5,6,7]", &["workload", "14000 runs", "up to 10000"]);
+    let clients = (1..=26).map(|clients| clients.to_string()).collect::<Vec<_>>().join(",");
+    let many = format!("seeds = 1000\n[quick]\nclients = [{clients}]");
+    check("seeds = 1", &many, &["workload", "52000 runs", "up to 50000"]);
     let all = "demand = \"900M\"";
     check(
         "demand = [\"0.5x\", \"2x\"]\n\n[run]\nwarmup = \"1ms\"\nduration = \"2ms\"",

@@ -5,6 +5,7 @@ use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::server::{ControlLoop, CoresGranted, Downstream, Gauges, ServerHalves, Signals};
 use leeward_control::units::Nanos;
 use leeward_lab::results::Verdict;
+use leeward_lab::scenario::Scenario;
 use leeward_lab::verdicts::{Expectations, Extent, figures, judge_scenario, markdown};
 use leeward_lab::{Builtin, builtin_scenarios};
 use leeward_outcome::verdicts::{Judged, Verdicts};
@@ -50,6 +51,18 @@ unit = "x"
 min = 10
 "#,
 };
+
+/// A verdict takes more seeds than a scenario's file asks for.
+#[test]
+fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
+    let seeds = ["run.seeds=10".to_string()];
+    for builtin in builtin_scenarios() {
+        for quick in [true, false] {
+            Scenario::parse(builtin.id, builtin.text, Path::new(""), &seeds, quick, &leeward_lab::registry())
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
 
 fn extent(seeds: u32) -> Extent {
     Extent { seeds, seed: 101, quick: false, overrides: Vec::new(), threads: Some(2) }
