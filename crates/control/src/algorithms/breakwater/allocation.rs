@@ -31,12 +31,13 @@ impl Growth {
         }
     }
 
-    /// A period has passed. A pool of which not even half was used in it, at no delay to speak of, is not what limits the
-    /// load. Under overload all of it is used, and nothing is added to the pool's own law.
+    /// A period has passed. A pool of which not even half was used in it, at no delay to speak of and without a refusal, is not what limits
+    /// the load. Under overload all of it is used, and nothing is added to the pool's own law.
     pub(super) fn tick(&self, pool: &Pool, signals: &Signals) {
         let total = pool.total();
         let used = i64::try_from(signals.arrivals).unwrap_or(i64::MAX);
-        if self.awareness == Awareness::On && signals.delay() < self.target && used < total / 2 {
+        let is_unused = used < total / 2 && signals.drops == 0 && signals.delay() < self.target;
+        if self.awareness == Awareness::On && is_unused {
             self.set(pool, total + (total / UNUSED_GROWTH).max(1));
         }
     }
@@ -107,10 +108,12 @@ mod tests {
     #[test]
     fn an_unused_pool_grows_and_a_used_one_is_left_to_its_law() {
         let growth = Growth::new(&config(&[("target", Raw::Text("10us".into()))], poster().allocated()));
-        for (arrivals, delay_us, expected) in [(100, 0, 1_125), (500, 0, 1_000), (100, 10, 1_000)] {
+        for (arrivals, drops, delay_us, expected) in
+            [(100, 0, 0, 1_125), (500, 0, 0, 1_000), (100, 0, 10, 1_000), (100, 1, 0, 1_000)]
+        {
             let pool = pool(1_000);
             let run_delay = Nanos::from_micros(delay_us);
-            growth.tick(&pool, &Signals { arrivals, run_delay, ..Signals::idle(Time::ZERO) });
+            growth.tick(&pool, &Signals { arrivals, drops, run_delay, ..Signals::idle(Time::ZERO) });
             assert_eq!(pool.total(), expected);
         }
     }

@@ -29,6 +29,7 @@ mod samples;
 pub mod server;
 mod strangers;
 mod turnover;
+mod usage;
 
 use crate::client::ClientParts;
 use crate::params::{ParamError, Params};

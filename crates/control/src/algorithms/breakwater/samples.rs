@@ -199,12 +199,14 @@ pub(super) struct Sampler {
     samples: Arc<Samples>,
     core: usize,
     late: Nanos,
+    /// Requests of each class that were refused as they came, and whose drops have not left yet.
+    refused: [u32; CLASSES],
 }
 
 impl Sampler {
     /// Counts on the line of `core`. A response that was in the server for longer than `late` is late.
     pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos) -> Self {
-        Sampler { samples, core, late }
+        Sampler { samples, core, late, refused: [0; CLASSES] }
     }
 
     /// Names a grant that is issued now: by its time, so that no table of grants is needed.
@@ -229,6 +231,15 @@ impl Sampler {
         }
     }
 
+    /// A request that came was refused at once. It takes nobody's place while its drop is still to leave.
+    pub(super) fn refused(&mut self, method: Method) {
+        let class = class_of(method);
+        self.refused[class] = self.refused[class].saturating_add(1);
+        if let Some(line) = self.line() {
+            add(&line.classes[class].left, 1);
+        }
+    }
+
     /// A session is gone, and with it so many requests that will not be answered.
     pub(super) fn closed(&self, pending: u32) {
         if let Some(line) = self.line() {
@@ -237,9 +248,13 @@ impl Sampler {
     }
 
     /// A response or drop leaves.
-    pub(super) fn departed(&self, method: Method, event: &Departure) {
-        let Some(line) = self.line() else { return };
+    pub(super) fn departed(&mut self, method: Method, event: &Departure) {
         let class = class_of(method);
+        if event.outcome != Outcome::Completed && self.refused[class] > 0 {
+            self.refused[class] -= 1; // it has left already
+            return;
+        }
+        let Some(line) = self.line() else { return };
         let counts = &line.classes[class];
         add(&counts.left, 1);
         if event.outcome != Outcome::Completed {
@@ -305,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_lasts_from_the_grant_to_the_response() {
-        let (samples, sampler) = sampler();
+        let (samples, mut sampler) = sampler();
         let round_trip = |issued| samples.totals().round_trip(NETWORK, issued, Nanos::from_micros(100));
         assert_eq!(round_trip(10), None);
         sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
@@ -317,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_client_that_lies_is_believed_no_further_than_little_allows() {
-        let (samples, sampler) = sampler();
+        let (samples, mut sampler) = sampler();
         for _ in 0..10 {
             sampler.departed(Method::DEFAULT, &departure(80_000_000, 20, CreditId(1)));
         }
@@ -328,7 +343,7 @@ mod tests {
 
     #[test]
     fn drops_and_impossible_grants_are_no_samples() {
-        let (samples, sampler) = sampler();
+        let (samples, mut sampler) = sampler();
         sampler
             .departed(Method::DEFAULT, &Departure { outcome: Outcome::Dropped, ..departure(50, 20, CreditId(10_000)) });
         assert_eq!((samples.totals().grants, samples.totals().served), (0, 0));
@@ -344,7 +359,7 @@ mod tests {
 
     #[test]
     fn what_came_and_has_not_left_is_in_the_server() {
-        let (samples, sampler) = sampler();
+        let (samples, mut sampler) = sampler();
         (0..7).for_each(|_| sampler.arrived(Method::DEFAULT));
         sampler.departed(Method::DEFAULT, &departure(90, 20, CreditId::NONE));
         sampler
@@ -357,10 +372,23 @@ mod tests {
 
     #[test]
     fn late_is_what_no_network_can_bring_in_time() {
-        let (samples, sampler) = sampler();
+        let (samples, mut sampler) = sampler();
         for sojourn_us in [20, 190, 191, 5_000] {
             sampler.departed(Method::DEFAULT, &departure(9_000, sojourn_us, CreditId::NONE));
         }
         assert_eq!((samples.totals().served, samples.totals().late), (4, 2));
+    }
+
+    #[test]
+    fn a_refused_request_takes_no_place_and_leaves_once() {
+        let (samples, mut sampler) = sampler();
+        let dropped = Departure { outcome: Outcome::Dropped, ..departure(90, 20, CreditId::NONE) };
+        (0..3).for_each(|_| sampler.arrived(Method::DEFAULT));
+        sampler.refused(Method::DEFAULT);
+        assert_eq!(samples.totals().in_server(), 2);
+        sampler.departed(Method::DEFAULT, &dropped);
+        assert_eq!(samples.totals().in_server(), 2, "its drop");
+        sampler.departed(Method::DEFAULT, &dropped);
+        assert_eq!(samples.totals().in_server(), 1, "one that was dropped when its turn came");
     }
 }

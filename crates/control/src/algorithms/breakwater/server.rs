@@ -11,6 +11,7 @@ use super::room::Room;
 use super::samples::{Sampler, Samples, class_of};
 use super::strangers::{Strangers, Trust};
 use super::turnover::Turnover;
+use super::usage::Usage;
 use crate::algorithms::published::Version;
 use crate::registry::Environment;
 use crate::server::{
@@ -83,6 +84,8 @@ pub struct Core {
     late: Nanos,
     max_window: i64,
     cores: i64,
+    /// The round trip in which a session's use of its credits is counted, if it is.
+    round_trip: Option<Nanos>,
 }
 
 impl Core {
@@ -101,6 +104,7 @@ impl Core {
             late: config.late,
             max_window: config.max_window.into(),
             cores: environment.cores.into(),
+            round_trip: (config.signal == Signal::Auto).then_some(config.period),
         }
     }
 
@@ -149,7 +153,7 @@ impl Core {
         let overcommit = self.pool.overcommit();
         let held = i64::from(session.window.0);
         let pending = i64::from(session.pending());
-        let known = pending + i64::from(session.demand);
+        let known = self.known(session);
 
         let mut window = held;
         if issued < total {
@@ -178,10 +182,39 @@ impl Core {
         }
     }
 
+    /// Verdict on a request that has come.
+    fn admit(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
+        if self.credits {
+            if let Some(round_trip) = self.round_trip {
+                session.update_state(|usage: &mut Usage| usage.note(event.now, round_trip));
+            }
+            self.drained.remove(session.slot);
+            if !self.covers(session) {
+                return Verdict::Reject(RejectReason::Concurrency);
+            }
+            self.shrink_to_demand(session);
+        }
+        // Wherever it would wait, it would be late.
+        if !self.pool.takes_place(class_of(event.method)) {
+            return Verdict::Reject(RejectReason::Concurrency);
+        }
+        self.judge(event.delay, self.aqm_threshold)
+    }
+
+    /// Credits that a session is known to have a use for.
+    fn known(&self, session: &Session) -> i64 {
+        let told = i64::from(session.pending()) + i64::from(session.demand);
+        if self.round_trip.is_some() && self.pool.issued() < self.pool.total() {
+            told.max(session.state::<Usage>().needs())
+        } else {
+            told
+        }
+    }
+
     /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
     /// message.
     fn shrink_to_demand(&self, session: &mut Session) {
-        let known = i64::from(session.pending()) + i64::from(session.demand);
+        let known = self.known(session);
         if i64::from(session.window.0) > known {
             self.set_window(session, known);
         }
@@ -224,18 +257,11 @@ impl Admission for Core {
         if let Some(sampler) = &self.sampler {
             sampler.arrived(event.method);
         }
-        if self.credits {
-            self.drained.remove(session.slot);
-            if !self.covers(session) {
-                return Verdict::Reject(RejectReason::Concurrency);
-            }
-            self.shrink_to_demand(session);
+        let verdict = self.admit(session, event);
+        if let (Verdict::Reject(_), Some(sampler)) = (&verdict, &mut self.sampler) {
+            sampler.refused(event.method);
         }
-        // Wherever it would wait, it would be late.
-        if !self.pool.takes_place(class_of(event.method)) {
-            return Verdict::Reject(RejectReason::Concurrency);
-        }
-        self.judge(event.delay, self.aqm_threshold)
+        verdict
     }
 
     fn execute(&mut self, waited: Nanos) -> Verdict {
@@ -243,7 +269,7 @@ impl Admission for Core {
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
-        if let Some(sampler) = &self.sampler {
+        if let Some(sampler) = &mut self.sampler {
             sampler.departed(session.answered(), event);
         }
         if !self.credits {

@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn it_is_as_long_as_its_own_round_trips() {
-        let (mut iterations, sampler) = iterations();
-        let served = |now_us: u64, elapsed_us: u64| {
+        let (mut iterations, mut sampler) = iterations();
+        let mut served = |now_us: u64, elapsed_us: u64| {
             sampler.departed(
                 Method::DEFAULT,
                 &Departure {

@@ -7,7 +7,8 @@
 //! a fifth of the requests wait and the others don't, the mean is a fifth of what the fifth suffers.
 //!
 //! - It is known as a request comes, before any late response tells, and needs no baseline that could drift.
-//! - **No lock-out**: a request for every second core is always let in; with fewer than fill the part, each response makes
+//! - **No lock-out**: a request for every second core is always let in (one that was refused, and whose drop is still to leave, takes
+//!   nobody's place); with fewer than fill the part, each response makes
 //!   room for more than one; and the part grows with every response while nearly all are in time.
 //! - **No harm**: it bounds nobody while the queues for cores are as long as the delay signal lets them be, which then decides. It
 //!   wakes when nearly all is no longer in time, and sleeps again when its part has grown to the whole objective. A server whose
@@ -85,7 +86,8 @@ impl Sojourn {
         }
         let seen = signals.delay().0 as f64 / self.target;
         if new.served > 0 {
-            let is_idle = all_counts.in_server() <= (self.cores / 4).max(1);
+            // No bound is smaller than this: what is late though no more are here, no bound can mend.
+            let is_idle = all_counts.in_server() <= self.least();
             let memories = self.stay.learn(&new, self.rate * self.objective, is_idle);
             let refused = signals.lock_drops as f64 / all.since(&all_counts).served.max(1) as f64;
             self.guarded += (refused.min(1.0) - self.guarded) * memories;
@@ -95,9 +97,14 @@ impl Sojourn {
         let part = self.part;
         self.bound = part.map(|part| {
             let span = part * self.objective + signals.run_delay.0 as f64;
-            ((self.rate * span) as u64).max((self.cores / 2).max(1))
+            ((self.rate * span) as u64).max(self.least())
         });
         self.bound.map(|bound| bound.saturating_sub(totals.in_server()) as i64)
+    }
+
+    /// The smallest bound: a request for every second core.
+    fn least(&self) -> u64 {
+        (self.cores / 2).max(1)
     }
 
     /// Turns the part towards the one at which nearly all are just in time. Stays are proportional to it, so one memory of

@@ -1,0 +1,79 @@
+//! What a session sent in the last round trip. Where credits are left over it keeps as many: a client that sends more than one request per
+//! round trip has most of them on the wire, where neither its demand nor its pending requests count them.
+//! Never here: windows (`server`).
+
+use crate::server::SessionState;
+use crate::units::{Nanos, Time};
+
+/// Requests of a session in this round trip and the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    since: Time,
+    now: u32,
+    before: u32,
+}
+
+impl Usage {
+    /// A request has come.
+    pub(super) fn note(&mut self, at: Time, round_trip: Nanos) {
+        let passed = at.since(self.since);
+        if passed >= round_trip {
+            self.before = if passed < round_trip * 2 { self.now } else { 0 };
+            self.now = 0;
+            self.since = at;
+        }
+        self.now = self.now.saturating_add(1);
+    }
+
+    /// Credits that it needs to go on as it did. One comes with each answer anyway.
+    pub(super) fn needs(self) -> i64 {
+        let most = self.now.max(self.before);
+        if most > 1 { most.into() } else { 0 }
+    }
+}
+
+impl SessionState for Usage {
+    fn from_words([since, counts]: [u64; 2]) -> Self {
+        Usage { since: Time(since), now: (counts >> 32) as u32, before: counts as u32 }
+    }
+
+    fn into_words(self) -> [u64; 2] {
+        [self.since.0, u64::from(self.now) << 32 | u64::from(self.before)]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Nanos = Nanos::from_micros(100);
+
+    /// A session whose requests come at these times, us.
+    fn used(times: &[u64]) -> i64 {
+        let mut usage = Usage::from_words([0; 2]);
+        for time in times {
+            usage.note(Time(time * 1_000), ROUND_TRIP);
+        }
+        assert_eq!(Usage::from_words(usage.into_words()), usage);
+        usage.needs()
+    }
+
+    #[test]
+    fn it_needs_what_it_sent_in_a_round_trip() {
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_030]), 4);
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_100]), 3, "the one before counts");
+        assert_eq!(used(&[1_000, 1_010, 1_020, 1_100, 1_200]), 0, "the one before that does not");
+    }
+
+    #[test]
+    fn one_at_a_time_needs_nothing_beyond_the_answers_credit() {
+        assert_eq!(used(&[]), 0);
+        assert_eq!(used(&[50]), 0);
+        assert_eq!(used(&[1_000, 1_150, 1_300]), 0);
+    }
+
+    #[test]
+    fn a_pause_is_forgotten() {
+        assert_eq!(used(&[1_000, 1_001, 1_002, 9_000]), 0);
+    }
+}
