@@ -1,4 +1,4 @@
-//! What a session sent in the last round trip. Where credits are left over it keeps as many: a client that sends more than one request per
+//! Requests that a session sent in the last round trip. Where credits are left over it keeps as many: a client that sends more than one request per
 //! round trip has most of them on the wire, where neither its demand nor its pending requests count them.
 //! Never here: windows (`server`).
 
