@@ -66,8 +66,8 @@ pub struct Snapshot {
     pub locks: Vec<Lock>,
     /// Handshakes, of a port that speaks TLS.
     pub tls: Option<Tls>,
-    /// The servers behind this one, where it asks any, in words.
-    pub tiers: Vec<String>,
+    /// The servers behind this one, where it asks any.
+    pub tier: Option<Tier>,
 }
 
 /// Requests that were refused for one reason.
@@ -113,6 +113,44 @@ pub struct Lock {
     /// Waits by bucket: bucket `i` holds waits below 2^i ns that no bucket before holds, the last one all others.
     #[serde(skip)]
     pub waits: Vec<u64>,
+}
+
+/// A tier: a server that asks others before it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tier {
+    /// Its threading model.
+    pub threading: String,
+    /// Steps that asked leaves.
+    pub gathers: u64,
+    /// Calls of leaves.
+    pub calls: u64,
+    /// Requests that wait for leaves without a thread.
+    pub waiting: u64,
+    /// Replies that came after their request had gone on.
+    pub late: u64,
+    /// Calls that were made again because they took long.
+    pub hedged: u64,
+    /// Calls that were made again because they were rejected.
+    pub retried: u64,
+    /// Calls that were given up because enough had come.
+    pub cancelled: u64,
+    /// Changes of the threading model.
+    pub switches: u64,
+    /// The leaves, in their order: 255 at most.
+    pub leaves: Vec<Leaf>,
+}
+
+/// A server that a tier asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Leaf {
+    /// Its address.
+    pub address: String,
+    /// Calls so far.
+    pub calls: u64,
+    /// Connections that are there.
+    pub connections: u64,
+    /// Credits that the tier holds there, where they bind.
+    pub credits: Option<i64>,
 }
 
 /// Handshakes of a port. Counters begin with it.

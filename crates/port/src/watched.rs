@@ -109,7 +109,7 @@ impl<P: Protocol> Source for Watched<P> {
             waits: Stage::ALL.map(waits).into(),
             locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
             tls: common.encryption.as_deref().map(|encryption| tls(common.tally.told(encryption))),
-            tiers: Vec::new(),
+            ..Snapshot::default()
         }
     }
 
