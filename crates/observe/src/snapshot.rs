@@ -1,5 +1,7 @@
 //! State of a server at one moment, as metrics, dashboard and programs get it. Never here: how it is told (`exposition`).
 
+use crate::exemplar::Exemplar;
+use crate::tenants::Account;
 use crate::waits::WaitCounts;
 use serde::Serialize;
 
@@ -44,6 +46,21 @@ pub struct Snapshot {
     pub admitted_by_class: Vec<u64>,
     /// Admitted and not ended.
     pub in_flight: u64,
+    /// The same by class, where there are classes; empty elsewhere.
+    #[serde(skip)]
+    pub in_flight_by_class: Vec<u64>,
+    /// Answers by class and route, where they are told apart; their sums are those above. Empty elsewhere.
+    #[serde(skip)]
+    pub answers: Vec<Answers>,
+    /// Cost of requests by route, where it is known.
+    #[serde(skip)]
+    pub costs: Vec<RouteCost>,
+    /// Work by tenant, where requests name tenants: the greatest ones, and all others.
+    #[serde(skip)]
+    pub tenants: Vec<TenantAccount>,
+    /// Examples of what the samples count, newest first. A source leaves them out of its snapshot ([`crate::Source::exemplars`]).
+    #[serde(skip)]
+    pub exemplars: Vec<Exemplar>,
     /// Connections that are open.
     pub connections: Option<u64>,
     /// The queueing delay at this moment.
@@ -79,6 +96,51 @@ pub struct Refused {
     pub class: Option<u8>,
     /// How many.
     pub count: u64,
+}
+
+/// Label of whatever has no label of its own.
+pub const OTHER: &str = "other";
+
+/// Answers to the requests of a class and route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Their class, where there are classes.
+    pub class: Option<u8>,
+    /// Name or number of their route, or [`OTHER`].
+    pub route: String,
+    /// Within the objective.
+    pub in_time: u64,
+    /// After it.
+    pub late: u64,
+}
+
+/// Time that the requests of a route have occupied a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteCost {
+    /// Name or number of the route, or [`OTHER`].
+    pub route: String,
+    /// Distribution of it.
+    pub costs: WaitCounts,
+}
+
+/// Work of a tenant's requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantAccount {
+    /// Number of the tenant, or [`OTHER`].
+    pub tenant: String,
+    /// The work.
+    pub account: Account,
+}
+
+impl TenantAccount {
+    /// Accounts under their labels.
+    pub fn all(of: &crate::tenants::Tenants) -> Vec<Self> {
+        let named = |(tenant, account): (Option<leeward_control::units::Tenant>, Account)| TenantAccount {
+            tenant: tenant.map_or_else(|| OTHER.into(), |tenant| tenant.0.to_string()),
+            account,
+        };
+        of.told().into_iter().map(named).collect()
+    }
 }
 
 /// Waits at one place.
