@@ -113,7 +113,7 @@ fn scheduling_is_possible(config: &SimConfig) -> bool {
     config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check <= second)
 }
 
-/// One server whose cores are always there, and whose requests compute alone.
+/// Whether there is one server, whose cores are always there and whose requests compute alone.
 fn is_plain(config: &SimConfig) -> bool {
     config.replicas.is_none()
         && config.server.scheduling.is_none()

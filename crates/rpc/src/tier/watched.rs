@@ -13,7 +13,7 @@ pub(super) struct Tiered {
 }
 
 impl Tiered {
-    /// What is known of the server, and of the leaves.
+    /// Everything that is known of the server, and its leaves.
     pub(super) fn around(server: Arc<dyn Source>, tier: Switch) -> Arc<dyn Source> {
         Arc::new(Tiered { server, tier })
     }
