@@ -15,6 +15,7 @@ mod outside;
 
 /// How to measure.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub(crate) struct Args {
     /// A short round of the most telling rows.
     #[arg(long)]

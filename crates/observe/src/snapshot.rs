@@ -209,7 +209,7 @@ pub struct Leaf {
     pub address: String,
     /// Calls so far.
     pub calls: u64,
-    /// Connections that are there.
+    /// Connections that are there, as far as the tier has looked: an idle thread that asks by itself looks when it asks.
     pub connections: u64,
     /// Credits that the tier holds there, where they bind.
     pub credits: Option<i64>,
