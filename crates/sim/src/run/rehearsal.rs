@@ -90,7 +90,8 @@ impl Run<'_> {
             .with_priority(request.priority)
             .with_delay(delay)
             .with_random(self.server_rng.bits());
-        let arrival = self.kinds.describe(arrival, &request, delay);
+        // Cores read their own packets in turn: how long this one has waited beyond others is the real queue's, and not that of the twin.
+        let arrival = self.kinds.describe(arrival, &Request { arrived: now, ..request }, delay);
         let home = self.home(request.session);
         let session = &mut self.sessions[request.session as usize];
         let (mut verdict, ticket) = session.request(self.halves.cores[home].as_mut(), &arrival);
