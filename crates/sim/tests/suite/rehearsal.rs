@@ -17,18 +17,18 @@ fn run(name: &str, config: &SimConfig) -> Result<RunOutcome, SimError> {
 fn config(demand: f64, kinds: Vec<Kind>) -> SimConfig {
     SimConfig {
         warmup: Nanos::from_millis(50),
-        duration: Nanos::from_millis(500),
+        duration: Nanos::from_millis(250),
         kinds: Kinds(kinds),
         ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), demand)
     }
 }
 
-/// Twice the capacity for 20 ms in each 100 ms, and half of it between.
+/// Twice the capacity for 10 ms in each 50 ms, and half of it between.
 fn bursts() -> SimConfig {
     let config = config(1.0, Vec::new());
     let capacity = config.workload.demand[0].rate.0;
     let segment = |at: u64, factor: f64| Segment { from: Nanos::from_millis(at), rate: Rate(capacity * factor) };
-    let demand = (0..5).flat_map(|hundred| [segment(hundred * 100, 2.0), segment(hundred * 100 + 20, 0.5)]).collect();
+    let demand = (0..5).flat_map(|burst| [segment(burst * 50, 2.0), segment(burst * 50 + 10, 0.5)]).collect();
     SimConfig { workload: Workload { demand, ..config.workload.clone() }, ..config }
 }
 
