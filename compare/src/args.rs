@@ -27,6 +27,9 @@ Cases:
   tonic-1      1,000 requests under way, over 1,000 connections or over 8, against tonic's unary calls
   tonic-8      the same with 8,000
   admission    Breakwater against no control, at half load
+  tls-1        1,000 connections with 1 request each: plain, within TLS, and tonic's within rustls
+  tls-trip     one request at a time within TLS, against plain and against tonic's
+  tls-shakes   full handshakes per second, against tonic's with rustls; --idle block tells the server's CPU time
 Cases that run only if named:
   uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
   uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without
@@ -105,6 +108,9 @@ pub(crate) struct ServeArgs {
     /// Time that a leaf waits before it answers
     #[arg(long, value_name = "SERVICE", default_value = "const:50us")]
     pub(crate) wait: String,
+    /// Folder with the certificate of servers that speak TLS
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    pub(crate) certificates: PathBuf,
     /// Microseconds that a bare echo over many sockets keeps the CPU busy per message
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) work_us: u64,

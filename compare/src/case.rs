@@ -246,6 +246,42 @@ const fn calls(load: Load) -> [Contender; 2] {
     ]
 }
 
+/// Price of encryption, beside tonic's. The contenders are those of [`sealed`].
+const TLS: &[Bar] = &[
+    Bar {
+        what: "requests per second within TLS, to tonic's",
+        ours: 1,
+        against: &[2],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(3.0),
+    },
+    Bar { what: "the same, to plain", ours: 1, against: &[0], metric: Metric::Rate, bound: Bound::AtLeast(0.3) },
+];
+
+const TLS_TRIP: &[Bar] = &[Bar {
+    what: "median round trip within TLS, to tonic's",
+    ours: 1,
+    against: &[2],
+    metric: Metric::P50,
+    bound: Bound::AtMost(1.0),
+}];
+
+const TLS_SHAKES: &[Bar] = &[Bar {
+    what: "full handshakes per second, to tonic's",
+    ours: 0,
+    against: &[1],
+    metric: Metric::Rate,
+    bound: Bound::AtLeast(1.0),
+}];
+
+const fn sealed(plain: Load, ours: Load, theirs: Load) -> [Contender; 3] {
+    [
+        contender("leeward, plain", ServerKind::Leeward, plain),
+        contender("leeward, TLS", ServerKind::LeewardTls, ours),
+        contender("tonic, TLS", ServerKind::TonicTls, theirs),
+    ]
+}
+
 /// Gain of datagrams over streams, and their price over no protocol at all. The contenders are those of [`udp`].
 const UDP: &[Bar] = &[
     Bar {
@@ -349,6 +385,38 @@ pub(crate) const CASES: &[Case] = &[
         ),
         UDP_TRIP,
     ),
+    Case {
+        name: "tls-1",
+        contenders: &sealed(
+            closed(Dialect::Leeward, MANY, 1),
+            closed(Dialect::LeewardTls, MANY, 1),
+            closed(Dialect::GrpcTls, MANY, 1),
+        ),
+        bars: TLS,
+        when: When::Always,
+        with_work: false,
+    },
+    Case {
+        name: "tls-trip",
+        contenders: &sealed(
+            Load::RoundTrip(Dialect::Leeward),
+            Load::RoundTrip(Dialect::LeewardTls),
+            Load::RoundTrip(Dialect::GrpcTls),
+        ),
+        bars: TLS_TRIP,
+        when: When::Always,
+        with_work: false,
+    },
+    Case {
+        name: "tls-shakes",
+        contenders: &[
+            contender("leeward, TLS", ServerKind::LeewardTls, Load::Handshakes(Dialect::LeewardTls)),
+            contender("tonic, TLS", ServerKind::TonicTls, Load::Handshakes(Dialect::GrpcTls)),
+        ],
+        bars: TLS_SHAKES,
+        when: When::Always,
+        with_work: false,
+    },
     calls_case("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP),
     calls_case("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS),
     calls_case("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS),

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -19,13 +20,20 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts `kind` on `cpu` and waits until it listens. While it has nothing to do it does what `idle` says; a bare
-    /// echo keeps its CPU busy for `work_us` microseconds per message.
+    /// echo keeps its CPU busy for `work_us` microseconds per message, and one that speaks TLS shows what is in `certificates`.
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn start(kind: ServerKind, cpu: usize, idle: Idling, work_us: u64) -> Result<Server> {
+    pub(crate) fn start(
+        kind: ServerKind,
+        cpu: usize,
+        idle: Idling,
+        work_us: u64,
+        certificates: &Path,
+    ) -> Result<Server> {
         let idle = word(idle);
-        Server::start_with(kind, cpu, &["--idle", &idle, "--work-us", &work_us.to_string()])
+        let (work_us, folder) = (work_us.to_string(), certificates.display().to_string());
+        Server::start_with(kind, cpu, &["--idle", &idle, "--work-us", &work_us, "--certificates", &folder])
     }
 
     /// Starts `kind` on `cpu` with these arguments besides and waits until it listens.

@@ -8,6 +8,7 @@
 
 mod args;
 mod case;
+mod certificate;
 mod child;
 mod load;
 mod measure;

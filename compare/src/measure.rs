@@ -7,8 +7,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::CompareArgs;
 use crate::case::{Bar, CASES, Case, Contender, MANY, When};
+use crate::certificate::Certificate;
 use crate::child::Server;
-use crate::load::{Load, Times, closed_loop, half, round_trips};
+use crate::load::{self, Load, Times, closed_loop, half, round_trips, sealed};
 use crate::outcome::{Measurement, Outcome, Turns, Verdict};
 use crate::report::{self, Machine};
 use crate::servers::{self, Idling, ServerKind};
@@ -23,6 +24,7 @@ struct Setting {
     idle: Idling,
     work_us: u64,
     times: Times,
+    certificate: Certificate,
 }
 
 /// Runs the cases, prints the table and writes the numbers.
@@ -40,6 +42,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         idle: args.idle,
         work_us: args.work_us,
         times: Times { warmup: Duration::from_millis(600) / scale, measured: Duration::from_millis(2_400) / scale },
+        certificate: Certificate::make()?,
     };
     for cpu in [setting.server_cpu, setting.load_cpu] {
         // A server that can't be pinned runs anywhere, without a word.
@@ -112,14 +115,16 @@ fn half_load(case: &Case, setting: &Setting) -> Result<f64> {
     if !case.contenders.iter().any(|contender| matches!(contender.load, Load::Half(_))) {
         return Ok(0.0);
     }
-    let server = Server::start(ServerKind::NoControl, setting.server_cpu, setting.idle, 0)?;
+    let server =
+        Server::start(ServerKind::NoControl, setting.server_cpu, setting.idle, 0, setting.certificate.folder())?;
     let capacity = half::capacity(server.address(), MANY, setting.times).context("measuring the capacity")?;
     Ok(capacity / 2.0)
 }
 
 /// Runs a contender's turn, in a fresh process.
 fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, seed: u64) -> Result<Measurement> {
-    let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us)?;
+    let certificates = setting.certificate.folder();
+    let server = Server::start(contender.server, setting.server_cpu, setting.idle, work_us, certificates)?;
     let (address, payload, times) = (server.address(), setting.payload, setting.times);
     let mut edges: Vec<(Instant, Duration, Duration)> = Vec::new();
     let mut edge = || {
@@ -128,14 +133,20 @@ fn turn(contender: &Contender, setting: &Setting, work_us: u64, half_load: f64, 
     };
     let mut measurement = match contender.load {
         Load::RoundTrip(dialect) => {
-            let latency = round_trips(dialect, address, payload, times, &mut edge)?;
+            let latency = round_trips(dialect, address, payload, times, certificates, &mut edge)?;
             let us = |quantile| Some(latency.value_at_quantile(quantile) as f64 / 1e3);
             let rate_per_s = latency.len() as f64 / times.measured.as_secs_f64();
             Measurement { rate_per_s, p50_us: us(0.5), p99_us: us(0.99), ..Measurement::EMPTY }
         }
         Load::Closed { dialect, connections, outstanding } => {
-            let closed = closed_loop(dialect, address, (connections, outstanding), payload, times, &mut edge)?;
+            let closed =
+                closed_loop(dialect, address, (connections, outstanding), payload, times, certificates, &mut edge)?;
             Measurement { rate_per_s: closed.rate_per_s, load_idle: Some(closed.idle), ..Measurement::EMPTY }
+        }
+        Load::Handshakes(dialect) => {
+            let tls = load::client(dialect, certificates)?;
+            let done = sealed::handshakes(&tls, address, times, &mut edge)?;
+            Measurement { rate_per_s: done.rate_per_s, load_idle: Some(done.idle), ..Measurement::EMPTY }
         }
         Load::Half(controller) => {
             // Latencies of the tail need more samples.

@@ -20,7 +20,7 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         let guard = args.guard.to_possible_value().context("a guard has a name")?;
         command.arg("serve").arg("--guard").arg(guard.get_name());
-        let numbers = [("--work", args.work), ("--wait", args.wait), ("--slo", args.slo)];
+        let numbers = [("--work", args.work), ("--wait", args.wait), ("--blocks", args.blocks), ("--slo", args.slo)];
         for (flag, value) in numbers {
             command.arg(flag).arg(value.to_string());
         }
@@ -28,6 +28,9 @@ impl Server {
         command.arg("--pool").arg(pool.get_name());
         if let [from, until] = args.slower[..] {
             command.arg("--slower").arg(format!("{from},{until}"));
+        }
+        if args.reports {
+            command.arg("--reports");
         }
         if args.dear {
             command.arg("--dear");

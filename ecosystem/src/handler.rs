@@ -34,6 +34,7 @@ struct Service {
     slow: Work,
     idle: bool,
     wait: Duration,
+    blocks: Duration,
     pool: Pool,
     connections: Semaphore,
     line: Line,
@@ -51,6 +52,7 @@ pub(crate) fn app(args: &Args) -> Router {
         slow: work(3),
         idle: args.work == 0,
         wait: Duration::from_millis(args.wait),
+        blocks: Duration::from_millis(args.blocks),
         pool: args.pool,
         connections: Semaphore::new(CONNECTIONS),
         line: Line::new("pool"),
@@ -85,6 +87,9 @@ impl Service {
         };
         if !self.wait.is_zero() {
             tokio::time::sleep(self.wait).await;
+        }
+        if !self.blocks.is_zero() {
+            std::thread::sleep(self.blocks);
         }
         if !self.idle {
             self.work(dear).run();

@@ -9,11 +9,13 @@ use clap::ValueEnum;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+mod envoy;
 mod more;
 mod outside;
 
 /// How to measure.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub(crate) struct Args {
     /// A short round of the most telling rows.
     #[arg(long)]
@@ -57,6 +59,8 @@ enum Group {
     Pauses,
     /// Clients of other makes.
     Outside,
+    /// Replicas behind Envoy.
+    Envoy,
     /// Classes of requests.
     Classes,
     /// Tenants.
@@ -120,6 +124,7 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
             Group::Pool => bench.pool()?,
             Group::Pauses => bench.pauses()?,
             Group::Outside => bench.outside()?,
+            Group::Envoy => bench.envoy()?,
             Group::Classes => bench.classes()?,
             Group::Tenants => bench.tenants()?,
             Group::False => bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?,

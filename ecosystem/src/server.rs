@@ -24,6 +24,12 @@ pub(crate) struct Args {
     /// From the first so many ms after the first request on until the second the work is three times as much.
     #[arg(long, value_delimiter = ',')]
     pub(crate) slower: Vec<u64>,
+    /// Time that a request occupies the worker without computing, in ms: it takes as long whatever else this machine does.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) blocks: u64,
+    /// Responses say the gate's load (ORCA).
+    #[arg(long)]
+    pub(crate) reports: bool,
     /// Requests with a header `x-dear` take fifty times the work.
     #[arg(long)]
     pub(crate) dear: bool,
@@ -44,6 +50,7 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
     let app = handler::app(args);
     let objective = Duration::from_millis(args.slo);
     let layer = args.guard.layer(objective);
+    let layer = layer.map(|layer| if args.reports { layer.reports_load() } else { layer });
     let gate = layer.as_ref().map(|layer| layer.gate().clone());
     let stamps = args.guard.has_stamps();
     let app = args.guard.around(app, objective)?;

@@ -165,6 +165,40 @@ test("several servers stand on one page", async () => {
   await kv.stop();
 });
 
+test("a tier shows its leaves, and the one that is gone", async (t) => {
+  const leaves = [];
+  // Whatever fails, nobody is left behind: a program that lives on keeps this one alive.
+  t.after(async () => { for (const leaf of leaves) await leaf.stop("SIGKILL"); });
+  for (let place = 0; place < 2; place += 1) leaves.push(await serve({ flags: ["--service", "wait", "--wait-time", "const:50us", "--admission", "none"] }));
+  const asked = leaves.map((leaf) => leaf.listen).join(",");
+  const tier = await serve({ flags: ["--service", "tier", "--leaves", asked, "--threading", "SDB1-4", "--admission", "none"] });
+  t.after(() => tier.stop("SIGKILL"));
+  const { page, wrong, close } = await open(tier.origin, [tier.origin]);
+  await is(page, "live");
+  const rows = page.locator(".leaves tr");
+  await page.waitForFunction(() => document.querySelectorAll(".leaves tr").length === 3);
+  await load(tier.listen, ["--service", "tier", "--demand", "300", "--duration", "2s", "--admission", "none"]);
+  const arrived = await metric(tier.origin, "leeward_requests_arrived_total");
+  assert.ok(arrived > 100, `${arrived} requests`);
+  await until(page, "demand", arrived);
+  const calls = async (place) => Number((await rows.nth(place).locator("td").nth(2).textContent()).replaceAll(",", ""));
+  for (let place = 1; place <= 2; place += 1) {
+    assert.match(await rows.nth(place).textContent(), new RegExp(leaves[place - 1].listen));
+    assert.ok(await calls(place) >= arrived * 0.9, `${await calls(place)} calls of ${arrived}`);
+  }
+  assert.equal(await page.locator(".leaves tr.bad").count(), 0);
+  await page.screenshot({ path: `${pictures}/tier.png`, fullPage: true });
+  await leaves[1].stop("SIGKILL");
+  // A thread that asks its leaves itself finds out when it asks.
+  const failing = load(tier.listen, ["--service", "tier", "--demand", "300", "--duration", "1s", "--admission", "none"]);
+  await assert.rejects(failing, /every answer was a failure/);
+  await page.waitForSelector(".leaves tr.bad");
+  assert.match(await page.locator(".leaves tr.bad").textContent(), new RegExp(leaves[1].listen));
+  await page.screenshot({ path: `${pictures}/tier-without-leaf.png`, fullPage: true });
+  assert.deepEqual(wrong, []);
+  await close();
+});
+
 test("it fits every screen, in both styles", async () => {
   const server = await serve({ flags: ["--slo", "1ms"] });
   await load(server.listen, [...OVERLOAD, "--admission", "none"]);

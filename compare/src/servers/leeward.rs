@@ -7,6 +7,7 @@ use leeward_control::registry::Registry;
 use leeward_control::threading::Threading;
 use leeward_rpc::server::{Builder, Handler, IoUring, Server};
 use leeward_rpc::tier::{Leaves, Options};
+use leeward_rpc::tls::{ServerFiles, ServerTls};
 use leeward_runtime::Idle;
 use leeward_services::echo::Echo;
 use leeward_services::served::Backend;
@@ -17,6 +18,7 @@ use leeward_workload::Service;
 
 use super::{ANY, Idling};
 use crate::args::ServeArgs;
+use crate::certificate;
 use crate::load::{RTT, SLO};
 
 /// The echo service without admission control, with several sockets per system call or one.
@@ -25,6 +27,16 @@ use crate::load::{RTT, SLO};
 /// It can't start.
 pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAddr> {
     start(builder(args).io_uring(io_uring), Echo)
+}
+
+/// The echo service within TLS.
+///
+/// # Errors
+/// It can't start, or has no certificate.
+pub(crate) fn start_sealed(args: &ServeArgs) -> Result<SocketAddr> {
+    let file = |name| args.certificates.join(name);
+    let files = ServerFiles { cert: file(certificate::CERT), key: file(certificate::KEY), client_ca: None };
+    start(builder(args).tls(ServerTls::open(files)?), Echo)
 }
 
 /// The echo service over datagrams.

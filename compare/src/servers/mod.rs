@@ -35,6 +35,8 @@ pub(crate) enum ServerKind {
     LeewardSingle,
     /// The first, asked by datagrams
     LeewardUdp,
+    /// The first, within TLS
+    LeewardTls,
     /// Datagrams sent back, many in one system call
     Mmsg,
     /// Length-framed messages sent back; reads one socket again and again
@@ -51,6 +53,8 @@ pub(crate) enum ServerKind {
     UringStamps,
     /// tonic's unary echo on one thread of Tokio
     Tonic,
+    /// The same within TLS by rustls
+    TonicTls,
     /// Leeward with the synthetic service and no admission control
     NoControl,
     /// Leeward with the synthetic service under Breakwater
@@ -104,6 +108,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
         ServerKind::Leeward => announce(leeward::start_echo(args, IoUring::Auto)?)?,
+        ServerKind::LeewardTls => announce(leeward::start_sealed(args)?)?,
         ServerKind::LeewardUdp => announce(leeward::start_far(args)?)?,
         ServerKind::Mmsg => {
             let socket = mmsg::listen()?;
@@ -142,7 +147,12 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
         ServerKind::Tonic => {
             let listener = listen()?;
             announce(listener.local_addr()?)?;
-            on_its_cpu(args.cpu, move || tonic::serve(listener));
+            on_its_cpu(args.cpu, move || tonic::serve(listener, None));
+        }
+        ServerKind::TonicTls => {
+            let (listener, identity) = (listen()?, tonic::identity(&args.certificates)?);
+            announce(listener.local_addr()?)?;
+            on_its_cpu(args.cpu, move || tonic::serve(listener, Some(identity)));
         }
     }
     // Whoever started it is gone, or has had enough.

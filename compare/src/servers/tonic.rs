@@ -2,16 +2,19 @@
 
 use std::convert::Infallible;
 use std::net::TcpListener;
+use std::path::Path;
 use std::task::{Context as Task, Poll};
 
 use anyhow::{Context, Result};
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::{Grpc, NamedService, UnaryService};
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
+
+use crate::certificate;
 
 /// Streams that one connection may have open: hyper's default of 200 would be less than is asked for.
 const STREAMS_MAX: u32 = 4_096;
@@ -27,18 +30,30 @@ pub(crate) struct Echo {
 /// The only method's path.
 pub(crate) const PATH: &str = "/leeward.Echo/Echo";
 
-/// Serves for ever.
+/// The certificate and the key in a folder.
+///
+/// # Errors
+/// They are not there.
+pub(crate) fn identity(folder: &Path) -> Result<Identity> {
+    let read = |name: &str| std::fs::read(folder.join(name)).with_context(|| folder.join(name).display().to_string());
+    Ok(Identity::from_pem(read(certificate::CERT)?, read(certificate::KEY)?))
+}
+
+/// Serves for ever, within TLS if there is a certificate.
 ///
 /// # Errors
 /// The runtime can't be built, or tonic gives up.
-pub(crate) fn serve(listener: TcpListener) -> Result<()> {
+pub(crate) fn serve(listener: TcpListener, identity: Option<Identity>) -> Result<()> {
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("tokio")?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let server = Server::builder().max_concurrent_streams(STREAMS_MAX).add_service(EchoService);
-        server.serve_with_incoming(incoming).await.context("tonic")
+        let mut server = Server::builder().max_concurrent_streams(STREAMS_MAX);
+        if let Some(identity) = identity {
+            server = server.tls_config(ServerTlsConfig::new().identity(identity)).context("tonic's TLS")?;
+        }
+        server.add_service(EchoService).serve_with_incoming(incoming).await.context("tonic")
     })
 }
 

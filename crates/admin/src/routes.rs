@@ -50,7 +50,11 @@ pub(crate) fn answer(request: &Request, state: &State) -> Answer {
         "/" => page::response(request),
         "/metrics" => {
             let format = Format::accepted(&request.accept);
-            let text = render(&state.sources.snapshots(), &state.sources.process(), format);
+            let snapshots = match format {
+                Format::Prometheus => state.sources.snapshots(),
+                Format::OpenMetrics => state.sources.exemplified(),
+            };
+            let text = render(&snapshots, &state.sources.process(), format);
             Response::new(200, format.content_type(), text).with("vary", "accept")
         }
         "/healthz" => Response::line(200, "alive"),

@@ -36,6 +36,12 @@ impl Sources {
         self.lock().retain(|(known, _)| known != name);
     }
 
+    /// The states of all at this moment, with examples of what the samples count.
+    pub(crate) fn exemplified(&self) -> Vec<Snapshot> {
+        let named = |(name, source): Named| Snapshot { port: name, exemplars: source.exemplars(), ..source.snapshot() };
+        self.all().into_iter().map(named).collect()
+    }
+
     /// The states of all at this moment.
     pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
         let named = |(name, source): Named| Snapshot { port: name, ..source.snapshot() };

@@ -70,6 +70,7 @@ pub mod client;
 pub mod params;
 pub mod recording;
 pub mod registry;
+pub mod rehearsal;
 pub mod server;
 pub(crate) mod sync;
 pub mod threading;

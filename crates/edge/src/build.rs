@@ -4,6 +4,7 @@ use crate::gate::Gate;
 use leeward_control::algorithms::edge;
 use leeward_control::params::{ParamError, Raw};
 use leeward_control::registry::Algorithm;
+use leeward_control::rehearsal::enforces;
 use leeward_observe::DECISIONS;
 use std::time::Duration;
 
@@ -44,8 +45,7 @@ impl Mode {
         match self {
             Mode::Enforce => true,
             Mode::Shadow => false,
-            // Fibonacci hashing: neighbours are spread evenly.
-            Mode::Share(percent) => (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % 100 < u64::from(percent),
+            Mode::Share(percent) => enforces(percent, number),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Fates of the requests, summed over the shards. Never here: distributions.
 
 use crate::arriving::Class;
-use leeward_observe::Reason;
+use leeward_observe::{PLACES, Reason};
 
 /// Requests so far. Read one shard after the other: parts may be a request apart while requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,8 @@ impl Counts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ByClass {
     pub(crate) admitted: [u64; Class::COUNT as usize],
+    /// Admitted, and ended since.
+    pub(crate) ended: [u64; Class::COUNT as usize],
     /// By class and number of the reason.
     pub(crate) refused: [[u64; Reason::ALL.len()]; Class::COUNT as usize],
 }
@@ -81,9 +83,54 @@ impl ByClass {
         }
     }
 
+    /// Counts the end of an admitted request of `class`.
+    pub(crate) fn end(&mut self, class: u8) {
+        self.ended[usize::from(class) % self.ended.len()] += 1;
+    }
+
+    /// Admitted and not ended.
+    pub(crate) fn in_flight(&self) -> Vec<u64> {
+        self.admitted.iter().zip(&self.ended).map(|(admitted, ended)| admitted.saturating_sub(*ended)).collect()
+    }
+
     pub(crate) fn add(&mut self, other: &ByClass) {
         let refused = self.refused.iter_mut().flatten().zip(other.refused.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
-        refused.chain(admitted).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
+        let ended = self.ended.iter_mut().zip(&other.ended);
+        refused.chain(admitted).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
+    }
+}
+
+/// Answers by the class of the request and the place of its route.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByRoute([[Answered; PLACES]; Class::COUNT as usize]);
+
+/// Answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) in_time: u64,
+    pub(crate) late: u64,
+}
+
+impl ByRoute {
+    pub(crate) fn answered(&mut self, class: u8, place: usize, is_in_time: bool) {
+        let places = &mut self.0[usize::from(class % Class::COUNT)];
+        let count = &mut places[place.min(PLACES - 1)];
+        *(if is_in_time { &mut count.in_time } else { &mut count.late }) += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &ByRoute) {
+        for (sum, part) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
+            sum.in_time = sum.in_time.wrapping_add(part.in_time);
+            sum.late = sum.late.wrapping_add(part.late);
+        }
+    }
+
+    /// Classes and places that have answers, and the ordinary class of the first route: its counters begin with the gate.
+    pub(crate) fn told(&self) -> impl Iterator<Item = (u8, usize, Answered)> + '_ {
+        let classes = (0..Class::COUNT).zip(&self.0);
+        let all =
+            classes.flat_map(|(class, places)| places.iter().enumerate().map(move |(place, of)| (class, place, *of)));
+        all.filter(|(class, place, of)| *of != Answered::default() || (*class, *place) == (Class::NORMAL.number(), 0))
     }
 }

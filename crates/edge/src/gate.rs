@@ -7,23 +7,26 @@ use crate::load::{Busy, Load};
 use crate::oldest::Oldest;
 use crate::probe::Probe;
 use crate::shard::Shard;
-use crate::ticket::{Outcome, Ticket};
-use crate::twin::{Leaving, Twin};
+use crate::ticket::{End, Outcome, Ticket};
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
 use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
+use leeward_control::rehearsal::{Leaving, Twin};
 use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{Bounds, Load as Sums, Pulse};
-use leeward_observe::{Decision, DecisionId, Reason, Ring, SAMPLED, Source};
+use leeward_observe::{Decision, DecisionId, Reason, Ring, Routes, SAMPLED, Source, Tenants};
 use leeward_runtime::clock;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
+
+/// Characters of a route's name that are kept.
+const LONGEST_NAME: usize = 128;
 
 /// A request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,14 @@ pub struct Refusal {
 #[derive(Clone)]
 pub struct Gate(pub(crate) Arc<Inner>);
 
+/// A request in the queue that would be.
+struct Rehearsed {
+    shard: usize,
+    route: u8,
+    class: u8,
+    ticket: server::Ticket,
+}
+
 pub(crate) struct Inner {
     pub(crate) slo: Nanos,
     pub(crate) mode: Mode,
@@ -58,6 +69,11 @@ pub(crate) struct Inner {
     level: AtomicU64,
     ticks: AtomicU64,
     routes: Vec<Estimate>,
+    /// Names of routes, for those who read metrics.
+    pub(crate) names: Vec<OnceLock<Box<str>>>,
+    /// Places of the routes that metrics tell apart.
+    pub(crate) places: Routes,
+    pub(crate) tenants: Tenants,
     /// Of all routes together.
     mean: Estimate,
     /// Time from admission to the answer, by route, without queues inside.
@@ -65,7 +81,7 @@ pub(crate) struct Inner {
     oldest: Mutex<Oldest>,
     /// Requests that may be under way in a shard.
     room: u32,
-    twin: Mutex<Twin>,
+    twin: Mutex<Twin<Rehearsed>>,
     /// Time that requests have occupied workers, all together.
     worked_ns: AtomicU64,
     /// Requests that have told their work.
@@ -104,6 +120,9 @@ impl Gate {
             level: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
+            places: Routes::default(),
+            tenants: Tenants::default(),
             mean: Estimate::default(),
             inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
@@ -160,13 +179,15 @@ impl Gate {
         let verdict = if full { Err(Reason::Concurrency) } else { shard.ask(&arrival, waited) };
         let verdict = verdict.map_err(|reason| inner.named(reason, arriving, waited, service));
         shard.counts.arrived += 1;
-        shard.by_class.count((arrival.priority.level() - 1) / 16, verdict.as_ref().err().copied());
+        let class = (arrival.priority.level() - 1) / 16;
+        shard.by_class.count(class, verdict.as_ref().err().copied());
+        inner.tenants.charge(arriving.tenant, inner.about(arriving.route), verdict.is_ok());
         if arriving.waited.is_some() {
             shard.waits.note(waited);
         }
         let is_meant = || inner.mode.enforces(arriving.account(random));
         if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_meant()) {
-            return Ok(self.rehearse(&mut shard, index, arriving, verdict));
+            return Ok(self.rehearse(&mut shard, index, (arriving.route, class), verdict));
         }
         let record = |refused: Option<Reason>| {
             let mut decision = Decision::admitted(now);
@@ -185,7 +206,7 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                let ticket = Ticket::new(self.clone(), index, arriving.route, (now, waited), ticket);
+                let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), ticket);
                 Ok(ticket.with_budget(inner.for_queues(arriving, waited)))
             }
             Err(reason) => {
@@ -203,20 +224,19 @@ impl Gate {
         &self,
         shard: &mut Shard,
         index: usize,
-        arriving: &Arriving,
+        (route, class): (u8, u8),
         verdict: Result<server::Ticket, Reason>,
     ) -> Ticket {
         match verdict {
             Ok(ticket) => {
                 let inner = &self.0;
-                let route = &inner.routes[usize::from(arriving.route)];
-                let time = route.time().or(inner.mean.time()).unwrap_or(Nanos::ZERO);
-                lock(&inner.twin).admit(time, inner.shards.len(), index, ticket);
+                let rehearsed = Rehearsed { shard: index, route, class, ticket };
+                lock(&inner.twin).admit(inner.about(route), inner.shards.len(), rehearsed);
                 shard.counts.admitted += 1;
             }
             Err(_) => shard.counts.shadowed += 1,
         }
-        Ticket::rehearsed(self.clone(), arriving.route)
+        Ticket::rehearsed(self.clone(), index, route)
     }
 
     pub(crate) fn end(
@@ -224,16 +244,38 @@ impl Gate {
         shard: usize,
         ticket: server::Ticket,
         (came, waited): (Time, Nanos),
-        (now, outcome): (Time, Outcome),
-        inside: Option<(u8, Duration)>,
+        now: Time,
+        end: &End,
     ) {
         let inner = &*self.0;
         let sojourn = now.since(came);
-        if let Some((route, queued)) = inside {
-            let queued = Nanos(u64::try_from(queued.as_nanos()).unwrap_or(u64::MAX));
-            inner.inside[usize::from(route)].note(sojourn.saturating_sub(queued));
+        if end.worked.is_some() {
+            let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
+            inner.inside[usize::from(end.route)].note(sojourn.saturating_sub(queued));
         }
-        lock(&inner.shards[shard]).end(ticket, now, outcome, sojourn, sojourn + waited <= inner.slo);
+        let place = inner.places.place(u32::from(end.route));
+        let mut shard = lock(&inner.shards[shard]);
+        if let Some(span) = end.worked {
+            shard.costs[place].note(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        }
+        let is_in_time = sojourn + waited <= inner.slo;
+        shard.count_end((end.class, place), end.outcome, is_in_time);
+        shard.answer(ticket, now, end.outcome, sojourn);
+    }
+
+    /// Counts the cost of a request whose account is another's: the twin's.
+    pub(crate) fn count_cost(&self, shard: usize, route: u8, span: Duration) {
+        let place = self.0.places.place(u32::from(route));
+        let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        lock(&self.0.shards[shard]).costs[place].note(span);
+    }
+
+    /// Names a route, for metrics: its path or method, never what a client may vary. The first name stays; of a long one the beginning.
+    /// Routes of one number have one name.
+    pub fn name_route(&self, route: u8, name: &str) {
+        if let Some(cell) = self.0.names.get(usize::from(route)) {
+            cell.get_or_init(|| name.chars().take(LONGEST_NAME).collect::<String>().into());
+        }
     }
 
     /// Learns how long a request of this route has occupied a worker.
@@ -337,8 +379,11 @@ impl Inner {
     fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
         let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
         let (now, delay, ended) = lock(&self.twin).look(now, came);
-        for Leaving { at, shard, ticket, sojourn } in ended {
-            lock(&self.shards[shard]).end(ticket, at, Outcome::Completed, sojourn, sojourn <= self.slo);
+        for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket } } in ended {
+            let place = self.places.place(u32::from(route));
+            let mut shard = lock(&self.shards[shard]);
+            shard.count_end((class, place), Outcome::Completed, sojourn <= self.slo);
+            shard.answer(ticket, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
     }
@@ -351,6 +396,11 @@ impl Inner {
             // A probe does not know which request is late: nothing of it is charged to this one.
             None => (Nanos::ZERO, self.probe.delay(now)),
         }
+    }
+
+    /// About how long requests of this route take; nothing before anything is known.
+    fn about(&self, route: u8) -> Nanos {
+        self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
     }
 
     /// In microseconds; before anything is known every request costs the same.

@@ -33,7 +33,6 @@ mod oldest;
 mod probe;
 mod shard;
 mod ticket;
-mod twin;
 mod watched;
 
 pub use arriving::{Arriving, Class};

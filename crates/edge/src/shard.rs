@@ -1,11 +1,11 @@
 //! A part of a gate: a fast half with its session, its choices and its counters, for the threads that share it.
 
-use crate::counts::{ByClass, Counts};
+use crate::counts::{ByClass, ByRoute, Counts};
 use crate::ticket::Outcome;
 use leeward_control::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_host::Choices;
-use leeward_observe::{Reason, Waits};
+use leeward_observe::{PLACES, Reason, Waits};
 
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
@@ -15,6 +15,9 @@ pub(crate) struct Shard {
     pub(crate) by_class: ByClass,
     /// Waits before the gate, of requests that have an age.
     pub(crate) waits: Waits,
+    pub(crate) by_route: Box<ByRoute>,
+    /// Time that requests have occupied a worker, by the place of their route.
+    pub(crate) costs: Box<[Waits; PLACES]>,
 }
 
 impl Shard {
@@ -22,8 +25,16 @@ impl Shard {
         let mut session = Session::new(SessionSlot(0), CoreId(index as u32));
         half.open(&mut session, &Opened { now: Time::ZERO, demand: 0 });
         let choices = Choices::new(index ^ (seed as usize).wrapping_mul(0x9E37_79B9));
-        let (by_class, waits) = (ByClass::default(), Waits::default());
-        Shard { half, session, choices, counts: Counts::default(), by_class, waits }
+        Shard {
+            half,
+            session,
+            choices,
+            counts: Counts::default(),
+            by_class: ByClass::default(),
+            waits: Waits::default(),
+            by_route: Box::default(),
+            costs: Box::default(),
+        }
     }
 
     /// Asks the controller. A rejected request is over for it.
@@ -35,37 +46,32 @@ impl Shard {
         match verdict {
             Verdict::Admit => Ok(ticket),
             Verdict::Reject(reason) => {
-                self.answer(ticket, arrival.now, server::Outcome::Dropped, waited);
+                self.answer(ticket, arrival.now, Outcome::Dropped, waited);
                 Err(reason.into())
             }
         }
     }
 
-    /// Ends an admitted request, in time or not.
-    pub(crate) fn end(
-        &mut self,
-        ticket: server::Ticket,
-        now: Time,
-        outcome: Outcome,
-        sojourn: Nanos,
-        is_in_time: bool,
-    ) {
-        let told = match outcome {
-            Outcome::Completed => server::Outcome::Completed,
-            Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
-        };
+    /// Counts the end of an admitted request of a class, whose route has this place.
+    pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, is_in_time: bool) {
+        self.by_class.end(class);
         match outcome {
             Outcome::Completed => {
                 self.counts.completed += 1;
                 self.counts.in_time += u64::from(is_in_time);
+                self.by_route.answered(class, place, is_in_time);
             }
             Outcome::Dropped => self.counts.dropped += 1,
             Outcome::Abandoned => self.counts.abandoned += 1,
         }
-        self.answer(ticket, now, told, sojourn);
     }
 
-    fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: server::Outcome, sojourn: Nanos) {
+    /// Ends a request for the controller.
+    pub(crate) fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
+        let outcome = match outcome {
+            Outcome::Completed => server::Outcome::Completed,
+            Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
+        };
         let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };
         let _ = self.session.reply(self.half.as_mut(), ticket, &departure);
     }

@@ -17,12 +17,22 @@ pub enum Outcome {
     Abandoned,
 }
 
+/// The end of a request, as its ticket tells it.
+pub(crate) struct End {
+    pub(crate) class: u8,
+    pub(crate) route: u8,
+    pub(crate) worked: Option<Duration>,
+    pub(crate) queued: Duration,
+    pub(crate) outcome: Outcome,
+}
+
 /// An admitted request, until it ends. Dropping the ticket ends it as [`Outcome::Abandoned`].
 #[must_use = "a ticket that is dropped is an abandoned request"]
 pub struct Ticket {
     gate: Gate,
     shard: usize,
     route: u8,
+    class: u8,
     came: Time,
     /// How long it had waited when it came.
     waited: Nanos,
@@ -35,15 +45,21 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn new(gate: Gate, shard: usize, route: u8, (came, waited): (Time, Nanos), of: server::Ticket) -> Self {
+    pub(crate) fn new(
+        gate: Gate,
+        shard: usize,
+        (route, class): (u8, u8),
+        (came, waited): (Time, Nanos),
+        of: server::Ticket,
+    ) -> Self {
         let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
-        Ticket { gate, shard, route, came, waited, worked: None, budget, queued, of: Some(of) }
+        Ticket { gate, shard, route, class, came, waited, worked: None, budget, queued, of: Some(of) }
     }
 
     /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
-    pub(crate) fn rehearsed(gate: Gate, route: u8) -> Self {
-        let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
-        Ticket { gate, shard: 0, route, came: Time::ZERO, waited: Nanos::ZERO, worked: None, budget, queued, of: None }
+    pub(crate) fn rehearsed(gate: Gate, shard: usize, route: u8) -> Self {
+        let (budget, queued, waited) = (Budget::UNLIMITED, Duration::ZERO, Nanos::ZERO);
+        Ticket { gate, shard, route, class: 0, came: Time::ZERO, waited, worked: None, budget, queued, of: None }
     }
 
     pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
@@ -88,8 +104,10 @@ impl Ticket {
         }
         if let Some(ticket) = self.of.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
-            let inside = worked.map(|_| (self.route, self.queued));
-            self.gate.end(self.shard, ticket, (self.came, self.waited), (now, outcome), inside);
+            let end = End { class: self.class, route: self.route, worked, queued: self.queued, outcome };
+            self.gate.end(self.shard, ticket, (self.came, self.waited), now, &end);
+        } else if let Some(span) = worked {
+            self.gate.count_cost(self.shard, self.route, span);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The gate as those who watch it see it. Never here: what is written on the path of requests.
 
-use crate::counts::ByClass;
+use crate::counts::{ByClass, ByRoute};
 use crate::gate::Gate;
 use leeward_host::sync::lock;
-use leeward_observe::snapshot::{Refused, StageWaits};
+use leeward_observe::snapshot::{Answers, OTHER, Refused, RouteCost, StageWaits, TenantAccount};
 use leeward_observe::why::Context;
-use leeward_observe::{Decision, DecisionId, Reason, Snapshot, Source, Stage, WaitCounts, unix_ns};
+use leeward_observe::{Decision, DecisionId, PLACES, Reason, Snapshot, Source, Stage, WaitCounts, unix_ns};
 
 /// Reasons that a gate can have: all but those of a protocol with credits.
 const REASONS: [Reason; 8] = [
@@ -19,15 +19,32 @@ const REASONS: [Reason; 8] = [
     Reason::Other,
 ];
 
+impl Gate {
+    /// Labels of the routes that have places: their names, or their numbers. No two are the same: Prometheus would read none of it.
+    fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for route in self.0.places.known() {
+            let name = self.0.names.get(route as usize).and_then(|name| name.get());
+            let label = name.map_or_else(|| route.to_string(), |name| name.to_string());
+            let is_taken = label == OTHER || labels.contains(&label);
+            labels.push(if is_taken { format!("{label} ({route})") } else { label });
+        }
+        labels
+    }
+}
+
 impl Source for Gate {
     fn snapshot(&self) -> Snapshot {
         let inner = &*self.0;
         let (counts, gauges) = (self.counts(), inner.pulse.gauges());
         let (mut by_class, mut waits) = (ByClass::default(), WaitCounts::default());
+        let (mut by_route, mut costs) = (ByRoute::default(), [WaitCounts::default(); PLACES]);
         for shard in &inner.shards {
             let shard = lock(shard);
             by_class.add(&shard.by_class);
             shard.waits.add_to(&mut waits);
+            by_route.add(&shard.by_route);
+            shard.costs.iter().zip(&mut costs).for_each(|(of, sum)| of.add_to(sum));
         }
         let delay = u64::try_from(self.delay().as_nanos()).unwrap_or(u64::MAX);
         let refused = |class: usize| {
@@ -39,6 +56,16 @@ impl Source for Gate {
             };
             REASONS.into_iter().map(of)
         };
+        let routes = self.labels();
+        let route = |place: usize| routes.get(place).map_or_else(|| OTHER.into(), String::clone);
+        let answers = by_route.told().map(|(class, place, of)| Answers {
+            class: Some(class),
+            route: route(place),
+            in_time: of.in_time,
+            late: of.late,
+        });
+        let costs = costs.iter().enumerate().filter(|(_, costs)| costs.count() > 0);
+        let costs = costs.map(|(place, costs)| RouteCost { route: route(place), costs: *costs });
         let workers = inner.shards.len();
         Snapshot {
             port: "gate".into(),
@@ -59,6 +86,10 @@ impl Source for Gate {
             refused: (0..by_class.refused.len()).flat_map(refused).collect(),
             admitted_by_class: by_class.admitted.into(),
             in_flight: counts.in_flight(),
+            in_flight_by_class: by_class.in_flight(),
+            answers: answers.collect(),
+            costs: costs.collect(),
+            tenants: TenantAccount::all(&inner.tenants),
             delay_ns: delay,
             standing_ns: delay,
             credit_pool: gauges.credit_pool,

@@ -5,6 +5,7 @@
 
 use leeward_control::units::{Nanos, Time};
 use leeward_edge::{Arriving, Class, Counts, Gate, Mode, Outcome, Reason, Tenant, Ticket};
+use leeward_observe::{Snapshot, Source, TENANTS};
 use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -146,6 +147,68 @@ fn the_cost_of_requests_is_what_they_took() {
     }
     let ratio = charged as f64 / took as f64;
     assert!((ratio - 1.0).abs() <= 0.01, "{ratio}");
+}
+
+/// Sums of the parts are the whole, and there are no more parts than bounds allow.
+fn parts_are_the_whole(of: &Snapshot) {
+    let sum = |count: fn(&leeward_observe::snapshot::Answers) -> u64| of.answers.iter().map(count).sum::<u64>();
+    assert_eq!((sum(|of| of.in_time), sum(|of| of.late)), (of.in_time, of.completed - of.in_time));
+    assert_eq!(of.in_flight_by_class.iter().sum::<u64>(), of.in_flight);
+    assert!(of.answers.len() <= 8 * 21 && of.costs.len() <= 21, "{}, {}", of.answers.len(), of.costs.len());
+    let labels: std::collections::BTreeSet<_> = of.costs.iter().map(|cost| &cost.route).collect();
+    assert_eq!(labels.len(), of.costs.len(), "{labels:?}");
+    assert!(of.tenants.len() <= TENANTS + 1, "{:?}", of.tenants);
+}
+
+#[test]
+fn metrics_tell_routes_tenants_and_costs_apart() {
+    for mode in [Mode::Enforce, Mode::Share(50), Mode::Shadow] {
+        let gate = Gate::builder(MS(20)).workers(2).mode(mode).build().unwrap();
+        gate.name_route(7, "/search");
+        gate.name_route(7, "/later");
+        gate.name_route(8, "/search");
+        gate.name_route(9, "other");
+        for (place, route) in [7, 8, 9].into_iter().enumerate() {
+            let arriving = Arriving::default().with_route(route).with_tenant(Tenant(u32::from(route)));
+            for round in 0..50 {
+                let now = (place as u64 * 50 + round) * 100_000_000;
+                let mut ticket = gate.arrive_at(Time(now), &arriving).unwrap();
+                ticket.worked(MS(1));
+                ticket.finish_at(Time(now + 2_000_000), Outcome::Completed);
+            }
+        }
+        let told = gate.snapshot();
+        parts_are_the_whole(&told);
+        let costs: Vec<_> =
+            told.costs.iter().map(|of| (of.route.as_str(), of.costs.count(), of.costs.sum_ns)).collect();
+        let each = (50, 50_000_000);
+        assert_eq!(
+            costs,
+            ["/search", "/search (8)", "other (9)"].map(|label| (label, each.0, each.1)),
+            "{mode:?}: a name stays, and labels are distinct"
+        );
+        // Of the first requests no cost is known.
+        let admitted: Vec<_> = told.tenants.iter().map(|of| (of.tenant.as_str(), of.account.admitted_ns > 0)).collect();
+        assert_eq!(admitted.len(), 3, "{admitted:?}");
+        assert!(admitted.iter().all(|(_, known)| *known), "{admitted:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_routes_and_tenants_makes_no_more_series() {
+    for mode in [Mode::Enforce, Mode::Share(50)] {
+        let gate = Gate::builder(MS(20)).workers(2).mode(mode).seed(3).build().unwrap();
+        let mut draw = Draw(11);
+        for number in 0..20_000_u32 {
+            let request = arriving(&mut draw).with_tenant(Tenant(number + 1));
+            if let Ok(ticket) = gate.arrive_at(Time(u64::from(number) * 200_000), &request) {
+                ticket.finish_at(Time(u64::from(number) * 200_000 + 90_000), Outcome::Completed);
+            }
+        }
+        let told = gate.snapshot();
+        parts_are_the_whole(&told);
+        assert!(told.answers.iter().any(|of| of.route == "other") && told.in_time > 0, "{:?}", told.answers);
+    }
 }
 
 #[test]

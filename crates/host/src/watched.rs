@@ -100,6 +100,7 @@ impl Admission for WatchedHalf {
     fn request(&mut self, session: &mut Session, event: &Arrival) -> Verdict {
         self.now = event.now;
         let verdict = self.half.request(session, event);
+        self.watch.charge(self.core, event.tenant, event.method, verdict == Verdict::Admit);
         match verdict {
             Verdict::Admit => self.watch.admit(self.core, || described(event)),
             Verdict::Reject(reason) => self.refused(reason, described(event)),

@@ -143,6 +143,7 @@ pub fn plan<'a>(
                                 graph: scenario.graph_for(variant),
                                 application: application.application.clone(),
                                 locks: variant.locks,
+                                enforced: variant.enforced,
                                 server: scenario.server_for(variant),
                                 network: NetworkModel { rtt, ..scenario.network },
                                 slo: scenario.slo_at(&service.service, rtt),
@@ -194,6 +195,7 @@ fn config(
         replicas: scenario.replicas,
         tier: None,
         graph: None,
+        enforced: 100,
         slo: scenario.slo(&service.service),
         warmup: scenario.run.warmup,
         duration: match demand {

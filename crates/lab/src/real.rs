@@ -198,6 +198,12 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     let knows = "nobody knows a real request's service time before it has been served";
     let is_oracle = |variant: &Variant| variant.controller == leeward_sim::oracle::ALGORITHM.name;
     refuse(scenario.controllers.iter().any(is_oracle), "controller.name = \"oracle\"", knows)?;
+    let rehearses = scenario.controllers.iter().any(|variant| variant.enforced < 100);
+    refuse(
+        rehearses,
+        "controller.enforce",
+        "a real server tells its controller no request's age; a gate rehearses (docs/middleware.md)",
+    )?;
     let alike = "the real load generator's requests are all alike";
     refuse(!scenario.kinds.is_empty(), "kind", alike)?;
     let one = "this machine has one server";

@@ -56,6 +56,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         mean_us: round(report.latency.mean_ns / 1e3, 3),
         drop_rate: ratio(server.rejected, server.received),
         lock_drop_rate: report.takes_locks.then(|| ratio(server.refused_at_locks, server.received)),
+        foreseen_rate: run.config.rehearses().then(|| ratio(server.foreseen, server.received)),
         expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
         throttle_rate: ratio(counts.throttled, counts.offered),
         retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),

@@ -1,7 +1,7 @@
-//! Nanoseconds per request that being watched costs: two waits, an admission with one in 64 kept, and a refusal.
+//! Nanoseconds per request that being watched costs: two waits, an admission with one in 64 kept, a cost and an answer; and a refusal.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Time};
 use leeward_observe::{DECISIONS, Decision, Reason, Stage, Watch};
 use std::hint::black_box;
 
@@ -19,6 +19,8 @@ fn cost(criterion: &mut Criterion) {
                 decision
             });
             watch.waited(0, Stage::Worker, Nanos(now % 80_000));
+            watch.worked(0, Method(0), Nanos(now % 50_000));
+            watch.answered(0, Method(0), now.is_multiple_of(2));
         });
     });
     criterion.bench_function("a refused request", |bench| {

@@ -2,6 +2,7 @@
 //!
 //! - [`Watch`]: a stripe of counters per core, and a ring of decisions. Written on the path of requests.
 //! - [`Decision`], [`Reason`], [`Ring`]: why a request was refused, kept by number. [`why`]: the same in sentences.
+//! - [`Routes`], [`Tenants`]: a bounded number of either, told apart. [`exemplar`]: decisions beside the samples that count them.
 //! - [`Snapshot`]: the state of a server or gate at one moment. [`Source`]: whatever can be asked for one.
 //! - [`exposition`]: snapshots as text for Prometheus and OpenMetrics.
 //!
@@ -10,20 +11,26 @@
 #![forbid(unsafe_code)]
 
 mod decision;
+pub mod exemplar;
 pub mod exposition;
 mod reason;
 mod ring;
+mod routes;
 pub mod snapshot;
 mod source;
 mod sync;
+mod tenants;
 mod waits;
 mod watch;
 pub mod why;
 
 pub use decision::{Decision, DecisionId, Moment, NoDecisionId};
+pub use exemplar::Exemplar;
 pub use reason::Reason;
 pub use ring::Ring;
+pub use routes::{PLACES, ROUTES, RouteCounts, Routes};
 pub use snapshot::Snapshot;
 pub use source::{Source, unix_ns};
+pub use tenants::{Account, TENANTS, Tenants};
 pub use waits::{BOUNDS, WaitCounts, Waits, bound};
 pub use watch::{DECISIONS, LastTold, SAMPLED, Stage, Watch};

@@ -1,5 +1,7 @@
 //! State of a server at one moment, as metrics, dashboard and programs get it. Never here: how it is told (`exposition`).
 
+use crate::exemplar::Exemplar;
+use crate::tenants::Account;
 use crate::waits::WaitCounts;
 use serde::Serialize;
 
@@ -44,6 +46,21 @@ pub struct Snapshot {
     pub admitted_by_class: Vec<u64>,
     /// Admitted and not ended.
     pub in_flight: u64,
+    /// The same by class, where there are classes; empty elsewhere.
+    #[serde(skip)]
+    pub in_flight_by_class: Vec<u64>,
+    /// Answers by class and route, where they are told apart; their sums are those above. Empty elsewhere.
+    #[serde(skip)]
+    pub answers: Vec<Answers>,
+    /// Cost of requests by route, where it is known.
+    #[serde(skip)]
+    pub costs: Vec<RouteCost>,
+    /// Work by tenant, where requests name tenants: the greatest ones, and all others.
+    #[serde(skip)]
+    pub tenants: Vec<TenantAccount>,
+    /// Examples of what the samples count, newest first. A source leaves them out of its snapshot ([`crate::Source::exemplars`]).
+    #[serde(skip)]
+    pub exemplars: Vec<Exemplar>,
     /// Connections that are open.
     pub connections: Option<u64>,
     /// The queueing delay at this moment.
@@ -66,8 +83,8 @@ pub struct Snapshot {
     pub locks: Vec<Lock>,
     /// Handshakes, of a port that speaks TLS.
     pub tls: Option<Tls>,
-    /// The servers behind this one, where it asks any, in words.
-    pub tiers: Vec<String>,
+    /// The servers behind this one, where it asks any.
+    pub tier: Option<Tier>,
 }
 
 /// Requests that were refused for one reason.
@@ -79,6 +96,51 @@ pub struct Refused {
     pub class: Option<u8>,
     /// How many.
     pub count: u64,
+}
+
+/// Label of whatever has no label of its own.
+pub const OTHER: &str = "other";
+
+/// Answers to the requests of a class and route.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Their class, where there are classes.
+    pub class: Option<u8>,
+    /// Name or number of their route, or [`OTHER`].
+    pub route: String,
+    /// Within the objective.
+    pub in_time: u64,
+    /// After it.
+    pub late: u64,
+}
+
+/// Time that the requests of a route have occupied a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteCost {
+    /// Name or number of the route, or [`OTHER`].
+    pub route: String,
+    /// Distribution of it.
+    pub costs: WaitCounts,
+}
+
+/// Work of a tenant's requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantAccount {
+    /// Number of the tenant, or [`OTHER`].
+    pub tenant: String,
+    /// The work.
+    pub account: Account,
+}
+
+impl TenantAccount {
+    /// Accounts under their labels.
+    pub fn all(of: &crate::tenants::Tenants) -> Vec<Self> {
+        let named = |(tenant, account): (Option<leeward_control::units::Tenant>, Account)| TenantAccount {
+            tenant: tenant.map_or_else(|| OTHER.into(), |tenant| tenant.0.to_string()),
+            account,
+        };
+        of.told().into_iter().map(named).collect()
+    }
 }
 
 /// Waits at one place.
@@ -113,6 +175,44 @@ pub struct Lock {
     /// Waits by bucket: bucket `i` holds waits below 2^i ns that no bucket before holds, the last one all others.
     #[serde(skip)]
     pub waits: Vec<u64>,
+}
+
+/// A tier: a server that asks others before it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tier {
+    /// Its threading model.
+    pub threading: String,
+    /// Steps that asked leaves.
+    pub gathers: u64,
+    /// Calls of leaves.
+    pub calls: u64,
+    /// Requests that wait for leaves without a thread.
+    pub waiting: u64,
+    /// Replies that came after their request had gone on.
+    pub late: u64,
+    /// Calls that were made again because they took long.
+    pub hedged: u64,
+    /// Calls that were made again because they were rejected.
+    pub retried: u64,
+    /// Calls that were given up because enough had come.
+    pub cancelled: u64,
+    /// Changes of the threading model.
+    pub switches: u64,
+    /// The leaves, in their order: 255 at most.
+    pub leaves: Vec<Leaf>,
+}
+
+/// A server that a tier asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Leaf {
+    /// Its address.
+    pub address: String,
+    /// Calls so far.
+    pub calls: u64,
+    /// Connections that are there, as far as the tier has looked: an idle thread that asks by itself looks when it asks.
+    pub connections: u64,
+    /// Credits that the tier holds there, where they bind.
+    pub credits: Option<i64>,
 }
 
 /// Handshakes of a port. Counters begin with it.

@@ -1,6 +1,7 @@
 //! Seam between whatever is watched, a server or a gate, and whatever tells of it. Never here: sockets.
 
 use crate::decision::{Decision, DecisionId};
+use crate::exemplar::{Exemplar, LOOKED_AT};
 use crate::reason::Reason;
 use crate::snapshot::Snapshot;
 use crate::why::{Context, Second};
@@ -23,6 +24,12 @@ pub trait Source: Send + Sync {
     /// The second around a decision, as far as the ring still holds it.
     fn second(&self, decision: &Decision) -> Second {
         Second::around(decision, &self.decisions(usize::MAX))
+    }
+
+    /// Examples of what the samples count, newest first.
+    fn exemplars(&self) -> Vec<Exemplar> {
+        let context = self.context();
+        self.decisions(LOOKED_AT).iter().map(|decision| Exemplar::of(decision, &context)).collect()
     }
 
     /// The newest refusals, newest first.

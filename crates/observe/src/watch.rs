@@ -3,9 +3,11 @@
 
 use crate::decision::{Decision, DecisionId};
 use crate::ring::Ring;
+use crate::routes::{ByRoute, PLACES, RouteCounts, Routes};
+use crate::tenants::Tenants;
 use crate::waits::{WaitCounts, Waits};
 use leeward_control::server::Gauges;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Tenant, Time};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Decisions that are kept, 64 bytes each: 4 MiB.
@@ -41,6 +43,7 @@ impl Stage {
 struct Stripe {
     admitted: AtomicU64,
     waits: [Waits; Stage::ALL.len()],
+    by_route: ByRoute,
     /// The last refusal's number, for whoever tells the client.
     last: AtomicU64,
 }
@@ -49,6 +52,8 @@ struct Stripe {
 pub struct Watch {
     ring: Ring,
     stripes: Vec<Stripe>,
+    routes: Routes,
+    tenants: Tenants,
     told: Told,
 }
 
@@ -84,6 +89,8 @@ impl Watch {
         Watch {
             ring: Ring::new(decisions),
             stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(),
+            routes: Routes::default(),
+            tenants: Tenants::default(),
             told: Told {
                 at: AtomicU64::new(0),
                 standing_ns: AtomicU64::new(0),
@@ -128,6 +135,42 @@ impl Watch {
     #[inline]
     pub fn waited(&self, core: usize, stage: Stage, span: Nanos) {
         self.stripe(core).waits[stage as usize].note(span);
+    }
+
+    /// Counts an answer to a request of a method.
+    #[inline]
+    pub fn answered(&self, core: usize, method: Method, is_in_time: bool) {
+        self.stripe(core).by_route.answered(self.routes.place(method.0), is_in_time);
+    }
+
+    /// Counts how long a request of a method has occupied its core.
+    #[inline]
+    pub fn worked(&self, core: usize, method: Method, span: Nanos) {
+        self.stripe(core).by_route.cost(self.routes.place(method.0), span);
+    }
+
+    /// Charges a decision about a request of a method to its tenant, at what such requests have taken on this core so far.
+    #[inline]
+    pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
+        if tenant != Tenant::DEFAULT {
+            let cost = self.stripe(core).by_route.mean(self.routes.place(method.0));
+            self.tenants.charge(tenant, cost, is_admitted);
+        }
+    }
+
+    /// Accounts of the tenants.
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// Counts by route, of those that have requests of their own; `None`: all others.
+    pub fn by_route(&self) -> Vec<(Option<u32>, RouteCounts)> {
+        let mut sums = [RouteCounts::default(); PLACES];
+        self.stripes.iter().for_each(|stripe| stripe.by_route.add_to(&mut sums));
+        let known = self.routes.known().into_iter().map(Some).chain(std::iter::repeat(None));
+        let others = sums[PLACES - 1];
+        let told = known.zip(sums).take_while(|(route, _)| route.is_some());
+        told.chain((others != RouteCounts::default()).then_some((None, others))).collect()
     }
 
     /// Requests that were admitted so far.
@@ -190,6 +233,7 @@ impl std::fmt::Debug for Watch {
 mod tests {
     use super::*;
     use crate::reason::Reason;
+    use crate::tenants::Account;
 
     #[test]
     fn every_refusal_is_kept_and_an_admission_in_64() {
@@ -200,6 +244,26 @@ mod tests {
         let id = watch.refuse(1, &Decision::refused(Time(5), Reason::Delay));
         assert_eq!((watch.last_refusal(1), watch.last_refusal(0)), (Some(id), None));
         assert_eq!(watch.ring().read(id).unwrap().refused, Some(Reason::Delay));
+    }
+
+    #[test]
+    fn routes_and_tenants_are_told_apart() {
+        let watch = Watch::new(2, 16);
+        watch.answered(0, Method(0), true);
+        watch.answered(1, Method(4), false);
+        watch.worked(1, Method(4), Nanos(2_000));
+        watch.charge(1, Tenant(77), Method(4), true);
+        watch.charge(1, Tenant(77), Method(4), false);
+        watch.charge(0, Tenant::DEFAULT, Method(4), true);
+        let told = watch.by_route();
+        let counts: Vec<_> = told.iter().map(|(route, of)| (*route, of.in_time, of.late, of.costs.sum_ns)).collect();
+        assert_eq!(counts, [(Some(0), 1, 0, 0), (Some(4), 0, 1, 2_000)]);
+        let account = Account { admitted_ns: 2_000, refused_ns: 2_000 };
+        assert_eq!(watch.tenants().told(), [(Some(Tenant(77)), account)]);
+        (1..100).for_each(|method| watch.answered(0, Method(method), true));
+        let told = watch.by_route();
+        assert_eq!((told.len(), told[PLACES - 1].0), (PLACES, None));
+        assert_eq!(told.iter().map(|(_, of)| of.in_time + of.late).sum::<u64>(), 101);
     }
 
     #[test]

@@ -77,6 +77,9 @@ counters! {
         rejected,
         /// Of these, the ones that did not get a lock.
         refused_at_locks,
+        /// Requests that the controller would have refused, where it rehearses; those that it did refuse among them.
+        #[serde(skip_serializing_if = "is_zero")]
+        foreseen,
         /// Messages received, of any kind.
         rx_messages,
         /// Messages sent, of any kind.
@@ -117,6 +120,7 @@ impl ServerCounts {
         self.received += server.received;
         self.rejected += server.rejected;
         self.refused_at_locks += server.refused_at_locks;
+        self.foreseen += server.foreseen;
         self.rx_messages += server.rx_messages;
         self.tx_messages += server.tx_messages;
     }
@@ -139,8 +143,10 @@ mod tests {
     #[test]
     fn counters_are_subtracted_and_added_one_by_one() {
         let earlier = ServerCounts { received: 5, rejected: 1, tx_messages: 4, ..ServerCounts::default() };
-        let mut later = ServerCounts { received: 9, rejected: 3, refused_at_locks: 1, rx_messages: 9, tx_messages: 9 };
-        let since = ServerCounts { received: 4, rejected: 2, refused_at_locks: 1, rx_messages: 9, tx_messages: 5 };
+        let counts =
+            ServerCounts { received: 9, refused_at_locks: 1, foreseen: 2, rx_messages: 9, ..ServerCounts::default() };
+        let mut later = ServerCounts { rejected: 3, tx_messages: 9, ..counts };
+        let since = ServerCounts { received: 4, rejected: 2, tx_messages: 5, ..counts };
         assert_eq!(later.since(&earlier), since);
         later = earlier;
         later.add(&since);

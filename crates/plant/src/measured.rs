@@ -138,6 +138,7 @@ fn server_counts(counts: &Counts) -> ServerCounts {
         received: counts.received,
         rejected: counts.dropped,
         refused_at_locks: counts.refused_lock,
+        foreseen: 0,
         rx_messages: counts.received + counts.demands,
         tx_messages: counts.completed + counts.dropped + counts.credits,
     }

@@ -22,7 +22,7 @@ pub struct Account {
 #[derive(Debug)]
 enum InFlight {
     /// The controller has been asked.
-    Known(Ticket),
+    Known(Ticket, Method),
     /// The controller does not know of it: the request is about the server.
     Unknown,
 }
@@ -62,7 +62,7 @@ impl Account {
             .with_random(random)
             .with_method(method);
         let (verdict, ticket) = session.request(visit.admission(), &arrival);
-        self.in_flight = Some(InFlight::Known(ticket));
+        self.in_flight = Some(InFlight::Known(ticket, method));
         match verdict {
             Verdict::Reject(reason) => Err(reason.into()),
             Verdict::Admit if visit.is_stopping() => Err(DropReason::ShuttingDown),
@@ -77,10 +77,10 @@ impl Account {
         dropped: Option<DropReason>,
         visit: &mut Visit<'_, P>,
     ) -> bool {
-        let ticket = match self.in_flight.take() {
+        let (ticket, method) = match self.in_flight.take() {
             None => return false,
             Some(InFlight::Unknown) => return true,
-            Some(InFlight::Known(ticket)) => ticket,
+            Some(InFlight::Known(ticket, method)) => (ticket, method),
         };
         let sojourn = visit.now.since(arrived);
         let outcome = if dropped.is_some() { Outcome::Dropped } else { Outcome::Completed };
@@ -90,7 +90,7 @@ impl Account {
             let _ = session.reply(visit.admission(), ticket, &departure);
         }
         match dropped {
-            None => visit.count_completed(sojourn),
+            None => visit.count_completed(method, sojourn),
             Some(reason) => visit.count_dropped(reason, sojourn),
         }
         true
@@ -115,6 +115,6 @@ impl Account {
         if let Some(mut session) = self.session.take() {
             visit.admission().close(&mut session, now);
         }
-        usize::from(matches!(self.in_flight.take(), Some(InFlight::Known(_))))
+        usize::from(matches!(self.in_flight.take(), Some(InFlight::Known(..))))
     }
 }

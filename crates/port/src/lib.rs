@@ -59,6 +59,8 @@ pub use front::{Front, Taken};
 pub use guest::{Guest, Guests, Turn};
 pub use handle::{Handle, Job};
 pub use leeward_host::Counts;
+/// For servers that tell more of themselves than the engine knows.
+pub use leeward_observe as observe;
 pub use leeward_observe::Source;
 pub use leeward_wire::DropReason;
 pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};

@@ -4,7 +4,7 @@ use crate::encryption::PeerIdentity;
 use crate::spares::Spares;
 use crate::visit::Visit;
 use leeward_control::server::RejectReason;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Time};
 use leeward_runtime::tasks::ReadyTask;
 
 /// A connection's place on its core, and which of the place's successive connections is meant.
@@ -101,6 +101,11 @@ pub trait Protocol: Sized + Send + 'static {
     }
 
     // ---- a call, on any core ----
+
+    /// The method of a call, by which its time on a core is told.
+    fn method(_: &Self::Call) -> Method {
+        Method::DEFAULT
+    }
 
     /// Executes a call, or begins the task that does. It came at `arrived` and has `waited` since.
     fn execute(&self, call: Self::Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Self::Done>;

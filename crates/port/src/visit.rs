@@ -5,7 +5,7 @@ use crate::handle::{Job, Parcel};
 use crate::protocol::{ConnectionId, Protocol};
 use crate::spares::Spares;
 use leeward_control::server::{Admission, RejectReason};
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::{Choices, Counters, Desk, add};
 use leeward_observe::{Decision, Moment, Reason, Stage, Watch};
 use leeward_runtime::cores::Shared;
@@ -42,9 +42,13 @@ impl<P: Protocol> Visit<'_, P> {
         Time(self.now.0.saturating_sub(self.waited.0))
     }
 
-    /// Counts a request that was executed and is answered `sojourn` after it came.
-    pub fn count_completed(&self, sojourn: Nanos) {
-        self.counters.complete(sojourn <= self.limits.slo);
+    /// Counts a request of a method that was executed and is answered `sojourn` after it came.
+    pub fn count_completed(&self, method: Method, sojourn: Nanos) {
+        let is_in_time = sojourn <= self.limits.slo;
+        self.counters.complete(is_in_time);
+        if let Some(watch) = self.watch {
+            watch.answered(self.core, method, is_in_time);
+        }
     }
 
     /// Counts a request that has come.

@@ -8,9 +8,9 @@ use crate::statistics::{LOCKS, LONGEST_NAME};
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
 use leeward_host::Counters;
-use leeward_observe::snapshot::{Lock, Refused, StageWaits, Tls};
+use leeward_observe::snapshot::{Answers, Lock, OTHER, Refused, RouteCost, StageWaits, TenantAccount, Tls};
 use leeward_observe::why::Context;
-use leeward_observe::{Decision, DecisionId, Reason, Snapshot, Source, Stage, Watch, unix_ns};
+use leeward_observe::{Decision, DecisionId, Reason, RouteCounts, Snapshot, Source, Stage, Watch, unix_ns};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::locks::LockStats;
 use leeward_wire::DropReason;
@@ -77,6 +77,15 @@ impl<P: Protocol> Source for Watched<P> {
             class: None,
             count: Counters::dropped_for(&common.counters, place),
         };
+        let by_route = self.watch.by_route();
+        let route = |route: Option<u32>| route.map_or_else(|| OTHER.into(), |route| route.to_string());
+        let answers = |(of, counts): &(Option<u32>, RouteCounts)| Answers {
+            class: None,
+            route: route(*of),
+            in_time: counts.in_time,
+            late: counts.late,
+        };
+        let costs = |(of, counts): &(Option<u32>, RouteCounts)| RouteCost { route: route(*of), costs: counts.costs };
         let waits = |stage: Stage| StageWaits { stage: stage.word(), waits: self.watch.waits(stage) };
         Snapshot {
             port: String::new(),
@@ -98,6 +107,9 @@ impl<P: Protocol> Source for Watched<P> {
             refused: DropReason::ALL.iter().enumerate().map(refused).collect(),
             admitted_by_class: Vec::new(),
             in_flight: counts.received.saturating_sub(ended),
+            answers: by_route.iter().map(answers).collect(),
+            costs: by_route.iter().map(costs).collect(),
+            tenants: TenantAccount::all(self.watch.tenants()),
             connections: Some(counts.connections),
             delay_ns: self.shared().delay(now).0,
             standing_ns: self.standing(now).0,
@@ -109,7 +121,7 @@ impl<P: Protocol> Source for Watched<P> {
             waits: Stage::ALL.map(waits).into(),
             locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
             tls: common.encryption.as_deref().map(|encryption| tls(common.tally.told(encryption))),
-            tiers: Vec::new(),
+            ..Snapshot::default()
         }
     }
 

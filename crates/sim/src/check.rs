@@ -42,6 +42,10 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             config.server.scheduling.is_none() || config.application == Application::default(),
             "locks and allocated cores are not simulated together",
         ),
+        (
+            !config.rehearses() || is_plain(config),
+            "a rehearsal is of one server of cores: not beside replicas, an allocator, a tier, a graph or locks",
+        ),
         (config.clients.pacing <= hour, "a client sends once per hour at least"),
         (
             config.clients.timeout.is_none_or(|timeout| timeout > Nanos::ZERO && timeout <= hour),
@@ -107,6 +111,15 @@ fn slow_is_possible(config: &SimConfig) -> bool {
 fn scheduling_is_possible(config: &SimConfig) -> bool {
     let second = Nanos::from_secs(1);
     config.server.scheduling.as_ref().is_none_or(|model| model.allocation_delay <= second && model.check <= second)
+}
+
+/// Whether there is one server, whose cores are always there and whose requests compute alone.
+fn is_plain(config: &SimConfig) -> bool {
+    config.replicas.is_none()
+        && config.server.scheduling.is_none()
+        && config.tier.is_none()
+        && config.graph.is_none()
+        && config.application == Application::default()
 }
 
 fn replicas_are_possible(config: &SimConfig) -> bool {

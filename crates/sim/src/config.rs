@@ -36,6 +36,9 @@ pub struct SimConfig {
     pub tier: Option<Box<Tier>>,
     /// A graph of services in the server's place; `None`: one service.
     pub graph: Option<Arc<Graph>>,
+    /// Share of the clients, or of the kinds' tenants, whose requests are refused in earnest, in percent. Below 100 the controller
+    /// rehearses: it decides on the queue that would be.
+    pub enforced: u8,
     /// A response later than this, counted from the request's issue, is no goodput.
     pub slo: Nanos,
     /// Nothing is measured before this.
@@ -54,6 +57,11 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
+    /// Whether the controller rehearses.
+    pub fn rehearses(&self) -> bool {
+        self.enforced < 100
+    }
+
     /// The testbed of Breakwater §5.1: 10 cores, 10 µs round trip, 1,000 clients of equal share, Poisson arrivals, an
     /// objective of ten times mean service and round trip, measured from 2 s to 4 s. `demand` is a multiple of
     /// [`ServerModel::capacity`].
@@ -78,6 +86,7 @@ impl SimConfig {
             replicas: None,
             tier: None,
             graph: None,
+            enforced: 100,
             warmup: Nanos::from_secs(2),
             duration: Nanos::from_secs(4),
             window: None,

@@ -1,6 +1,7 @@
 //! A simulation run: the clients, the wire and the server put together, and the loop over their events.
 
 mod cores;
+mod rehearsal;
 mod staged;
 
 use crate::SimError;
@@ -20,7 +21,7 @@ use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
 use leeward_control::client::LocalReason;
-use leeward_control::params::{ParamError, Params};
+use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Gauges, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
@@ -29,6 +30,7 @@ use leeward_control::units::{CreditId, Method, Nanos, Time};
 use leeward_outcome::RunOutcome;
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, KindStream};
+use rehearsal::Rehearsal;
 use staged::Staged;
 
 /// Everything of one run.
@@ -49,6 +51,8 @@ pub(crate) struct Run<'a> {
     staged: Option<Box<Staged>>,
     /// Where it decides in the controller's place.
     oracle: Option<Box<Oracle>>,
+    /// Where the controller rehearses.
+    rehearsal: Option<Box<Rehearsal>>,
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
@@ -71,7 +75,7 @@ impl<'a> Run<'a> {
         params: &Params,
         mut halves: ServerHalves,
         scheduler: Option<Box<Scheduler>>,
-    ) -> Result<Self, ParamError> {
+    ) -> Result<Self, SimError> {
         let environment = config.environment();
         let cores = config.server.cores;
         let mut sessions: Vec<Session> = (0..config.workload.clients)
@@ -99,6 +103,7 @@ impl<'a> Run<'a> {
             stalls: StallClock::new(&config.server, config.seed),
             staged: Staged::new(config).map(Box::new),
             oracle: Oracle::of(config, algorithm),
+            rehearsal: Rehearsal::of(config, &halves, algorithm.name)?,
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
@@ -440,6 +445,9 @@ impl<'a> Run<'a> {
 
     /// Asks the controller whether a request is admitted.
     fn admits(&mut self, request: RequestId) -> bool {
+        if self.rehearsal.is_some() {
+            return self.rehearses(request);
+        }
         self.stats.received(true);
         self.since_tick.arrivals += 1;
         let record = self.requests[request];
@@ -503,7 +511,11 @@ impl<'a> Run<'a> {
             let home = self.home(record.session);
             // Its own receiving and spawning are work, not waiting: at a service of 100 ns they would be all of a short target.
             let waited = from.since(record.arrived).saturating_sub(self.server.cost_of_entering());
-            match self.halves.cores[home].execute(waited) {
+            let verdict = match &self.rehearsal {
+                None => self.halves.cores[home].execute(waited),
+                Some(_) => Verdict::Admit,
+            };
+            match verdict {
                 Verdict::Admit => {
                     self.stats.started(from, &record);
                     break begun;
@@ -551,6 +563,17 @@ impl<'a> Run<'a> {
         if let Some(staged) = &mut self.staged {
             self.since_tick.lock_drops += u64::from(staged.leaves(request));
         }
+        if let Some(rehearsal) = &self.rehearsal {
+            if outcome == Outcome::Completed {
+                rehearsal.executed(&record);
+            }
+            // The controller hears of the queue that would be, and clients hear nothing of it.
+            let window = self.sessions[record.session as usize].window;
+            let at = self.wire.arrival_at_client(record.session, self.now);
+            let feedback = Feedback { window, ..Feedback::NONE };
+            self.agenda.schedule_on(Lane::ToClient, at, Event::Reply(request, outcome, feedback));
+            return;
+        }
         let sojourn = self.now.since(record.arrived);
         let departure = Departure { now: self.now, outcome, sojourn, credit: record.credit };
         let home = self.home(record.session);
@@ -564,6 +587,10 @@ impl<'a> Run<'a> {
     fn tick(&mut self) {
         if let Some(later) = self.stalls.all_until(self.now) {
             self.agenda.schedule(later, Event::Tick);
+            return;
+        }
+        if self.rehearsal.is_some() {
+            self.agenda.schedule(self.now + self.period, Event::Tick);
             return;
         }
         let signals = Signals {

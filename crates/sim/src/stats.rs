@@ -181,6 +181,11 @@ impl Stats {
         self.counts.server.received += u64::from(is_request);
     }
 
+    /// Counts a request that the controller would have refused.
+    pub(crate) fn foreseen(&mut self) {
+        self.counts.server.foreseen += 1;
+    }
+
     pub(crate) fn rejected(&mut self) {
         self.counts.server.rejected += 1;
     }

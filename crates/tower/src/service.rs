@@ -68,7 +68,7 @@ impl<S> Guarded<S> {
         if said.malformed > 0 {
             (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
         }
-        let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request));
+        let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request, &self.shared.gate));
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
         }
@@ -107,12 +107,17 @@ fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
 
 /// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and
 /// gRPC's methods are.
-fn route(request: &Parts) -> u8 {
+fn route(request: &Parts, gate: &Gate) -> u8 {
+    let named = |name: &str| {
+        let route = hash(name.as_bytes()) as u8;
+        gate.name_route(route, name);
+        route
+    };
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
-        return hash(path.as_str().as_bytes()) as u8;
+        return named(path.as_str());
     }
-    if headers::is_grpc(&request.headers) { hash(request.uri.path().as_bytes()) as u8 } else { 0 }
+    if headers::is_grpc(&request.headers) { named(request.uri.path()) } else { 0 }
 }
 
 /// FNV-1a, the upper half folded in: the same name is the same number in every process.

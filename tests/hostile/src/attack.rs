@@ -1,7 +1,7 @@
 //! What an attack is, and the list of all.
 
 use crate::target::{Port, Target};
-use crate::{crowd, far, memcached, rpc};
+use crate::{crowd, encrypted, far, memcached, rpc};
 
 /// An attack. It returns what it has done, in words.
 pub(crate) struct Attack {
@@ -21,6 +21,10 @@ const fn on_memcached(name: &'static str, summary: &'static str, go: fn(&Target)
 
 const fn on_udp(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
     Attack { name, summary, port: Port::Datagrams, go }
+}
+
+const fn on_tls(name: &'static str, summary: &'static str, go: fn(&Target) -> String) -> Attack {
+    Attack { name, summary, port: Port::Tls, go }
 }
 
 /// All attacks.
@@ -63,6 +67,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     on_udp("udp-strangers", "calls and words of sessions that there are not", far::strangers),
     on_udp("udp-replays", "a registration again and again", far::replays),
     on_udp("udp-sizes", "datagrams that are cut short, too long, or random", far::sizes),
+    on_tls("tls-hellos", "handshakes as fast as one can, which cost the attacker nothing", encrypted::hellos),
+    on_tls("tls-stopped", "2,000 handshakes that begin and stop", encrypted::stopped),
+    on_tls("tls-random", "bytes at random, again and again", crowd::random),
     on_memcached("mc-random", "bytes at random, again and again", crowd::random),
     on_memcached("mc-noops", "8 connections that pipeline `mn`", memcached::noops),
     on_memcached("mc-version", "a connection that pipelines `version`", memcached::version),

@@ -1,5 +1,6 @@
 //! The well-behaved client beside an attack: an open loop, counted from when each request was due.
 
+use crate::certificate;
 use crate::placement::{self, Part};
 use crate::target::Port;
 use anyhow::Context;
@@ -9,9 +10,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The objectives, as the servers are told (`server`).
-const OBJECTIVES: [(Port, Duration); 3] = [
+const OBJECTIVES: [(Port, Duration); 4] = [
     (Port::Rpc, Duration::from_millis(1)),
     (Port::Datagrams, Duration::from_millis(1)),
+    (Port::Tls, Duration::from_millis(1)),
     (Port::Memcached, Duration::from_millis(20)),
 ];
 /// memcached's clients, and the requests of each per second.
@@ -62,6 +64,10 @@ pub(crate) fn objective(port: Port) -> Duration {
 pub(crate) fn ask(port: Port, leeward: &Path, address: SocketAddr, span: Duration) -> anyhow::Result<Experience> {
     match port {
         Port::Rpc => by_load(leeward, &[&address.to_string()], span),
+        Port::Tls => {
+            let ca = certificate::here()?.ca();
+            by_load(leeward, &["--tls-ca", &ca.display().to_string(), &address.to_string()], span)
+        }
         Port::Datagrams => by_load(leeward, &["--udp", &address.to_string()], span),
         Port::Memcached => {
             let this = std::env::current_exe().context("where this program is")?;

@@ -1,14 +1,16 @@
 //! Attacks on Leeward's ports, beside an honest client: what a peer sends beyond what it may is nobody else's delay.
 //!
-//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `far`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
-//! - `honest`: the well-behaved client. `server`: the program under attack, and what it holds of the system.
+//! - `attack`: what an attack is. `target`: whom it meets. `rpc`, `far`, `encrypted`, `memcached`: the attacks on each port. `crowd`: sockets that write and read at once.
+//! - `honest`: the well-behaved client. `certificate`: what its port with TLS shows. `server`: the program under attack, and what it holds of the system.
 //! - `placement`: whose CPU is whose.
 //! - `trial`: an attack, again and again, in turns with none; `verdict`: what is asked of it.
 //!
 //! Attack, client and server are processes of their own: none takes another's memory, and each has its place on the CPUs.
 
 mod attack;
+mod certificate;
 mod crowd;
+mod encrypted;
 mod far;
 mod honest;
 mod memcached;
@@ -78,7 +80,7 @@ struct RunArgs {
     /// Attacks, by name; by default all
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     attacks: Vec<String>,
-    /// Only those on this port: rpc, udp or memcached
+    /// Only those on this port: rpc, udp, tls or memcached
     #[arg(long, value_name = "PORT")]
     port: Option<Port>,
     /// Rounds, each with and without the attack
@@ -131,7 +133,11 @@ fn run(command: Command) -> anyhow::Result<bool> {
             println!("{}", honest::by_pairs(address, span)?.to_json());
             Ok(true)
         }
-        Command::Run(args) => trials(&args),
+        Command::Run(args) => {
+            let judged = trials(&args);
+            certificate::forget();
+            judged
+        }
     }
 }
 

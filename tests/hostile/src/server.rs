@@ -1,5 +1,6 @@
 //! The program under attack: started for one attack, looked at, ended.
 
+use crate::certificate;
 use crate::placement::{self, Part};
 use crate::target::Port;
 use anyhow::{Context, bail};
@@ -37,6 +38,10 @@ impl Server {
         match port {
             Port::Rpc => command.args(["--slo", "1ms"]),
             Port::Datagrams => command.args(["--slo", "1ms", "--udp", "127.0.0.1:0"]),
+            Port::Tls => {
+                let files = certificate::here()?;
+                command.args(["--slo", "1ms", "--tls-cert"]).arg(files.cert()).arg("--tls-key").arg(files.key())
+            }
             Port::Memcached => {
                 command.args(["--slo", "20ms", "--service", "kv", "--memory", "64MB", "--memcached", "127.0.0.1:0"])
             }
@@ -46,7 +51,7 @@ impl Server {
         let out = child.stdout.take().context("no standard output")?;
         let mut lines = BufReader::new(out).lines();
         // The last line before it serves says where the attacked port is.
-        let count = if port == Port::Rpc { 1 } else { 2 };
+        let count = if matches!(port, Port::Rpc | Port::Tls) { 1 } else { 2 };
         let mut address = None;
         for _ in 0..count {
             let line = lines.next().context("the server has ended")??;

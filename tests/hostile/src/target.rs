@@ -13,6 +13,8 @@ pub(crate) enum Port {
     Rpc,
     /// The same by datagrams.
     Datagrams,
+    /// The same over TLS.
+    Tls,
     /// memcached's.
     Memcached,
 }
@@ -22,6 +24,7 @@ impl Port {
         match self {
             Port::Rpc => "rpc",
             Port::Datagrams => "udp",
+            Port::Tls => "tls",
             Port::Memcached => "memcached",
         }
     }
@@ -31,10 +34,10 @@ impl FromStr for Port {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [Port::Rpc, Port::Datagrams, Port::Memcached]
+        [Port::Rpc, Port::Datagrams, Port::Tls, Port::Memcached]
             .into_iter()
             .find(|port| port.name() == text)
-            .ok_or_else(|| format!("`{text}`; accepted: rpc, udp, memcached"))
+            .ok_or_else(|| format!("`{text}`; accepted: rpc, udp, tls, memcached"))
     }
 }
 

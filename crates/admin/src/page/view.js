@@ -25,8 +25,11 @@ class View {
     this.delay = new Chart("Standing delay against its target", span);
     this.control = new Chart("Controller", short);
     this.locks = this.card("Locks, by what was waited for them");
+    this.leaves = this.card("Leaves, by what they are asked");
+    this.leaves.classList.add("leaves");
+    this.leaves.hidden = true;
     this.words = this.card("Last refusals");
-    this.root.append(head, this.tiles, this.load.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.words);
+    this.root.append(head, this.tiles, this.load.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.leaves, this.words);
   }
 
   card(title) {
@@ -81,7 +84,7 @@ class View {
 
   tell(state, last) {
     this.about.textContent = `${state.service} · ${state.controller} · ${state.setup} · objective ${span(state.slo_ns / 1e9)}` +
-      (state.mode === "shadow" ? " · shadow: nothing is refused" : "") + (state.tiers.length ? ` · asks ${state.tiers.join(", ")}` : "");
+      (state.mode === "shadow" ? " · shadow: nothing is refused" : "") + (state.tier ? ` · ${state.tier.threading}, asks ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
     const refusals = state.refused.reduce((sum, refused) => sum + refused.count, 0);
     const rate = Object.values(last.refusals || {}).reduce((sum, each) => sum + each, 0);
     const share = last.demand > 0 ? last.goodput / last.demand : null;
@@ -101,6 +104,7 @@ class View {
     else this.hide("limit");
     this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
     this.tellLocks(state.locks);
+    this.tellLeaves(state);
     this.tellWords(state.refusals);
   }
 
@@ -119,6 +123,32 @@ class View {
       table.append(row);
     }
     place.replaceChildren(table);
+  }
+
+  /** The servers behind a tier, and how many of its calls there have been since the state before. */
+  tellLeaves({ tier, unix_ns: now }) {
+    this.leaves.hidden = !tier;
+    if (!tier) return;
+    const before = this.asked;
+    this.asked = { now, calls: tier.leaves.map((leaf) => leaf.calls) };
+    const seconds = before ? (now - before.now) / 1e9 : 0;
+    const table = element("table");
+    const head = element("tr");
+    for (const name of ["leaf", "calls /s", "calls", "connections", "credits"]) head.append(element("th", "", name));
+    table.append(head);
+    tier.leaves.forEach((leaf, place) => {
+      const row = element("tr", leaf.connections ? "" : "bad");
+      const more = seconds > 0 ? leaf.calls - (before.calls[place] || 0) : -1;
+      // Fewer calls than before: another server has begun.
+      const rate = more >= 0 ? short(more / seconds) : "–";
+      const credits = leaf.credits == null ? "–" : short(leaf.credits);
+      const there = leaf.connections ? short(leaf.connections) : "none";
+      for (const text of [leaf.address, rate, leaf.calls.toLocaleString("en"), there, credits]) row.append(element("td", "", text));
+      table.append(row);
+    });
+    const sums = `${short(tier.gathers)} requests of leaves, ${short(tier.waiting)} waiting; ${short(tier.hedged)} calls made again for they took long, ` +
+      `${short(tier.retried)} for they were rejected; ${short(tier.cancelled)} given up; ${short(tier.late)} replies came late; ${short(tier.switches)} changes of setup`;
+    this.leaves.lastChild.replaceChildren(table, element("p", "none", sums));
   }
 
   tellWords(refusals) {

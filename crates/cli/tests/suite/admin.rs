@@ -86,9 +86,13 @@ impl Drop for Server {
 }
 
 fn get(admin: &str, path: &str) -> (u16, String) {
+    get_as(admin, path, "*/*")
+}
+
+fn get_as(admin: &str, path: &str, accept: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {admin}\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {admin}\r\naccept: {accept}\r\n\r\n").unwrap();
     let mut heard = String::new();
     stream.read_to_string(&mut heard).unwrap();
     let (head, body) = heard.split_once("\r\n\r\n").unwrap();
@@ -178,6 +182,28 @@ fn prometheus_reads_the_rules() {
     for name in names.filter(|name| !name.starts_with("leeward_lock")) {
         assert!(metrics.contains(name), "no {name} in:\n{metrics}");
     }
+}
+
+#[test]
+fn answers_costs_and_exemplars_are_told_by_method() {
+    let server = Server::start(&["--slo", "1ms", "--admission", "throttle"]);
+    server.load(&OVERLOAD);
+    // Drops wait for nobody: what the client was answered is counted.
+    let parts = server.metric("leeward_requests_in_time_total", "route=\"0\"")
+        + server.metric("leeward_requests_late_total", "route=\"0\"");
+    let costs = server.metric("leeward_request_cost_seconds_count", "route=\"0\"");
+    // Whoever has gone at the end is not answered, and was executed all the same.
+    assert!(parts > 0.0 && parts <= costs && parts >= costs * 0.98, "{parts} answers, {costs} costs");
+    let spent = server.metric("leeward_request_cost_seconds_sum", "route=\"0\"");
+    assert!(spent > 0.0, "{spent} s");
+    let open = get_as(&server.admin, "/metrics", "application/openmetrics-text").1;
+    let example = |start: &str| {
+        let line = open.lines().find(|line| line.starts_with(start) && line.contains("reason=\"delay\"")).unwrap();
+        let (_, rest) = line.split_once(" # {decision=\"").unwrap_or_else(|| panic!("no exemplar in {line}"));
+        rest.split('"').next().unwrap().to_string()
+    };
+    let text = server.why(&example("leeward_admission_decisions_total{"));
+    assert!(text.contains(": delay. "), "{text}");
 }
 
 /// Refusals of a server for `reason`, as its admin port lists them.

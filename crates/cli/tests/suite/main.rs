@@ -7,6 +7,7 @@ mod limits;
 mod otlp;
 mod profile;
 mod program;
+mod prometheus;
 mod prose;
 mod real;
 mod recipes;

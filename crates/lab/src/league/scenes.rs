@@ -107,6 +107,7 @@ pub(super) fn entrants(registry: &Registry, locks: LockModel, scheduling: &Varia
         base_label: name.into(),
         locks: if name == oracle::ALGORITHM.name { LockModel { acquire: Acquire::Plain, ..locks } } else { locks },
         derived_budget: false,
+        enforced: 100,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),

@@ -28,6 +28,7 @@ pub(super) fn controllers<'a>(item: &Item<'a>, registry: &Registry) -> Result<Ve
         "balancing",
         "lock",
         "acquire",
+        "enforce",
         "threading",
         "threading_params",
         "begin",
@@ -67,6 +68,7 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         base_label: label,
         locks,
         derived_budget,
+        enforced: table.find("enforce").map_or(Ok(100), |item| enforced(&item))?,
         params: Vec::new(),
         tuned: Vec::new(),
         pinned: Vec::new(),
@@ -99,6 +101,12 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
         }
     }
     Ok(variants)
+}
+
+/// The share in percent that is refused in earnest.
+fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
+    let whole = |text: &str| text.strip_suffix('%')?.parse::<u8>().ok().filter(|percent| *percent <= 100);
+    whole(item.text()?).ok_or_else(|| item.unexpected("whole percent from \"0%\", a rehearsal, to \"100%\""))
 }
 
 /// Variants of `base`, one per combination of the allocators and policies of balancing that are named; of lists, the

@@ -225,6 +225,8 @@ pub struct Variant {
     pub base_label: String,
     /// How the application's locks are made and taken, if it has any.
     pub locks: LockModel,
+    /// Share of the clients, or tenants, whose refusals happen, in percent; below 100 the controller rehearses.
+    pub enforced: u8,
     /// Whether a request's budget is what the objective leaves of a service that is measured: on the real plant only.
     pub derived_budget: bool,
     /// Parameters, before any retuning per workload.

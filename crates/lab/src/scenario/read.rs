@@ -117,6 +117,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         overrides: Vec::new(),
     };
     check_locks(&scenario, &controllers)?;
+    check_rehearsals(&scenario, &controllers)?;
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
     threading::check(&scenario, &controllers)?;
     graph::check(&scenario, &controllers)?;
@@ -173,6 +174,23 @@ fn check_locks(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Resu
         }
         _ => Ok(()),
     }
+}
+
+/// A rehearsal is of one server of cores, which refuses by itself.
+fn check_rehearsals(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) -> Result<(), ScenarioError> {
+    let Some((variant, item)) = controllers.iter().find(|(variant, _)| variant.enforced < 100) else { return Ok(()) };
+    let is_plain = scenario.replicas.is_none()
+        && scenario.tiers.is_empty()
+        && scenario.graph.is_none()
+        && scenario.workload.application.is_none()
+        && scenario.server_for(variant).scheduling.is_none();
+    if is_plain {
+        return Ok(());
+    }
+    Err(item.error(format!(
+        "`{}` has `enforce`: a rehearsal is of one server of cores, not beside replicas, an allocator, a tier, a graph or locks",
+        variant.label
+    )))
 }
 
 fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Result<(), ScenarioError> {

@@ -2,8 +2,9 @@
 
 use super::process::Process;
 use super::sink::{Kind, Label, Sink};
-use crate::snapshot::{Snapshot, Tls};
-use crate::waits::bound;
+use crate::exemplar::{of_refusal, of_wait};
+use crate::snapshot::{Answers, Snapshot, TenantAccount, Tls};
+use crate::waits::{BOUNDS, WaitCounts, bound};
 
 /// Locks' buckets from 2^10 ns, about a microsecond, to 2^34 ns, about 17 s; the others are empty or all.
 const LOCK_BUCKETS: std::ops::Range<usize> = 10..35;
@@ -15,6 +16,7 @@ pub(super) fn all(of: &[Snapshot], process: &Process, text: &mut dyn Sink) {
     requests(of, text);
     controller(of, text);
     delays(of, text);
+    work(of, text);
     locks(of, text);
     tls(of, process, text);
     exports(process, text);
@@ -50,7 +52,8 @@ fn decisions(of: &[Snapshot], text: &mut dyn Sink) {
             let mut labels: Vec<Label<'_>> = vec![port, ("decision", "refused"), ("reason", refused.reason)];
             labels.extend(class.as_deref().map(|class| ("class", class)));
             labels.push(mode);
-            text.counter(NAME, &labels, refused.count as f64);
+            let example = of_refusal(&snapshot.exemplars, refused.reason, refused.class);
+            text.counter_with(NAME, &labels, refused.count as f64, example);
         }
     }
 }
@@ -83,20 +86,13 @@ fn gauge(
 
 fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     counter(of, text, "leeward_requests_arrived", "Requests that have come.", |of| of.arrived);
-    counter(
-        of,
-        text,
-        "leeward_requests_in_time",
-        "Answers within the objective, as far as the server sees it.",
-        |of| of.in_time,
-    );
-    counter(of, text, "leeward_requests_late", "Answers after the objective, as far as the server sees it.", |of| {
-        of.completed.saturating_sub(of.in_time)
-    });
+    let help = "Answers within the objective, as far as the server sees it.";
+    answers(of, text, "leeward_requests_in_time", help, |of| of.in_time, |of| of.in_time);
+    let help = "Answers after the objective, as far as the server sees it.";
+    answers(of, text, "leeward_requests_late", help, |of| of.completed.saturating_sub(of.in_time), |of| of.late);
     let help = "Requests without an answer, for their connection ended first.";
     counter(of, text, "leeward_requests_abandoned", help, |of| of.abandoned);
-    let help = "Requests admitted and not ended.";
-    gauge(of, text, "leeward_requests_in_flight", help, |of| Some(of.in_flight as f64));
+    in_flight(of, text);
     let help = "Connections that are open.";
     gauge(of, text, "leeward_connections", help, |of| of.connections.map(|count| count as f64));
     let help = "Threads that execute requests.";
@@ -105,6 +101,87 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     text.head(IDLE, Kind::Counter, "Time in which those threads had nothing to do, all together.");
     for snapshot in of {
         text.counter(IDLE, &[("port", &snapshot.port)], seconds(snapshot.idle_ns));
+    }
+}
+
+/// A family of answers: by class and route where a server tells them apart, and else in one sample.
+fn answers(
+    of: &[Snapshot],
+    text: &mut dyn Sink,
+    name: &'static str,
+    help: &str,
+    whole: impl Fn(&Snapshot) -> u64,
+    part: impl Fn(&Answers) -> u64,
+) {
+    text.head(name, Kind::Counter, help);
+    for snapshot in of {
+        let port = ("port", snapshot.port.as_str());
+        if snapshot.answers.is_empty() {
+            text.counter(name, &[port], whole(snapshot) as f64);
+        }
+        for answers in &snapshot.answers {
+            let class = answers.class.map(|class| class.to_string());
+            let mut labels: Vec<Label<'_>> = vec![port];
+            labels.extend(class.as_deref().map(|class| ("class", class)));
+            labels.push(("route", &answers.route));
+            text.counter(name, &labels, part(answers) as f64);
+        }
+    }
+}
+
+fn in_flight(of: &[Snapshot], text: &mut dyn Sink) {
+    const NAME: &str = "leeward_requests_in_flight";
+    text.head(NAME, Kind::Gauge, "Requests admitted and not ended.");
+    for snapshot in of {
+        let port = ("port", snapshot.port.as_str());
+        if snapshot.in_flight_by_class.is_empty() {
+            text.gauge(NAME, &[port], snapshot.in_flight as f64);
+        }
+        for (class, count) in snapshot.in_flight_by_class.iter().enumerate() {
+            text.gauge(NAME, &[port, ("class", &class.to_string())], *count as f64);
+        }
+    }
+}
+
+/// Buckets of waits with their bounds in seconds, and those over all bounds.
+fn buckets(waits: &WaitCounts) -> (impl Iterator<Item = (f64, u64)> + '_, u64) {
+    let (over, within) = waits.buckets.split_last().unwrap_or((&0, &[]));
+    (within.iter().enumerate().map(|(place, count)| (seconds(bound(place)), *count)), *over)
+}
+
+/// Work by route, and by tenant.
+fn work(of: &[Snapshot], text: &mut dyn Sink) {
+    const COST: &str = "leeward_request_cost_seconds";
+    if of.iter().any(|snapshot| !snapshot.costs.is_empty()) {
+        text.head(COST, Kind::Histogram, "Time that requests have occupied a worker, by route.");
+    }
+    for snapshot in of {
+        for cost in &snapshot.costs {
+            let (mut within, over) = buckets(&cost.costs);
+            let labels = [("port", snapshot.port.as_str()), ("route", cost.route.as_str())];
+            text.histogram(COST, &labels, &mut within, over, seconds(cost.costs.sum_ns));
+        }
+    }
+    let help = "Estimated time of requests that were admitted, by tenant: the 20 greatest and the others.";
+    tenants(of, text, "leeward_tenant_admitted_seconds", help, |of| of.account.admitted_ns);
+    let help = "Estimated time of requests that were refused, by tenant: the 20 greatest and the others.";
+    tenants(of, text, "leeward_tenant_refused_seconds", help, |of| of.account.refused_ns);
+}
+
+fn tenants(
+    of: &[Snapshot],
+    text: &mut dyn Sink,
+    name: &'static str,
+    help: &str,
+    value: impl Fn(&TenantAccount) -> u64,
+) {
+    if of.iter().any(|snapshot| !snapshot.tenants.is_empty()) {
+        text.head(name, Kind::Counter, help);
+    }
+    for snapshot in of {
+        for tenant in &snapshot.tenants {
+            text.counter(name, &[("port", &snapshot.port), ("tenant", &tenant.tenant)], seconds(value(tenant)));
+        }
     }
 }
 
@@ -133,10 +210,15 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
     for snapshot in of {
         for stage in &snapshot.waits {
             let waits = &stage.waits;
-            let (over, within) = waits.buckets.split_last().unwrap_or((&0, &[]));
-            let mut buckets = within.iter().enumerate().map(|(place, count)| (seconds(bound(place)), *count));
+            let (mut within, over) = buckets(waits);
             let labels = [("port", snapshot.port.as_str()), ("stage", stage.stage)];
-            text.histogram(NAME, &labels, &mut buckets, *over, seconds(waits.sum_ns));
+            let example = |place: usize| {
+                let above = place.checked_sub(1).map_or(0, bound);
+                let most = if place < BOUNDS { bound(place) } else { u64::MAX };
+                of_wait(&snapshot.exemplars, stage.stage, above, most)
+            };
+            let examples: Vec<_> = (0..=BOUNDS).map(example).collect();
+            text.histogram_with(NAME, &labels, &mut within, over, seconds(waits.sum_ns), &examples);
         }
     }
 }
@@ -232,8 +314,14 @@ fn exports(process: &Process, text: &mut dyn Sink) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::{Exports, Format, Process, render};
-    use crate::snapshot::{Lock, Refused, Snapshot, StageWaits, Tls};
+    use crate::decision::{Decision, DecisionId};
+    use crate::exemplar::Exemplar;
+    use crate::reason::Reason;
+    use crate::snapshot::{Answers, Lock, Refused, RouteCost, Snapshot, StageWaits, TenantAccount, Tls};
+    use crate::tenants::Account;
     use crate::waits::WaitCounts;
+    use crate::why::Context;
+    use leeward_control::units::{Nanos, Time};
 
     fn server() -> Snapshot {
         let mut waits = WaitCounts::default();
@@ -257,6 +345,68 @@ mod tests {
             }],
             ..Snapshot::default()
         }
+    }
+
+    /// A gate that tells classes, routes and tenants apart.
+    fn gate() -> Snapshot {
+        let mut costs = WaitCounts::default();
+        (costs.buckets[6], costs.sum_ns) = (3, 1_500_000);
+        let mut waits = WaitCounts::default();
+        (waits.buckets[1], waits.sum_ns) = (2, 30_000);
+        let answers =
+            |class, route: &str, in_time, late| Answers { class: Some(class), route: route.into(), in_time, late };
+        let account = Account { admitted_ns: 2_500_000_000, refused_ns: 500_000_000 };
+        let mut refused = Decision::refused(Time(1_000), Reason::Level);
+        (refused.id, refused.waited) = (DecisionId(0x8f3a), Nanos(15_000));
+        let context = Context { now: Time(1_000), unix_ns: 1_700_000_000_250_000_000, ..Context::default() };
+        Snapshot {
+            port: "gate".into(),
+            mode: "enforce",
+            admitted_by_class: vec![4, 1],
+            in_flight_by_class: vec![2, 0],
+            refused: vec![Refused { reason: "level", class: Some(0), count: 8 }],
+            waits: vec![StageWaits { stage: "socket", waits }],
+            answers: vec![answers(0, "/search", 5, 1), answers(3, "other", 2, 0)],
+            costs: vec![RouteCost { route: "/search".into(), costs }],
+            tenants: vec![
+                TenantAccount { tenant: "77".into(), account },
+                TenantAccount { tenant: "other".into(), account: Account::default() },
+            ],
+            exemplars: vec![Exemplar { class: Some(0), ..Exemplar::of(&refused, &context) }],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn classes_routes_and_tenants_have_samples_of_their_own() {
+        let text = render(&[server(), gate()], &process(), Format::Prometheus);
+        for line in [
+            "leeward_requests_in_time_total{port=\"rpc\"} 7",
+            "leeward_requests_in_time_total{port=\"gate\",class=\"0\",route=\"/search\"} 5",
+            "leeward_requests_late_total{port=\"gate\",class=\"3\",route=\"other\"} 0",
+            "leeward_requests_in_flight{port=\"gate\",class=\"0\"} 2",
+            "leeward_request_cost_seconds_bucket{port=\"gate\",route=\"/search\",le=\"0.00064\"} 3",
+            "leeward_request_cost_seconds_sum{port=\"gate\",route=\"/search\"} 0.0015",
+            "leeward_tenant_admitted_seconds_total{port=\"gate\",tenant=\"77\"} 2.5",
+            "leeward_tenant_refused_seconds_total{port=\"gate\",tenant=\"77\"} 0.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
+        }
+        assert!(!text.contains(" # "), "the older format has no exemplars:\n{text}");
+    }
+
+    #[test]
+    fn openmetrics_names_a_decision_beside_what_counts_it() {
+        let text = render(&[server(), gate()], &process(), Format::OpenMetrics);
+        let example = " # {decision=\"8f3a\"} 0.000015 1700000000.250";
+        for sample in [
+            "leeward_admission_decisions_total{port=\"gate\",decision=\"refused\",reason=\"level\",class=\"0\",mode=\"enforce\"} 8",
+            "leeward_queue_delay_seconds_bucket{port=\"gate\",stage=\"socket\",le=\"0.00002\"} 2",
+        ] {
+            let line = format!("{sample}{example}");
+            assert!(text.lines().any(|found| found == line), "no `{line}` in:\n{text}");
+        }
+        assert_eq!(text.matches(" # ").count(), 2, "{text}");
     }
 
     fn process() -> Process {
@@ -302,7 +452,7 @@ mod tests {
 
     #[test]
     fn every_family_has_one_head_and_every_sample_a_family() {
-        let twice = [server(), Snapshot { port: "memcached".into(), ..server() }];
+        let twice = [server(), Snapshot { port: "memcached".into(), ..server() }, gate()];
         for format in [Format::Prometheus, Format::OpenMetrics] {
             let text = render(&twice, &process(), format);
             let heads: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();

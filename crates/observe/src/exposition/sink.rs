@@ -1,5 +1,7 @@
 //! Seam between the metrics and the formats that they are told in. Never here: which metrics there are, and how a format looks.
 
+use crate::exemplar::Exemplar;
+
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -19,6 +21,11 @@ pub(super) trait Sink {
     /// A counter's sample.
     fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
 
+    /// A counter's sample with an example of what it counts, for formats that tell such.
+    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, _: Option<&Exemplar>) {
+        self.counter(name, labels, value);
+    }
+
     /// A gauge's sample.
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
 
@@ -31,4 +38,17 @@ pub(super) trait Sink {
         over: u64,
         sum: f64,
     );
+
+    /// The same with an example for each bucket, the last one for those over all bounds, for formats that tell such.
+    fn histogram_with(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        buckets: &mut dyn Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+        _: &[Option<&Exemplar>],
+    ) {
+        self.histogram(name, labels, buckets, over, sum);
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::Format;
 use super::sink::{Kind, Label, Sink};
+use crate::exemplar::Exemplar;
 use std::fmt::Write;
 
 /// Text under construction.
@@ -16,6 +17,18 @@ impl Text {
     }
 
     fn sample(&mut self, name: &str, suffix: &str, labels: &[Label<'_>], bound: Option<f64>, value: f64) {
+        self.sample_with(name, suffix, labels, bound, value, None);
+    }
+
+    fn sample_with(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        labels: &[Label<'_>],
+        bound: Option<f64>,
+        value: f64,
+        exemplar: Option<&Exemplar>,
+    ) {
         let text = &mut self.text;
         let _ = write!(text, "{name}{suffix}");
         let mut before = '{';
@@ -36,6 +49,13 @@ impl Text {
         }
         text.push(' ');
         number(value, text);
+        // The older format has none. What Prometheus keeps is whole to the millisecond.
+        if let Some(Exemplar { decision, unix_ns, waited_ns, .. }) =
+            exemplar.filter(|_| self.format == Format::OpenMetrics)
+        {
+            let (seconds, ms) = (unix_ns / 1_000_000_000, unix_ns / 1_000_000 % 1_000);
+            let _ = write!(text, " # {{decision=\"{decision}\"}} {} {seconds}.{ms:03}", *waited_ns as f64 / 1e9);
+        }
         text.push('\n');
     }
 
@@ -66,6 +86,10 @@ impl Sink for Text {
         self.sample(name, "_total", labels, None, value);
     }
 
+    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, exemplar: Option<&Exemplar>) {
+        self.sample_with(name, "_total", labels, None, value, exemplar);
+    }
+
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
         self.sample(name, "", labels, None, value);
     }
@@ -78,13 +102,27 @@ impl Sink for Text {
         over: u64,
         sum: f64,
     ) {
+        self.histogram_with(name, labels, buckets, over, sum, &[]);
+    }
+
+    fn histogram_with(
+        &mut self,
+        name: &'static str,
+        labels: &[Label<'_>],
+        buckets: &mut dyn Iterator<Item = (f64, u64)>,
+        over: u64,
+        sum: f64,
+        exemplars: &[Option<&Exemplar>],
+    ) {
         let mut count = 0_u64;
+        let mut exemplars = exemplars.iter().copied().chain(std::iter::repeat(None));
+        let mut next = || exemplars.next().flatten();
         for (bound, more) in buckets {
             count = count.wrapping_add(more);
-            self.sample(name, "_bucket", labels, Some(bound), count as f64);
+            self.sample_with(name, "_bucket", labels, Some(bound), count as f64, next());
         }
         count = count.wrapping_add(over);
-        self.sample(name, "_bucket", labels, Some(f64::INFINITY), count as f64);
+        self.sample_with(name, "_bucket", labels, Some(f64::INFINITY), count as f64, next());
         self.sample(name, "_sum", labels, None, sum);
         self.sample(name, "_count", labels, None, count as f64);
     }

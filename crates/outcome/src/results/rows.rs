@@ -68,6 +68,8 @@ table! {
         drop_rate: f64, Share "Drop rate";
         /// Of these, the ones that did not get a lock, over requests received, for applications with locks.
         lock_drop_rate: Option<f64>, Share "Drops at locks";
+        /// Requests that the controller would have refused over requests received, where it rehearses.
+        foreseen_rate: Option<f64>, Share "Refusals foreseen";
         /// Requests expired or displaced at clients over requests issued.
         expiry_rate: f64, Share "Expired at clients";
         /// Requests that the client's half dropped by itself over requests issued.

@@ -497,11 +497,15 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
             self.deliver(parcel, P::late(call, reason), began, Flush::Together);
             return None;
         }
+        let method = P::method(&call);
         let done = match self.protocol.execute(call, arrived, waited, &mut self.local.spares) {
             Ran::Task(task) => return Some(task),
             Ran::Done(done) => done,
         };
         let now = self.local.clock_now();
+        if let Some(watch) = &self.local.handle.common.watch {
+            watch.worked(self.local.index, method, now.since(began));
+        }
         let flush = if now.since(began) < QUICK { Flush::Together } else { Flush::AtOnce };
         self.deliver(parcel, done, now, flush);
         if now.since(began) >= COALESCE {

@@ -6,7 +6,7 @@ use super::handler::{Failed, Request};
 use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId, Version};
 use leeward_control::budget::Budget;
 use leeward_control::server::{CoreId, RejectReason, SessionSlot};
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{self, Nanos, Time};
 use leeward_host::add;
 use leeward_port::{After, Ending, Handle, Next, PeerIdentity, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
@@ -138,7 +138,7 @@ fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Re
     if let Some(answered) = session.answer(ticket, reply, visit) {
         match answered.dropped {
             Some(reason) => visit.count_dropped(reason, answered.sojourn),
-            None => visit.count_completed(answered.sojourn),
+            None => visit.count_completed(units::Method(answered.method.0), answered.sojourn),
         }
     }
 }
@@ -308,6 +308,10 @@ impl<E: Execute> Protocol for Rpc<E> {
 
     fn on_sweep(conversation: &mut Conversation) -> bool {
         conversation.session.on_sweep()
+    }
+
+    fn method(call: &Call) -> units::Method {
+        units::Method(call.method.0)
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {

@@ -30,6 +30,7 @@ mod server;
 mod service;
 mod shard;
 mod slab;
+mod watched;
 
 use crate::server::Builder;
 
@@ -53,5 +54,6 @@ pub use governed::Governed;
 pub use leaves::{LEAVES_MAX, Leaves, LeavesError, Links};
 pub use leeward_control::threading::{Setup, Threading};
 pub use leeward_runtime::crew::Census;
+pub use purses::LeafCounts;
 pub use server::{Options, Switch, Tier, TierCounts, TierError};
 pub use service::{Asked, CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Needs, Replies, Reply, Step};

@@ -3,17 +3,25 @@
 
 use super::calls::{CallList, Listed};
 use super::leaves::{Leaves, Settings};
+use super::purses::LeafCounts;
 use super::replies::{Came, ReplyList};
 use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError};
 use super::service::{CALLS_MAX, Calls, Enough, LeafError, LeafId, MidTier, Replies, Step};
+use super::watched::Tiered;
 use crate::client::{CallError, CallOptions, Client, ResponseFuture};
-use crate::server::{AsyncHandler, Builder, Failed, OwnedRequest};
+use crate::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
 use crate::wire::FailureCode;
+use leeward_control::server::Gauges;
 use leeward_control::threading::{Setup, Threading};
-use leeward_runtime::budget;
+use leeward_control::units::Nanos;
+use leeward_port::statistics::Statistics;
+use leeward_port::{Running, Source};
 use leeward_runtime::crew::Census;
 use leeward_runtime::timers::sleep;
+use leeward_runtime::{CoreUsage, budget};
 use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +40,8 @@ struct Asker<M> {
 struct Counts {
     gathers: AtomicU64,
     calls: AtomicU64,
+    /// Of each leaf.
+    by_leaf: Box<[AtomicU64]>,
 }
 
 impl<M: MidTier> Asker<M> {
@@ -55,6 +65,9 @@ impl<M: MidTier> Asker<M> {
                 under_way.push(None);
                 continue;
             };
+            if let Some(calls) = self.counts.by_leaf.get(usize::from(leaf)) {
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
             let mut options = CallOptions::new().timeout(patience);
             if let Some(left) = budget::current().remaining() {
                 options = options.budget(left);
@@ -150,16 +163,73 @@ pub(super) fn start<M: MidTier>(
     service: M,
 ) -> Result<Tier, TierError> {
     let (builder, clients) = clients(builder.cores(usize::from(cores)), &options.leaves)?;
-    let counts = Arc::new(Counts::default());
-    let cores = Cores { cores, clients: clients.clone(), counts: Arc::clone(&counts) };
+    let counts = Arc::new(Counts { by_leaf: clients.iter().map(|_| AtomicU64::new(0)).collect(), ..Counts::default() });
+    let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
+    let cores = Cores { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
     let asker = Asker { service, settings: options.leaves.0, clients, counts };
     let server = builder.start_async(address, asker)?;
-    Ok(Tier::new(server, Switch(Arc::new(cores))))
+    let switch = Switch(Arc::new(cores));
+    let server = Server::from(leeward_port::Server::of(OnCores { server, tier: switch.clone() }));
+    Ok(Tier::new(server, switch))
+}
+
+/// The server, which tells of its leaves, too.
+struct OnCores {
+    server: Server,
+    tier: Switch,
+}
+
+impl Running for OnCores {
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn datagram_address(&self) -> Option<SocketAddr> {
+        self.server.datagram_address()
+    }
+
+    fn counts(&self) -> leeward_host::Counts {
+        self.server.counts()
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.server.gauges()
+    }
+
+    fn delay(&self) -> Nanos {
+        self.server.delay()
+    }
+
+    fn idle(&self) -> Nanos {
+        self.server.idle()
+    }
+
+    fn core_usage(&self) -> Option<CoreUsage> {
+        self.server.core_usage()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.server.statistics()
+    }
+
+    fn source(&self) -> Option<Arc<dyn Source>> {
+        Some(Tiered::around(self.server.source()?, self.tier.clone()))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.server.has_failed()
+    }
+
+    fn stop(self: Box<Self>) -> io::Result<leeward_host::Counts> {
+        self.server.stop()
+    }
 }
 
 struct Cores {
     cores: u16,
+    /// A client per part of the data, whose copies it knows.
     clients: Vec<Client>,
+    addresses: Vec<SocketAddr>,
     counts: Arc<Counts>,
 }
 
@@ -183,5 +253,15 @@ impl Switchable for Cores {
             up: self.clients.iter().map(|client| client.connected() as u64).sum(),
             ..TierCounts::default()
         }
+    }
+
+    fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
+        let clients = self.clients.iter().zip(&self.counts.by_leaf);
+        let told = clients.map(|(client, calls)| LeafCounts {
+            calls: calls.load(Ordering::Relaxed),
+            connections: client.connected() as u64,
+            credits: None,
+        });
+        self.addresses.iter().copied().zip(told).collect()
     }
 }

@@ -26,6 +26,19 @@ struct Purse {
     /// Connections whose windows bind.
     bound: AtomicI64,
     calls: AtomicU64,
+    /// Connections that are there.
+    up: AtomicI64,
+}
+
+/// A leaf as its tier sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeafCounts {
+    /// Calls so far, those that were repeated included.
+    pub calls: u64,
+    /// Connections that are there.
+    pub connections: u64,
+    /// Credits at the leaf over all connections; `None` where none binds.
+    pub credits: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +64,23 @@ impl Purses {
         if let Some(purse) = self.leaves.get(leaf) {
             purse.calls.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// A connection to a leaf is there, or no more.
+    pub(super) fn connected(&self, leaf: usize, is_up: bool) {
+        if let Some(purse) = self.leaves.get(leaf) {
+            purse.up.fetch_add(if is_up { 1 } else { -1 }, Ordering::Relaxed);
+        }
+    }
+
+    /// Each leaf, in their order.
+    pub(super) fn told(&self) -> Vec<LeafCounts> {
+        let told = |purse: &Purse| LeafCounts {
+            calls: purse.calls.load(Ordering::Relaxed),
+            connections: purse.up.load(Ordering::Relaxed).try_into().unwrap_or(0),
+            credits: (purse.bound.load(Ordering::Relaxed) > 0).then(|| purse.credits.load(Ordering::Relaxed)),
+        };
+        self.leaves.iter().map(told).collect()
     }
 
     /// The window of a connection to a leaf was so large, and is now; `None`: it does not bind, or there is no connection.

@@ -5,9 +5,10 @@ use super::governed::Governed;
 use super::governor::Governor;
 use super::leaves::{Leaves, Links};
 use super::pool::Pool;
-use super::purses::Purses;
+use super::purses::{LeafCounts, Purses};
 use super::service::MidTier;
 use super::shard::Shard;
+use super::watched::Tiered;
 use crate::server::execute::Elsewhere;
 use crate::server::protocol::Rpc;
 use crate::server::{Builder, Server, ServerError};
@@ -229,6 +230,7 @@ pub(super) trait Switchable: Send + Sync {
         None
     }
     fn counts(&self) -> TierCounts;
+    fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)>;
 }
 
 impl Switch {
@@ -262,6 +264,11 @@ impl Switch {
     /// Requests and calls so far.
     pub fn counts(&self) -> TierCounts {
         self.0.counts()
+    }
+
+    /// The leaves in their order, by the first address of each.
+    pub fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
+        self.0.leaves()
     }
 }
 
@@ -335,9 +342,9 @@ pub(super) fn start<M: MidTier>(
         cpu_ns: AtomicU64::new(0),
     });
     let crew = Crew::start(&control, &duties, &clock, &cpus)?;
-    let handle = Arc::new(Handle { duties: Arc::clone(&duties), most });
+    let switch = Handle::of(&duties, most);
     let server = leeward_port::Server::of(Engine { duties, crew, cpus: count_of_cpus });
-    Ok(Tier::new(Server::from(server), Switch(handle)))
+    Ok(Tier::new(Server::from(server), switch))
 }
 
 fn check(setup: &Setup, most: u32) -> Result<(), TierError> {
@@ -385,6 +392,18 @@ impl<M: MidTier> Switchable for Handle<M> {
         }
         counts
     }
+
+    fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
+        let leaves = &self.duties.settings.leaves;
+        let addresses = leaves.iter().filter_map(|leaf| leaf.addresses.first().copied());
+        addresses.zip(self.duties.fan_out.purses.told()).collect()
+    }
+}
+
+impl<M: MidTier> Handle<M> {
+    fn of(duties: &Arc<Duties<M>>, most: u32) -> Switch {
+        Switch(Arc::new(Handle { duties: Arc::clone(duties), most }))
+    }
 }
 
 impl<M: MidTier> Running for Engine<M> {
@@ -420,7 +439,8 @@ impl<M: MidTier> Running for Engine<M> {
     }
 
     fn source(&self) -> Option<Arc<dyn Source>> {
-        self.duties.front.handle().source()
+        let switch = Handle::of(&self.duties, 0);
+        Some(Tiered::around(self.duties.front.handle().source()?, switch))
     }
 
     fn has_failed(&self) -> bool {

@@ -353,6 +353,7 @@ impl Account {
             timestamp: call.timestamp,
             credit: call.credit,
             arrived: Time(now.0.saturating_sub(waited.0)),
+            method: call.method,
             owed,
         };
         let mut number = Number::default();
@@ -416,7 +417,7 @@ impl Account {
             self.say(&failure(answer, FailureCode::ResponseTooLarge, words), desk);
         }
         let dropped = if let Reply::Drop(reason, _) = reply { Some(reason) } else { None };
-        Some(Answered { sojourn, dropped })
+        Some(Answered { method: ticket.method, sojourn, dropped })
     }
 
     /// Tells a window that answers nothing.

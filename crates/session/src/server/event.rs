@@ -53,6 +53,7 @@ pub struct Ticket {
     pub(super) timestamp: Timestamp,
     pub(super) credit: CreditId,
     pub(super) arrived: Time,
+    pub(super) method: Method,
     /// The controller's ticket of the same call.
     pub(super) owed: server::Ticket,
 }
@@ -83,6 +84,8 @@ pub enum Reply<'a> {
 /// The account of a call that its client hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
+    /// Which procedure.
+    pub method: Method,
     /// From its arrival to now.
     pub sojourn: Nanos,
     /// Why it was dropped, if it was.

@@ -13,6 +13,7 @@ mod lockout;
 mod locks;
 mod oracle;
 mod recovery;
+mod rehearsal;
 mod replay;
 mod replicas;
 mod signals;

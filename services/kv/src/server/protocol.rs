@@ -192,6 +192,10 @@ impl Protocol for Memcached {
         conversation.account.owed()
     }
 
+    fn method(call: &Call) -> Method {
+        method_of(&call.request)
+    }
+
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
         let Call { request, mut may_spend, .. } = call;
         let mut reply = spares.take();

@@ -61,6 +61,28 @@ enum Deadline {
     OfAny,
 }
 
+/// Which leaves a shard has connections to. When the shard goes, they go.
+struct Ups {
+    is: Vec<bool>,
+    counts: Arc<FanOut>,
+}
+
+impl Ups {
+    /// Tells the tier, if it has changed.
+    fn tell(&mut self, leaf: usize, is_up: bool) {
+        if let Some(told) = self.is.get_mut(leaf).filter(|told| **told != is_up) {
+            *told = is_up;
+            self.counts.purses.connected(leaf, is_up);
+        }
+    }
+}
+
+impl Drop for Ups {
+    fn drop(&mut self) {
+        (0..self.is.len()).for_each(|leaf| self.tell(leaf, false));
+    }
+}
+
 pub(super) struct Shard<S> {
     settings: Arc<Settings>,
     clock: Clock,
@@ -71,6 +93,8 @@ pub(super) struct Shard<S> {
     links: Vec<Link<Tag>>,
     /// The windows of the links, as the tier knows them.
     windows: Vec<Option<u32>>,
+    /// Which of the links are up, as the tier knows it.
+    ups: Ups,
     waiting: Waiting<S>,
     /// When requests stop waiting, the soonest first. Those that have ended are left in it until their time comes.
     deadlines: VecDeque<(Time, Key, Deadline)>,
@@ -96,6 +120,7 @@ impl<S> Shard<S> {
             random: Random::new(seed),
             links: (0..settings.leaves.len()).map(|leaf| Link::new(leaf, settings, Tag::QUESTION)).collect(),
             windows: vec![None; settings.leaves.len()],
+            ups: Ups { is: vec![false; settings.leaves.len()], counts: Arc::clone(counts) },
             waiting: Waiting::new(settings.leaves.len(), counts),
             deadlines: VecDeque::new(),
             patience: VecDeque::new(),
@@ -336,6 +361,7 @@ impl<S> Shard<S> {
     fn tell_windows(&mut self) {
         let purses = &self.waiting.counts.purses;
         for (leaf, (link, told)) in self.links.iter_mut().zip(&mut self.windows).enumerate() {
+            self.ups.tell(leaf, link.is_up());
             let window = link.window();
             if window != *told {
                 purses.change(leaf, *told, window);

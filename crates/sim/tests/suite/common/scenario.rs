@@ -123,6 +123,7 @@ fn draw_config(dice: &mut Dice, seed: u64) -> SimConfig {
         replicas: None,
         tier: None,
         graph: None,
+        enforced: 100,
     }
 }
 

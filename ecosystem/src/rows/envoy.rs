@@ -1,0 +1,165 @@
+//! Two replicas behind Envoy, one at half the speed of the other: weights by the load that they report (ORCA) against turns. Envoy runs
+//! with the recipe of `packaging/recipes`; where it is not installed (`scripts/setup recipes`), its rows are left out.
+
+use super::{Bench, median};
+use crate::child::Server;
+use crate::guard::Guard;
+use crate::load::{self, Demand, Plan, alike};
+use crate::server::Args;
+use anyhow::{Context, Result};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time of a request at the fast replica, in ms; the other takes twice as long.
+const FAST: u64 = 4;
+/// Objective of both gates, so long that a queue shows before anything is refused for it.
+const SLO_MS: u64 = 400;
+/// Demand over what both can do together. A half of it is more than the slow replica can do.
+const LOAD: f64 = 0.72;
+/// Weights come after a second, and settle in some more.
+const WARMUP: Duration = Duration::from_secs(6);
+
+/// How Envoy chooses a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Turns,
+    Orca,
+}
+
+impl Bench {
+    /// The 99th percentile by either choice, in turns.
+    pub(super) fn envoy(&mut self) -> Result<()> {
+        let program = std::env::var_os("ENVOY").map_or_else(|| "target/recipes/envoy/_bin/envoy".into(), PathBuf::from);
+        if !program.exists() {
+            println!("no {} (scripts/setup recipes): Envoy's rows are left out", program.display());
+            return Ok(());
+        }
+        let (mut turns, mut orca) = (Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            turns.push(self.behind(&program, Choice::Turns)?);
+            orca.push(self.behind(&program, Choice::Orca)?);
+        }
+        let of = |all: &[(f64, f64)], pick: fn(&(f64, f64)) -> f64| median(all.iter().map(pick).collect());
+        let (turns_p99, orca_p99) = (of(&turns, |of| of.0), of(&orca, |of| of.0));
+        let (turns_refused, orca_refused) = (of(&turns, |of| of.1), of(&orca, |of| of.1));
+        let ratio = orca_p99 / turns_p99.max(1e-3);
+        let got = format!(
+            "{ratio:.2} ({orca_p99:.0} and {turns_p99:.0} ms; refused {:.1} and {:.1} %)",
+            orca_refused * 100.0,
+            turns_refused * 100.0
+        );
+        self.row(
+            "p99 by ORCA weights / in turns, one replica half as fast".into(),
+            "<= 0.5",
+            got,
+            ratio,
+            Some(ratio <= 0.5),
+        );
+        Ok(())
+    }
+
+    /// The 99th percentile in ms, and the share that was refused.
+    fn behind(&mut self, program: &Path, choice: Choice) -> Result<(f64, f64)> {
+        let replica = |blocks| {
+            let args =
+                Args { guard: Guard::Level, blocks, reports: true, slo: SLO_MS, cpu: Some(0), ..Args::default() };
+            Server::start(&args)
+        };
+        let (fast, slow) = (replica(FAST)?, replica(2 * FAST)?);
+        let entry = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let folder = std::env::temp_dir().join(format!("leeward-envoy-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let config = folder.join("envoy.yaml");
+        std::fs::write(&config, configured(RECIPE, choice, entry, [fast.address, slow.address])?)?;
+        let envoy = Envoy::start(program, &config, entry)?;
+        self.seed += 1;
+        let capacity = 1e3 / FAST as f64 * 1.5;
+        let span = WARMUP + self.span.max(Duration::from_secs(6)) * 2;
+        let plan = Plan {
+            address: entry,
+            connections: 128,
+            phases: vec![(Demand::Rate(capacity * LOAD), span)],
+            warmup: WARMUP,
+            objective: Duration::from_millis(SLO_MS),
+            seed: self.seed,
+            kind: alike,
+        };
+        let came = load::run(plan)?;
+        self.busiest = self.busiest.max(came.busy);
+        drop(envoy);
+        let counts = [fast.stop()?, slow.stop()?];
+        let all = came.all();
+        let (p99, refused) =
+            (all.latency.value_at_quantile(0.99) as f64 / 1e3, all.refused as f64 / all.due.max(1) as f64);
+        let admitted = counts.map(|said| said["admitted"].as_u64().unwrap_or(0));
+        println!("    {choice:?}: p99 {p99:.0} ms, {:.1} % refused, {admitted:?} admitted", refused * 100.0);
+        Ok((p99, refused))
+    }
+}
+
+const RECIPE: &str = include_str!("../../../packaging/recipes/envoy.yaml");
+
+/// The recipe with these addresses and this choice, without health checks: these replicas have no admin port.
+fn configured(recipe: &str, choice: Choice, entry: SocketAddr, replicas: [SocketAddr; 2]) -> Result<String> {
+    let mut text = recipe.to_owned();
+    let mut replaced = |old: &str, new: String| -> Result<()> {
+        anyhow::ensure!(text.matches(old).count() == 1, "the recipe has no `{old}`, or several");
+        text = text.replace(old, &new);
+        Ok(())
+    };
+    replaced("port_value: 8080 ", format!("port_value: {} ", entry.port()))?;
+    replaced("port_value: 8081 ", format!("port_value: {} ", replicas[0].port()))?;
+    replaced("port_value: 8082 ", format!("port_value: {} ", replicas[1].port()))?;
+    let place = |text: &str, mark: &str| text.find(mark).with_context(|| format!("the recipe has no `{mark}`"));
+    let (policy, checks) = (place(&text, "      load_balancing_policy:")?, place(&text, "      health_checks:")?);
+    let assignment = place(&text, "      load_assignment:")?;
+    let chosen = match choice {
+        Choice::Turns => "      lb_policy: ROUND_ROBIN\n",
+        Choice::Orca => &text[policy..checks],
+    };
+    let end = text[assignment..].lines().filter(|line| !line.contains("health_check_config")).collect::<Vec<_>>();
+    Ok(format!("{}{chosen}{}\n", &text[..policy], end.join("\n")))
+}
+
+/// A running Envoy.
+struct Envoy(Child);
+
+impl Envoy {
+    fn start(program: &Path, config: &Path, entry: SocketAddr) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error", "-c"]).arg(config);
+        let envoy = Envoy(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("Envoy")?);
+        let began = Instant::now();
+        while TcpStream::connect(entry).is_err() {
+            anyhow::ensure!(began.elapsed() < Duration::from_secs(30), "Envoy does not listen");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(envoy)
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipe_is_what_is_measured() {
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let of = |choice| configured(RECIPE, choice, address(1), [address(2), address(3)]).unwrap();
+        let (turns, orca) = (of(Choice::Turns), of(Choice::Orca));
+        assert!(orca.contains("client_side_weighted_round_robin") && !orca.contains("lb_policy"), "{orca}");
+        assert!(turns.contains("lb_policy: ROUND_ROBIN") && !turns.contains("weighted"), "{turns}");
+        for text in [turns, orca] {
+            assert!(!text.contains("health") && text.contains("port_value: 3 "), "{text}");
+        }
+    }
+}
