@@ -110,6 +110,7 @@ impl Gate {
             mode: builder.mode,
             began: clock::process(),
             room: builder.max_in_flight.div_ceil(shards.len() as u32),
+            tenants: Tenants::new(shards.len()),
             shards,
             pulse: Pulse::new(halves.control),
             // A quarter of the target, at least a millisecond: more probes see no more.
@@ -122,7 +123,6 @@ impl Gate {
             routes: (0..ROUTES).map(|_| Estimate::default()).collect(),
             names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
             places: Routes::default(),
-            tenants: Tenants::default(),
             mean: Estimate::default(),
             inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
@@ -181,7 +181,7 @@ impl Gate {
         shard.counts.arrived += 1;
         let class = (arrival.priority.level() - 1) / 16;
         shard.by_class.count(class, verdict.as_ref().err().copied());
-        inner.tenants.charge(arriving.tenant, inner.about(arriving.route), verdict.is_ok());
+        inner.tenants.charge(index, arriving.tenant, inner.about(arriving.route), verdict.is_ok());
         if arriving.waited.is_some() {
             shard.waits.note(waited);
         }

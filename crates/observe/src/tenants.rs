@@ -3,15 +3,35 @@
 
 use leeward_control::units::{Nanos, Tenant};
 use serde::Serialize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tenants that are told apart at a time. All others are `other`.
 pub const TENANTS: usize = 20;
 
+/// Charges that a core keeps to itself before it brings them to the common table: cores would else wait for each other at each request.
+const KEPT: u32 = 64;
+/// Tenants of such charges; one more, and they are brought at once.
+const KEPT_TENANTS: usize = 16;
+
 /// Accounts of tenants: space-saving (Metwally et al., ICDT 2005), whose newcomers take the place of the smallest. A tenant that loses its
 /// place leaves its account to the others, so that no sum goes back.
+#[derive(Debug)]
+pub struct Tenants {
+    /// By core, or by shard: whose lock hardly anybody else wants.
+    stripes: Box<[Stripe]>,
+    table: Mutex<Table>,
+}
+
 #[derive(Debug, Default)]
-pub struct Tenants(Mutex<Table>);
+#[repr(align(128))]
+struct Stripe(Mutex<Kept>);
+
+/// Charges that are still to be brought to the table.
+#[derive(Debug, Default)]
+struct Kept {
+    entries: Vec<Entry>,
+    charges: u32,
+}
 
 #[derive(Debug, Default)]
 struct Table {
@@ -41,37 +61,79 @@ impl Account {
         let side = if is_admitted { &mut self.admitted_ns } else { &mut self.refused_ns };
         *side = side.wrapping_add(span.0);
     }
+
+    fn join(&mut self, other: Account) {
+        self.admitted_ns = self.admitted_ns.wrapping_add(other.admitted_ns);
+        self.refused_ns = self.refused_ns.wrapping_add(other.refused_ns);
+    }
+}
+
+/// Adds to the entry of a tenant, if it has one.
+fn found(entries: &mut [Entry], more: &Entry) -> bool {
+    let Some(entry) = entries.iter_mut().find(|entry| entry.tenant == more.tenant) else { return false };
+    entry.weight = entry.weight.saturating_add(more.weight);
+    entry.account.join(more.account);
+    true
+}
+
+impl Kept {
+    fn bring(&mut self, to: &Mutex<Table>) {
+        self.charges = 0;
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut table = lock(to);
+        self.entries.drain(..).for_each(|entry| table.charge(entry));
+    }
+}
+
+impl Table {
+    fn charge(&mut self, mut entry: Entry) {
+        if found(&mut self.entries, &entry) {
+            return;
+        }
+        if self.entries.len() < TENANTS {
+            return self.entries.push(entry);
+        }
+        let Some(least) = self.entries.iter_mut().min_by_key(|entry| entry.weight) else { return };
+        entry.weight = entry.weight.saturating_add(least.weight);
+        self.others.join(least.account);
+        *least = entry;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tenants {
-    /// Charges a request of about this cost to its tenant. [`Tenant::DEFAULT`] has no account: it costs a server without tenants nothing.
-    pub fn charge(&self, tenant: Tenant, cost: Nanos, is_admitted: bool) {
+    /// No accounts, for so many cores.
+    pub fn new(cores: usize) -> Self {
+        Tenants { stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(), table: Mutex::default() }
+    }
+
+    /// Charges a request of about this cost to its tenant, on a core. [`Tenant::DEFAULT`] has no account: it costs a server without tenants nothing.
+    pub fn charge(&self, core: usize, tenant: Tenant, cost: Nanos, is_admitted: bool) {
         if tenant == Tenant::DEFAULT {
             return;
         }
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Where no cost is known, requests are counted.
-        let more = cost.0.max(1);
-        let Table { entries, others } = &mut *table;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.tenant == tenant) {
-            entry.weight = entry.weight.saturating_add(more);
-            return entry.account.add(cost, is_admitted);
-        }
-        let mut entry = Entry { tenant, weight: more, account: Account::default() };
+        let mut entry = Entry { tenant, weight: cost.0.max(1), account: Account::default() };
         entry.account.add(cost, is_admitted);
-        if entries.len() < TENANTS {
-            return entries.push(entry);
+        let mut kept = lock(&self.stripes[core % self.stripes.len()].0);
+        kept.charges += 1;
+        if !found(&mut kept.entries, &entry) {
+            kept.entries.push(entry);
         }
-        let Some(least) = entries.iter_mut().min_by_key(|entry| entry.weight) else { return };
-        entry.weight = entry.weight.saturating_add(least.weight);
-        others.admitted_ns = others.admitted_ns.wrapping_add(least.account.admitted_ns);
-        others.refused_ns = others.refused_ns.wrapping_add(least.account.refused_ns);
-        *least = entry;
+        if kept.charges >= KEPT || kept.entries.len() >= KEPT_TENANTS {
+            kept.bring(&self.table);
+        }
     }
 
     /// Accounts so far, the greatest tenant first; in the end that of all `others` (`None`), if there were any.
     pub fn told(&self) -> Vec<(Option<Tenant>, Account)> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stripes.iter().for_each(|stripe| lock(&stripe.0).bring(&self.table));
+        let table = lock(&self.table);
         let mut entries = table.entries.clone();
         let others = table.others;
         drop(table);
@@ -88,11 +150,11 @@ mod tests {
 
     #[test]
     fn the_greatest_keep_their_names_in_a_flood_of_others() {
-        let tenants = Tenants::default();
+        let tenants = Tenants::new(2);
         let mut charged = 0;
         for round in 0..10_000_u32 {
             for (tenant, cost) in [(1, 900), (2, 300), (100 + round, 10)] {
-                tenants.charge(Tenant(tenant), Nanos(cost), round % 3 > 0);
+                tenants.charge(round as usize, Tenant(tenant), Nanos(cost), round % 3 > 0);
                 charged += cost;
             }
         }
@@ -108,8 +170,29 @@ mod tests {
 
     #[test]
     fn whoever_names_no_tenant_has_no_account() {
-        let tenants = Tenants::default();
-        tenants.charge(Tenant::DEFAULT, Nanos(5), true);
+        let tenants = Tenants::new(1);
+        tenants.charge(0, Tenant::DEFAULT, Nanos(5), true);
         assert!(tenants.told().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_lost_between_cores_and_readers() {
+        let tenants = Tenants::new(2);
+        let sum = |tenants: &Tenants| tenants.told().iter().map(|(_, account)| account.admitted_ns).sum::<u64>();
+        std::thread::scope(|scope| {
+            for core in 0..4 {
+                let tenants = &tenants;
+                scope.spawn(move || {
+                    (0..10_000).for_each(|of| tenants.charge(core, Tenant(1 + of % 40), Nanos(3), true))
+                });
+            }
+            let mut before = 0;
+            for _ in 0..100 {
+                let now = sum(&tenants);
+                assert!(now >= before, "a sum went back");
+                before = now;
+            }
+        });
+        assert_eq!(sum(&tenants), 4 * 10_000 * 3);
     }
 }

@@ -90,7 +90,7 @@ impl Watch {
             ring: Ring::new(decisions),
             stripes: (0..cores.max(1)).map(|_| Stripe::default()).collect(),
             routes: Routes::default(),
-            tenants: Tenants::default(),
+            tenants: Tenants::new(cores),
             told: Told {
                 at: AtomicU64::new(0),
                 standing_ns: AtomicU64::new(0),
@@ -154,7 +154,7 @@ impl Watch {
     pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
         if tenant != Tenant::DEFAULT {
             let cost = self.stripe(core).by_route.mean(self.routes.place(method.0));
-            self.tenants.charge(tenant, cost, is_admitted);
+            self.tenants.charge(core, tenant, cost, is_admitted);
         }
     }
 
