@@ -1,7 +1,7 @@
 //! Handshakes: what an encrypted connection goes through before it is a peer.
 //!
 //! A handshake costs as much as dozens of requests, and nobody on the core has asked for it. So newcomers are read in turn, one
-//! step each, for a sixteenth of the core's time while it has requests and for all of it while it has none. Until its turn a
+//! step each, for a sixteenth of the core's time while it has requests and for all of it while it has had none for a while. Until its turn a
 //! newcomer's bytes stay in its socket. Who waits for too long, or keeps the server waiting, is given up.
 //!
 //! Never here: what a handshake consists of ([`crate::Encryption`]).
@@ -26,9 +26,10 @@ pub(super) const NEWCOMERS: usize = 256;
 /// Ciphertext that one step reads, bytes: more than a hello, less than a long chain of certificates.
 const STEP: usize = 4 * 1024;
 /// Steps of one look while the core has nothing else to do. Requests that come meanwhile wait for these.
-const STEPS: usize = 4;
-/// A core that has answered nothing for so long has nobody whom a handshake would keep waiting.
-const QUIET: Nanos = Nanos::from_millis(1);
+const STEPS: usize = 2;
+/// A core that has answered nothing for so long has hardly anybody whom a handshake would keep waiting. Not a millisecond: a thousand requests per
+/// second leave gaps of that in which a storm would take the core, and each request would find it busy.
+const QUIET: Nanos = Nanos::from_millis(20);
 /// While all places are taken, a newcomer that has said nothing for so long makes room.
 const HURRY: Nanos = Nanos::from_millis(250);
 
