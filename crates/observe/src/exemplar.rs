@@ -34,7 +34,8 @@ impl Exemplar {
             reason: decision.refused,
             class: context.has_classes.then(|| decision.class()),
             stage: if decision.moment == Moment::Arrival { Stage::Socket } else { Stage::Worker },
-            waited_ns: decision.waited.0,
+            // Decisions in the middle of work know the time since their arrival, which no bucket of waits has counted.
+            waited_ns: if decision.moment == Moment::Work { 0 } else { decision.waited.0 },
         }
     }
 }

@@ -40,6 +40,14 @@ impl Routes {
         ROUTES
     }
 
+    /// The place of a route that has one; the last place, where it has none. For what is not known to be a route yet: a client may name any.
+    #[inline]
+    pub fn find(&self, route: u32) -> usize {
+        let wanted = u64::from(route) + 1;
+        let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
+        held.take_while(|held| *held > 0).position(|held| held == wanted).unwrap_or(ROUTES)
+    }
+
     /// Routes that have a place, in the order of their places.
     pub fn known(&self) -> Vec<u32> {
         let held = self.0.iter().map(|held| held.load(Ordering::Relaxed));
@@ -102,6 +110,7 @@ mod tests {
         assert_eq!((routes.place(7), routes.place(0), routes.place(7)), (1, 0, 1));
         (100..10_000).for_each(|route| assert!(routes.place(route) <= ROUTES));
         assert_eq!((routes.place(9_999), routes.place(100), routes.place(u32::MAX)), (ROUTES, 2, ROUTES));
+        assert_eq!((routes.find(7), routes.find(9_999), Routes::default().find(7)), (1, ROUTES, ROUTES));
         let known = routes.known();
         assert_eq!((known.len(), &known[..3]), (ROUTES, &[0, 7, 100][..]));
     }

@@ -3,7 +3,7 @@
 
 use crate::decision::{Decision, DecisionId};
 use crate::ring::Ring;
-use crate::routes::{ByRoute, PLACES, RouteCounts, Routes};
+use crate::routes::{ByRoute, PLACES, ROUTES, RouteCounts, Routes};
 use crate::tenants::Tenants;
 use crate::waits::{WaitCounts, Waits};
 use leeward_control::server::Gauges;
@@ -137,23 +137,29 @@ impl Watch {
         self.stripe(core).waits[stage as usize].note(span);
     }
 
-    /// Counts an answer to a request of a method.
+    /// Counts an answer to a request of a method that there is.
     #[inline]
     pub fn answered(&self, core: usize, method: Method, is_in_time: bool) {
         self.stripe(core).by_route.answered(self.routes.place(method.0), is_in_time);
     }
 
+    /// Counts an answer to a request of a method that there is not: clients may invent as many as they like.
+    #[inline]
+    pub fn answered_unknown(&self, core: usize, is_in_time: bool) {
+        self.stripe(core).by_route.answered(ROUTES, is_in_time);
+    }
+
     /// Counts how long a request of a method has occupied its core.
     #[inline]
     pub fn worked(&self, core: usize, method: Method, span: Nanos) {
-        self.stripe(core).by_route.cost(self.routes.place(method.0), span);
+        self.stripe(core).by_route.cost(self.routes.find(method.0), span);
     }
 
     /// Charges a decision about a request of a method to its tenant, at what such requests have taken on this core so far.
     #[inline]
     pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
         if tenant != Tenant::DEFAULT {
-            let cost = self.stripe(core).by_route.mean(self.routes.place(method.0));
+            let cost = self.stripe(core).by_route.mean(self.routes.find(method.0));
             self.tenants.charge(core, tenant, cost, is_admitted);
         }
     }

@@ -90,7 +90,7 @@ impl Account {
             let _ = session.reply(visit.admission(), ticket, &departure);
         }
         match dropped {
-            None => visit.count_completed(method, sojourn),
+            None => visit.count_completed(Some(method), sojourn),
             Some(reason) => visit.count_dropped(reason, sojourn),
         }
         true

@@ -42,12 +42,15 @@ impl<P: Protocol> Visit<'_, P> {
         Time(self.now.0.saturating_sub(self.waited.0))
     }
 
-    /// Counts a request of a method that was executed and is answered `sojourn` after it came.
-    pub fn count_completed(&self, method: Method, sojourn: Nanos) {
+    /// Counts a request that was executed and is answered `sojourn` after it came; of a method, if there is the one that it names.
+    pub fn count_completed(&self, method: Option<Method>, sojourn: Nanos) {
         let is_in_time = sojourn <= self.limits.slo;
         self.counters.complete(is_in_time);
         if let Some(watch) = self.watch {
-            watch.answered(self.core, method, is_in_time);
+            match method {
+                Some(method) => watch.answered(self.core, method, is_in_time),
+                None => watch.answered_unknown(self.core, is_in_time),
+            }
         }
     }
 

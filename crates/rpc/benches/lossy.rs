@@ -28,6 +28,9 @@ const ROUND_TRIP: Nanos = Nanos::from_micros(500);
 /// Long enough for a few tries: the least time-out of a try is 1 ms, and each try doubles it.
 const OBJECTIVE: Nanos = Nanos::from_millis(50);
 
+/// Share of calls at half load that must be answered.
+const LEAST_ANSWERED: f64 = 0.9;
+
 /// Ends of a run's calls.
 #[derive(Debug, Default)]
 struct Ends {
@@ -60,13 +63,13 @@ fn main() -> ExitCode {
         return usage("--calls is 32 to 1000000000, --percent 0 to 50");
     }
     let warm = (calls / 20).clamp(THREADS, 500_000);
-    let (capacity, _) = run(warm, 0, None);
+    let (capacity, warm_well) = run(warm, 0, None);
     let half = capacity / 2.0;
     println!("capacity of server, relay and client: {:.1} k/s; half of it is asked for", capacity / 1e3);
     let (clean, clean_well) = run(calls, 0, Some(half));
     let (faulty, faulty_well) = run(calls, percent, Some(half));
     println!("goodput with {percent} % lost, doubled and overtaken each way, over that without: {:.3}", faulty / clean);
-    if clean_well && faulty_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if warm_well && clean_well && faulty_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn usage(problem: &str) -> ExitCode {
@@ -137,7 +140,11 @@ fn serve(executed: &Executed) -> Server {
         .udp("127.0.0.1:0")
         .serve(move |request: &Request<'_>, reply: &mut Vec<u8>| {
             let number = request.payload.try_into().map(u64::from_le_bytes).map_err(|_| Failed::UnknownMethod)?;
-            executed[number as usize].fetch_add(1, Ordering::Relaxed);
+            // A number that nobody has sent gets an answer that is counted as wrong.
+            match executed.get(number as usize) {
+                Some(times) => drop(times.fetch_add(1, Ordering::Relaxed)),
+                None => reply.push(0),
+            }
             reply.extend_from_slice(request.payload);
             Ok::<_, Failed>(())
         })

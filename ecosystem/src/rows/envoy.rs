@@ -22,6 +22,9 @@ const LOAD: f64 = 0.72;
 const WARMUP: Duration = Duration::from_secs(6);
 
 /// How Envoy chooses a replica.
+/// Share of requests that may be without an answer where a percentile of the others is to say something.
+const MOST_REFUSED: f64 = 0.1;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Turns,
@@ -45,8 +48,10 @@ impl Bench {
         let (turns_p99, orca_p99) = (of(&turns, |of| of.0), of(&orca, |of| of.0));
         let (turns_refused, orca_refused) = (of(&turns, |of| of.1), of(&orca, |of| of.1));
         let ratio = orca_p99 / turns_p99.max(1e-3);
+        // A percentile of few answers is none, and refusals make it small.
+        let is_answered = turns_refused.max(orca_refused) <= MOST_REFUSED;
         let got = format!(
-            "{ratio:.2} ({orca_p99:.0} and {turns_p99:.0} ms; refused {:.1} and {:.1} %)",
+            "{ratio:.2} ({orca_p99:.0} and {turns_p99:.0} ms; not answered {:.1} and {:.1} %)",
             orca_refused * 100.0,
             turns_refused * 100.0
         );
@@ -55,12 +60,12 @@ impl Bench {
             "<= 0.5",
             got,
             ratio,
-            Some(ratio <= 0.5),
+            Some(ratio <= 0.5 && is_answered),
         );
         Ok(())
     }
 
-    /// The 99th percentile in ms, and the share that was refused.
+    /// The 99th percentile in ms, and the share that was not answered.
     fn behind(&mut self, program: &Path, choice: Choice) -> Result<(f64, f64)> {
         let replica = |blocks| {
             let args =
@@ -89,12 +94,13 @@ impl Bench {
         let came = load::run(plan)?;
         self.busiest = self.busiest.max(came.busy);
         drop(envoy);
+        std::fs::remove_dir_all(&folder)?;
         let counts = [fast.stop()?, slow.stop()?];
         let all = came.all();
         let (p99, refused) =
-            (all.latency.value_at_quantile(0.99) as f64 / 1e3, all.refused as f64 / all.due.max(1) as f64);
+            (all.latency.value_at_quantile(0.99) as f64 / 1e3, 1.0 - all.latency.len() as f64 / all.due.max(1) as f64);
         let admitted = counts.map(|said| said["admitted"].as_u64().unwrap_or(0));
-        println!("    {choice:?}: p99 {p99:.0} ms, {:.1} % refused, {admitted:?} admitted", refused * 100.0);
+        println!("    {choice:?}: p99 {p99:.0} ms, {:.1} % not answered, {admitted:?} admitted", refused * 100.0);
         Ok((p99, refused))
     }
 }

@@ -26,10 +26,10 @@ pub(super) const NEWCOMERS: usize = 256;
 /// Ciphertext that one step reads, bytes: more than a hello, less than a long chain of certificates.
 const STEP: usize = 4 * 1024;
 /// Steps of one look while the core has nothing else to do. Requests that come meanwhile wait for these.
-const STEPS: usize = 2;
+const STEPS: usize = 1;
 /// A core that has answered nothing for so long has hardly anybody whom a handshake would keep waiting. Not a millisecond: a thousand requests per
 /// second leave gaps of that in which a storm would take the core, and each request would find it busy.
-const QUIET: Nanos = Nanos::from_millis(20);
+const QUIET: Nanos = Nanos::from_millis(5);
 /// While all places are taken, a newcomer that has said nothing for so long makes room.
 const HURRY: Nanos = Nanos::from_millis(250);
 

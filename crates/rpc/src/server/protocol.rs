@@ -135,10 +135,12 @@ impl<E: Execute> Rpc<E> {
 
 /// Answers a call and counts it.
 fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, P>) {
+    let is_unknown = matches!(reply, Reply::Failure(FailureCode::UnknownMethod, _));
     if let Some(answered) = session.answer(ticket, reply, visit) {
+        let method = (!is_unknown).then_some(units::Method(answered.method.0));
         match answered.dropped {
             Some(reason) => visit.count_dropped(reason, answered.sojourn),
-            None => visit.count_completed(units::Method(answered.method.0), answered.sojourn),
+            None => visit.count_completed(method, answered.sojourn),
         }
     }
 }

@@ -153,7 +153,7 @@ impl Core {
         let overcommit = self.pool.overcommit();
         let held = i64::from(session.window.0);
         let pending = i64::from(session.pending());
-        let known = self.known(session);
+        let known = self.known(session, now);
 
         let mut window = held;
         if issued < total {
@@ -192,7 +192,7 @@ impl Core {
             if !self.covers(session) {
                 return Verdict::Reject(RejectReason::Concurrency);
             }
-            self.shrink_to_demand(session);
+            self.shrink_to_demand(session, event.now);
         }
         // Wherever it would wait, it would be late.
         if !self.pool.takes_place(class_of(event.method)) {
@@ -201,20 +201,25 @@ impl Core {
         self.judge(event.delay, self.aqm_threshold)
     }
 
-    /// Credits that a session is known to have a use for.
-    fn known(&self, session: &Session) -> i64 {
+    /// Credits that a session is known to have a use for. What it used of late counts as far as its share of the pool goes: who falls
+    /// silent keeps that until it speaks again, and all who do hold no more than there is.
+    fn known(&self, session: &Session, now: Time) -> i64 {
         let told = i64::from(session.pending()) + i64::from(session.demand);
-        if self.round_trip.is_some() && self.pool.issued() < self.pool.total() {
-            told.max(session.state::<Usage>().needs())
-        } else {
-            told
+        let total = self.pool.total();
+        match self.round_trip {
+            Some(round_trip) if self.pool.issued() < total => {
+                let used = session.state::<Usage>().needs(now, round_trip);
+                // The division is the dear part and rarely needed: few sessions send more than one request in a round trip.
+                if used > told { told.max(used.min(total / self.pool.sessions().max(1))) } else { told }
+            }
+            _ => told,
         }
     }
 
     /// A session whose window exceeds what it can use gives the rest back at once; the client learns with the next
     /// message.
-    fn shrink_to_demand(&self, session: &mut Session) {
-        let known = self.known(session);
+    fn shrink_to_demand(&self, session: &mut Session, now: Time) {
+        let known = self.known(session, now);
         if i64::from(session.window.0) > known {
             self.set_window(session, known);
         }
@@ -289,7 +294,7 @@ impl Admission for Core {
         if !self.credits {
             return None;
         }
-        self.shrink_to_demand(session);
+        self.shrink_to_demand(session, now);
         if session.demand == 0 {
             self.drained.remove(session.slot);
             return None;

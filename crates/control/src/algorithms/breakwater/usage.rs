@@ -25,9 +25,13 @@ impl Usage {
         self.now = self.now.saturating_add(1);
     }
 
-    /// Credits that it needs to go on as it did. One comes with each answer anyway.
-    pub(super) fn needs(self) -> i64 {
-        let most = self.now.max(self.before);
+    /// Credits that it needs at this time to go on as it did. One comes with each answer anyway, and whoever has stopped needs none.
+    pub(super) fn needs(self, at: Time, round_trip: Nanos) -> i64 {
+        let most = match at.since(self.since) {
+            passed if passed < round_trip => self.now.max(self.before),
+            passed if passed < round_trip * 2 => self.now,
+            _ => 0,
+        };
         if most > 1 { most.into() } else { 0 }
     }
 }
@@ -48,14 +52,18 @@ mod tests {
 
     const ROUND_TRIP: Nanos = Nanos::from_micros(100);
 
-    /// A session whose requests come at these times, us.
+    /// Needs of a session whose requests come at these times, us, when the last one has.
     fn used(times: &[u64]) -> i64 {
+        used_at(times, times.last().copied().unwrap_or(0))
+    }
+
+    fn used_at(times: &[u64], at: u64) -> i64 {
         let mut usage = Usage::from_words([0; 2]);
         for time in times {
             usage.note(Time(time * 1_000), ROUND_TRIP);
         }
         assert_eq!(Usage::from_words(usage.into_words()), usage);
-        usage.needs()
+        usage.needs(Time(at * 1_000), ROUND_TRIP)
     }
 
     #[test]
@@ -75,5 +83,7 @@ mod tests {
     #[test]
     fn a_pause_is_forgotten() {
         assert_eq!(used(&[1_000, 1_001, 1_002, 9_000]), 0);
+        let burst = [1_000, 1_001, 1_002];
+        assert_eq!([1_099, 1_150, 1_200].map(|at| used_at(&burst, at)), [3, 3, 0]);
     }
 }

@@ -30,7 +30,7 @@
 use super::efficiency::{Efficiency, Gain};
 use super::iteration::{End, Iteration, Iterations};
 use super::methods::Methods;
-use super::regrowth::{Pace, Regrowth};
+use super::regrowth::Regrowth;
 use super::{DelayLaw, Law};
 use crate::algorithms::breakwater::config::{Config, Decrease};
 use crate::algorithms::breakwater::pool::Pool;
@@ -156,7 +156,7 @@ impl Law for AutoLaw {
             self.decides = Decides::Delay;
         }
         let totals = self.methods.tick(pool, &self.samples, signals);
-        self.regrowth.note(signals.now, &totals);
+        self.regrowth.note(signals.now, &totals, signals.drops > 0 || self.methods.is_bounding());
         self.tell(signals);
         if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);
@@ -164,9 +164,7 @@ impl Law for AutoLaw {
         pool.set_binding(self.decides != Decides::Delay);
         match self.decides {
             Decides::Delay => {
-                let is_refusing = signals.drops > 0 || self.methods.is_bounding();
-                let pace = if is_refusing { Pace::Careful } else { Pace::Fast };
-                let more = self.regrowth.step(pool, pace, signals.delay(), self.delay.target());
+                let more = self.regrowth.step(pool, signals.delay(), self.delay.target());
                 self.delay.step_and(pool, signals.delay(), more);
             }
             Decides::Efficiency { .. } => {

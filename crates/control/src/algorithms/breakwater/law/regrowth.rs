@@ -22,14 +22,8 @@ const FILL: f64 = 0.25;
 /// Part of the target that is no queue.
 const NO_QUEUE: u64 = 8;
 
-/// How large a step may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// Requests are refused: few in the server say nothing of its room.
-    Careful,
-    /// By how many are in the server.
-    Fast,
-}
+/// Round trips after a refusal in which few in the server say nothing of its room: refusals come now and then, and not in each.
+const CAREFUL: u32 = 64;
 
 /// How long no queue has been seen, and how many requests were in the server.
 #[derive(Debug)]
@@ -39,23 +33,34 @@ pub(super) struct Regrowth {
     now: Time,
     served_nanos: u64,
     inside: f64,
+    /// Round trips since a request was refused.
+    without_refusal: u32,
 }
 
 impl Regrowth {
     pub(super) fn new(cores: u32) -> Self {
-        Regrowth { cores: cores.into(), quiet: 0, now: Time::ZERO, served_nanos: 0, inside: 0.0 }
+        Regrowth {
+            cores: cores.into(),
+            quiet: 0,
+            now: Time::ZERO,
+            served_nanos: 0,
+            inside: 0.0,
+            without_refusal: u32::MAX,
+        }
     }
 
     /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
     /// time. Where all wait there are no responses, so those here now count by a half.
-    pub(super) fn note(&mut self, now: Time, totals: &Totals) {
+    /// Also whether any was refused.
+    pub(super) fn note(&mut self, now: Time, totals: &Totals, is_refusing: bool) {
+        self.without_refusal = if is_refusing { 0 } else { self.without_refusal.saturating_add(1) };
         let elapsed = now.since(std::mem::replace(&mut self.now, now)).0.max(1);
         let stayed = totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
         self.inside = (stayed as f64 / elapsed as f64).max(totals.in_server() as f64 / 2.0);
     }
 
     /// Credits to add in this round trip.
-    pub(super) fn step(&mut self, pool: &Pool, pace: Pace, delay: Nanos, target: Nanos) -> i64 {
+    pub(super) fn step(&mut self, pool: &Pool, delay: Nanos, target: Nanos) -> i64 {
         if delay > target / NO_QUEUE {
             self.quiet = 0;
             return 0;
@@ -65,11 +70,9 @@ impl Regrowth {
         if self.quiet <= QUIET || pool.issued() < total {
             return 0;
         }
-        let part = match pace {
-            Pace::Careful => LEAST,
-            // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
-            Pace::Fast => (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0),
-        };
+        // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
+        let fast = (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0);
+        let part = if self.without_refusal < CAREFUL { LEAST } else { fast };
         (total as f64 * part).max(1.0) as i64
     }
 
@@ -85,16 +88,20 @@ mod tests {
 
     const TARGET: Nanos = Nanos::from_micros(80);
 
-    /// The steps of ten round trips, with so many requests in a server of sixteen cores, of which so many are answered in each.
-    fn steps(pace: Pace, inside: u64) -> Vec<i64> {
+    /// The steps of ten round trips, with so many requests in a server of sixteen cores, of which so many are answered in each. The last
+    /// refusal was so many round trips ago.
+    fn steps(inside: u64, refused_before: u64) -> Vec<i64> {
         let (pool, mut regrowth) = (Pool::new(160), Regrowth::new(16));
         pool.issue(160);
         let mut totals = Totals::default();
+        for past in 0..refused_before {
+            regrowth.note(Time(0), &totals, past == 0);
+        }
         (1..=10)
             .map(|tick| {
                 totals.served_nanos += inside * 10_000;
-                regrowth.note(Time(tick * 10_000), &totals);
-                regrowth.step(&pool, pace, Nanos::ZERO, TARGET)
+                regrowth.note(Time(tick * 10_000), &totals, false);
+                regrowth.step(&pool, Nanos::ZERO, TARGET)
             })
             .collect()
     }
@@ -102,13 +109,15 @@ mod tests {
     #[test]
     fn the_emptier_the_server_the_larger_the_step() {
         for (inside, expected) in [(0, 160), (1, 160), (2, 160), (3, 53), (4, 10), (100, 10)] {
-            assert_eq!(steps(Pace::Fast, inside), [vec![0; 4], vec![expected; 6]].concat(), "with {inside} inside");
+            assert_eq!(steps(inside, 0), [vec![0; 4], vec![expected; 6]].concat(), "with {inside} inside");
         }
     }
 
     #[test]
-    fn a_server_that_refuses_grows_carefully_though_it_is_empty() {
-        assert_eq!(steps(Pace::Careful, 0), [vec![0; 4], vec![10; 6]].concat());
+    fn a_server_that_refuses_now_and_then_grows_carefully_though_it_is_empty() {
+        assert_eq!(steps(0, 1), [vec![0; 4], vec![10; 6]].concat());
+        assert_eq!(steps(0, 50), [vec![0; 4], vec![10; 6]].concat());
+        assert_eq!(steps(0, 100), [vec![0; 4], vec![160; 6]].concat());
     }
 
     #[test]
@@ -118,8 +127,8 @@ mod tests {
         let totals = Totals { received: 40, ..Totals::default() };
         let mut grown = 0;
         for tick in 1..=5 {
-            regrowth.note(Time(tick * 10_000), &totals);
-            grown = regrowth.step(&pool, Pace::Fast, Nanos::ZERO, TARGET);
+            regrowth.note(Time(tick * 10_000), &totals, false);
+            grown = regrowth.step(&pool, Nanos::ZERO, TARGET);
         }
         assert_eq!(grown, 10);
     }
@@ -128,7 +137,7 @@ mod tests {
     fn a_queue_or_credits_left_over_end_it() {
         let (pool, mut regrowth) = (Pool::new(160), Regrowth::new(16));
         pool.issue(160);
-        let mut step = |pool: &Pool, delay: Nanos| (0..5).map(|_| regrowth.step(pool, Pace::Fast, delay, TARGET)).max();
+        let mut step = |pool: &Pool, delay: Nanos| (0..5).map(|_| regrowth.step(pool, delay, TARGET)).max();
         assert_eq!(step(&pool, Nanos::ZERO), Some(160));
         assert_eq!(step(&pool, TARGET), Some(0));
         assert_eq!(step(&pool, Nanos::ZERO), Some(160));
