@@ -24,6 +24,7 @@ mod link;
 mod meter;
 mod on_cores;
 mod pool;
+mod presence;
 mod purses;
 mod replies;
 mod server;

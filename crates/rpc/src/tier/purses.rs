@@ -1,6 +1,7 @@
 //! Credits that a tier holds at its leaves, over all connections, and calls per request: what its controller is told of the narrowest leaf
 //! (thesis §4.1.1 leaves it open). Never here: what the controller makes of it.
 
+use super::presence::Presence;
 use leeward_control::server::Downstream;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,8 +27,7 @@ struct Purse {
     /// Connections whose windows bind.
     bound: AtomicI64,
     calls: AtomicU64,
-    /// Connections that are there.
-    up: AtomicI64,
+    present: Presence,
 }
 
 /// A leaf as its tier sees it.
@@ -35,7 +35,7 @@ struct Purse {
 pub struct LeafCounts {
     /// Calls so far, those that were repeated included.
     pub calls: u64,
-    /// Connections that are there.
+    /// Connections that are there. After a loss only those that were looked at since.
     pub connections: u64,
     /// Credits at the leaf over all connections; `None` where none binds.
     pub credits: Option<i64>,
@@ -66,18 +66,16 @@ impl Purses {
         }
     }
 
-    /// A connection to a leaf is there, or no more.
-    pub(super) fn connected(&self, leaf: usize, is_up: bool) {
-        if let Some(purse) = self.leaves.get(leaf) {
-            purse.up.fetch_add(if is_up { 1 } else { -1 }, Ordering::Relaxed);
-        }
+    /// Connections to a leaf.
+    pub(super) fn presence(&self, leaf: usize) -> Option<&Presence> {
+        self.leaves.get(leaf).map(|purse| &purse.present)
     }
 
     /// Each leaf, in their order.
     pub(super) fn told(&self) -> Vec<LeafCounts> {
         let told = |purse: &Purse| LeafCounts {
             calls: purse.calls.load(Ordering::Relaxed),
-            connections: purse.up.load(Ordering::Relaxed).try_into().unwrap_or(0),
+            connections: purse.present.connections(),
             credits: (purse.bound.load(Ordering::Relaxed) > 0).then(|| purse.credits.load(Ordering::Relaxed)),
         };
         self.leaves.iter().map(told).collect()

@@ -61,25 +61,35 @@ enum Deadline {
     OfAny,
 }
 
-/// Which leaves a shard has connections to. When the shard goes, they go.
+/// Which leaves a shard has connections to, with the age at which it has told so. When the shard goes, they go.
 struct Ups {
-    is: Vec<bool>,
+    is: Vec<Option<u32>>,
     counts: Arc<FanOut>,
 }
 
 impl Ups {
-    /// Tells the tier, if it has changed.
+    /// Tells the tier, if it does not know.
     fn tell(&mut self, leaf: usize, is_up: bool) {
-        if let Some(told) = self.is.get_mut(leaf).filter(|told| **told != is_up) {
-            *told = is_up;
-            self.counts.purses.connected(leaf, is_up);
+        let (Some(told), Some(presence)) = (self.is.get_mut(leaf), self.counts.purses.presence(leaf)) else { return };
+        match *told {
+            Some(at) if !is_up => {
+                presence.lost(at);
+                *told = None;
+            }
+            Some(at) if presence.age() == at => {}
+            None if !is_up => {}
+            _ => *told = Some(presence.came()),
         }
     }
 }
 
 impl Drop for Ups {
     fn drop(&mut self) {
-        (0..self.is.len()).for_each(|leaf| self.tell(leaf, false));
+        for (leaf, told) in self.is.iter().enumerate() {
+            if let (Some(at), Some(presence)) = (*told, self.counts.purses.presence(leaf)) {
+                presence.left(at);
+            }
+        }
     }
 }
 
@@ -120,7 +130,7 @@ impl<S> Shard<S> {
             random: Random::new(seed),
             links: (0..settings.leaves.len()).map(|leaf| Link::new(leaf, settings, Tag::QUESTION)).collect(),
             windows: vec![None; settings.leaves.len()],
-            ups: Ups { is: vec![false; settings.leaves.len()], counts: Arc::clone(counts) },
+            ups: Ups { is: vec![None; settings.leaves.len()], counts: Arc::clone(counts) },
             waiting: Waiting::new(settings.leaves.len(), counts),
             deadlines: VecDeque::new(),
             patience: VecDeque::new(),
