@@ -39,7 +39,7 @@ struct Kept {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Those with names of their own.
+    /// Tenants with names of their own.
     entries: Vec<Entry>,
     candidates: Vec<Candidate>,
     others: Account,
