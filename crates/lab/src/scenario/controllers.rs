@@ -106,7 +106,10 @@ fn expand(table: &Reader<'_>, algorithm: &Algorithm) -> Result<Vec<Variant>, Sce
 /// The share in percent that is refused in earnest.
 fn enforced(item: &Item<'_>) -> Result<u8, ScenarioError> {
     let whole = |text: &str| text.strip_suffix('%')?.parse::<u8>().ok().filter(|percent| *percent <= 100);
-    whole(item.text()?).ok_or_else(|| item.unexpected("whole percent from \"0%\", a rehearsal, to \"100%\""))
+    item.text()
+        .ok()
+        .and_then(whole)
+        .ok_or_else(|| item.unexpected("whole percent from \"0%\", a rehearsal, to \"100%\""))
 }
 
 /// Variants of `base`, one per combination of the allocators and policies of balancing that are named; of lists, the

@@ -3,6 +3,7 @@
 
 use super::names::name_of;
 use super::sink::{Kind, Label, Sink};
+use crate::exemplar::Exemplar;
 use crate::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -112,7 +113,7 @@ impl Sink for Otlp<'_> {
         self.metrics.push(Metric { name, unit, help: help.into(), kind, points: Vec::new() });
     }
 
-    fn counter(&mut self, _: &'static str, labels: &[Label<'_>], value: f64) {
+    fn counter_with(&mut self, _: &'static str, labels: &[Label<'_>], value: f64, _: Option<&Exemplar>) {
         self.point(labels, |point, metric| match metric.unit {
             "s" => point["asDouble"] = value.into(),
             _ => point["asInt"] = (value as i64).to_string().into(),
@@ -123,13 +124,14 @@ impl Sink for Otlp<'_> {
         self.point(labels, |point, _| point["asDouble"] = number(value));
     }
 
-    fn histogram(
+    fn histogram_with(
         &mut self,
         _: &'static str,
         labels: &[Label<'_>],
         buckets: &mut dyn Iterator<Item = (f64, u64)>,
         over: u64,
         sum: f64,
+        _: &[Option<&Exemplar>],
     ) {
         let (bounds, mut counts): (Vec<f64>, Vec<u64>) = buckets.unzip();
         counts.push(over);

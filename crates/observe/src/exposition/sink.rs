@@ -19,12 +19,12 @@ pub(super) trait Sink {
     fn head(&mut self, name: &'static str, kind: Kind, help: &str);
 
     /// A counter's sample.
-    fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
+    fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
+        self.counter_with(name, labels, value, None);
+    }
 
     /// A counter's sample with an example of what it counts, for formats that tell such.
-    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, _: Option<&Exemplar>) {
-        self.counter(name, labels, value);
-    }
+    fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, exemplar: Option<&Exemplar>);
 
     /// A gauge's sample.
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64);
@@ -37,7 +37,9 @@ pub(super) trait Sink {
         buckets: &mut dyn Iterator<Item = (f64, u64)>,
         over: u64,
         sum: f64,
-    );
+    ) {
+        self.histogram_with(name, labels, buckets, over, sum, &[]);
+    }
 
     /// The same with an example for each bucket, the last one for those over all bounds, for formats that tell such.
     fn histogram_with(
@@ -47,8 +49,6 @@ pub(super) trait Sink {
         buckets: &mut dyn Iterator<Item = (f64, u64)>,
         over: u64,
         sum: f64,
-        _: &[Option<&Exemplar>],
-    ) {
-        self.histogram(name, labels, buckets, over, sum);
-    }
+        exemplars: &[Option<&Exemplar>],
+    );
 }

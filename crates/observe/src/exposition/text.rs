@@ -82,27 +82,12 @@ impl Sink for Text {
         }
     }
 
-    fn counter(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
-        self.sample(name, "_total", labels, None, value);
-    }
-
     fn counter_with(&mut self, name: &'static str, labels: &[Label<'_>], value: f64, exemplar: Option<&Exemplar>) {
         self.sample_with(name, "_total", labels, None, value, exemplar);
     }
 
     fn gauge(&mut self, name: &'static str, labels: &[Label<'_>], value: f64) {
         self.sample(name, "", labels, None, value);
-    }
-
-    fn histogram(
-        &mut self,
-        name: &'static str,
-        labels: &[Label<'_>],
-        buckets: &mut dyn Iterator<Item = (f64, u64)>,
-        over: u64,
-        sum: f64,
-    ) {
-        self.histogram_with(name, labels, buckets, over, sum, &[]);
     }
 
     fn histogram_with(

@@ -25,8 +25,6 @@ use std::sync::atomic::Ordering;
 pub(super) const NEWCOMERS: usize = 256;
 /// Ciphertext that one step reads, bytes: more than a hello, less than a long chain of certificates.
 const STEP: usize = 4 * 1024;
-/// Steps of one look while the core has nothing else to do. Requests that come meanwhile wait for these.
-const STEPS: usize = 1;
 /// A core that has answered nothing for so long has hardly anybody whom a handshake would keep waiting. Not a millisecond: a thousand requests per
 /// second leave gaps of that in which a storm would take the core, and each request would find it busy.
 const QUIET: Nanos = Nanos::from_millis(5);
@@ -181,25 +179,20 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
-    /// Gives newcomers their turns, as far as the time for them lasts. Whether anybody had one.
+    /// Gives the next newcomer its turn, if there is time for it. One at a look: requests that come meanwhile wait for it. Whether anybody
+    /// had one.
     pub(super) fn serve_lobby(&mut self, now: Time) -> bool {
         let Some(encryption) = self.local.handle.common.encryption.clone() else { return false };
-        let mut any = false;
-        for _ in 0..STEPS {
-            if !self.may_shake(now) {
-                break;
-            }
-            let is_quiet = self.is_quiet(now);
-            let Some(id) = self.lobby.turns.pop_front() else { break };
-            let began = self.local.clock_now();
-            self.turn(id, &encryption, began);
-            any = true;
-            if !is_quiet {
-                self.lobby.ration.spend(self.local.clock_now().since(began));
-                break;
-            }
+        if !self.may_shake(now) {
+            return false;
         }
-        any
+        let Some(id) = self.lobby.turns.pop_front() else { return false };
+        let (is_quiet, began) = (self.is_quiet(now), self.local.clock_now());
+        self.turn(id, &encryption, began);
+        if !is_quiet {
+            self.lobby.ration.spend(self.local.clock_now().since(began));
+        }
+        true
     }
 
     fn turn(&mut self, id: ConnectionId, encryption: &Arc<dyn Encryption>, now: Time) {

@@ -50,8 +50,8 @@ impl Regrowth {
     }
 
     /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
-    /// time. Where all wait there are no responses, so those here now count by a half.
-    /// Also whether any was refused.
+    /// time. Where all wait there are no responses, so those here now count by a half. `is_refusing`: requests were refused meanwhile, or
+    /// may be.
     pub(super) fn note(&mut self, now: Time, totals: &Totals, is_refusing: bool) {
         self.without_refusal = if is_refusing { 0 } else { self.without_refusal.saturating_add(1) };
         let elapsed = now.since(std::mem::replace(&mut self.now, now)).0.max(1);
