@@ -28,8 +28,11 @@ Cases:
   tonic-8      the same with 8,000
   admission    Breakwater against no control, at half load
   tls-1        1,000 connections with 1 request each: plain, within TLS, and tonic's within rustls
+  tls-8        the same with 8 pipelined requests each
   tls-trip     one request at a time within TLS, against plain and against tonic's
   tls-shakes   full handshakes per second, against tonic's with rustls; --idle block tells the server's CPU time
+  udp-1        1,000 clients with 1 request each: over datagrams, over TCP, and a bare recvmmsg/sendmmsg echo
+  udp-trip     one request at a time over datagrams, against TCP
 Cases that run only if named:
   uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
   uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without

@@ -397,6 +397,17 @@ pub(crate) const CASES: &[Case] = &[
         with_work: false,
     },
     Case {
+        name: "tls-8",
+        contenders: &sealed(
+            closed(Dialect::Leeward, MANY, 8),
+            closed(Dialect::LeewardTls, MANY, 8),
+            closed(Dialect::GrpcTls, MANY, 8),
+        ),
+        bars: TLS,
+        when: When::Always,
+        with_work: false,
+    },
+    Case {
         name: "tls-trip",
         contenders: &sealed(
             Load::RoundTrip(Dialect::Leeward),

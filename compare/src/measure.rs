@@ -30,7 +30,7 @@ struct Setting {
 /// Runs the cases, prints the table and writes the numbers.
 ///
 /// # Errors
-/// A contender does not start or does not answer, or the numbers can't be written.
+/// A contender does not start or does not answer, after the numbers of all others were told; or the numbers can't be written.
 pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     let cpus = system::cpus();
     let (first, last) = (cpus.first().copied().unwrap_or(0), cpus.last().copied().unwrap_or(0));
@@ -62,10 +62,13 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
     };
     let turns: usize = cases.iter().map(|case| case.contenders.len()).sum::<usize>() * args.rounds as usize;
     let bar = progress(turns as u64);
-    let outcomes = cases.iter().map(|case| run_case(case, args.rounds, &setting, &bar)).collect::<Result<Vec<_>>>()?;
+    let mut broken = Vec::new();
+    let outcomes = cases.iter().map(|case| run_case(case, args.rounds, &setting, (&bar, &mut broken)));
+    let outcomes = outcomes.collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     report::print(&machine, &outcomes, args.quick);
     report::write(&args.out, &machine, &outcomes)?;
+    ensure!(broken.is_empty(), "could not be measured: {}", broken.join("; "));
     Ok(())
 }
 
@@ -78,7 +81,13 @@ fn progress(turns: u64) -> ProgressBar {
     bar
 }
 
-fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressBar) -> Result<Outcome> {
+/// Runs a case. A contender that breaks has no further turns; it is added to those that are `broken`.
+fn run_case(
+    case: &'static Case,
+    rounds: u32,
+    setting: &Setting,
+    (bar, broken): (&ProgressBar, &mut Vec<String>),
+) -> Result<Outcome> {
     let mut contenders: Vec<Turns> = case.contenders.iter().map(no_turns).collect();
     bar.set_message(format!("{}: preparing", case.name));
     let half_load = half_load(case, setting)?;
@@ -95,9 +104,13 @@ fn run_case(case: &'static Case, rounds: u32, setting: &Setting, bar: &ProgressB
             // Both meet the same requests.
             let seed = round as u64 + 1;
             let work_us = if case.with_work { setting.work_us } else { 0 };
-            let measurement = turn(contender, setting, work_us, half_load, seed)
-                .with_context(|| format!("{}, {}", case.name, contender.name))?;
-            contenders[index].rounds.push(measurement);
+            match turn(contender, setting, work_us, half_load, seed) {
+                Ok(measurement) => contenders[index].rounds.push(measurement),
+                Err(error) => {
+                    broken.push(format!("{}, {}: {error:#}", case.name, contender.name));
+                    contenders[index].missing = Some(format!("{error:#}"));
+                }
+            }
             bar.inc(1);
         }
     }

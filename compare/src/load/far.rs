@@ -109,7 +109,10 @@ impl<S: Speak> Link<S> {
     fn open(mut wire: Wire, mut speaker: S, clock: Clock) -> Result<Self> {
         let (mut out, mut buffer, begun) = (Vec::new(), [0; BUFFER], Instant::now());
         speaker.greet(&mut out);
-        wire.write(clock, &out).context("greeting")?;
+        // Without a greeting there is nothing to send: over a bare socket it would be an empty datagram, and echoed.
+        if !out.is_empty() {
+            wire.write(clock, &out).context("greeting")?;
+        }
         while !speaker.is_open() {
             ensure!(begun.elapsed() < PATIENCE, "no welcome");
             wire.on_timer(clock);
