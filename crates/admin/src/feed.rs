@@ -61,6 +61,7 @@ fn numbers(snapshot: &Snapshot) -> Value {
         "idle_ns": snapshot.idle_ns,
         "arrived": snapshot.arrived,
         "completed": snapshot.completed,
+        "failed": snapshot.failed,
         "in_time": snapshot.in_time,
         "in_flight": snapshot.in_flight,
         "standing_ns": snapshot.standing_ns,

@@ -44,9 +44,10 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             if now.connections == 1 { "" } else { "s" }
         ),
         format!(
-            "requests  {}/s received, {}/s answered, {}/s within {} at the server",
+            "requests  {}/s received, {}/s answered{}, {}/s within {} at the server",
             per_second(now.received, before.received),
             per_second(now.completed, before.completed),
+            failed(before, now, seconds),
             per_second(now.in_time, before.in_time),
             span(now.slo_ns as f64 / 1e3)
         ),
@@ -63,6 +64,12 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
     lines.join("\n")
+}
+
+/// Failures among the answers, at a server that has had some.
+fn failed(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+    let more = now.failed.saturating_sub(before.failed);
+    if now.failed == 0 { String::new() } else { format!(" ({}/s of them with a failure)", rate(more as f64 / seconds)) }
 }
 
 fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {

@@ -1,7 +1,7 @@
 //! Fates of the requests, summed over the shards. Never here: distributions.
 
 use crate::arriving::Class;
-use leeward_observe::{PLACES, Reason};
+use leeward_observe::{Answer, PLACES, Reason};
 
 /// Requests so far. Read one shard after the other: parts may be a request apart while requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,9 +13,11 @@ pub struct Counts {
     pub admitted: u64,
     /// Refused, by the number of the reason.
     pub refused: [u64; Reason::ALL.len()],
-    /// Admitted and answered.
+    /// Admitted and answered, with a result or a failure.
     pub completed: u64,
-    /// Answered within the objective, the wait before the gate included.
+    /// Those that were answered with a failure.
+    pub failed: u64,
+    /// Answered with a result within the objective, the wait before the gate included.
     pub in_time: u64,
     /// Admitted and refused inside, by a lock for instance.
     pub dropped: u64,
@@ -48,6 +50,7 @@ impl Counts {
             (&mut self.arrived, other.arrived),
             (&mut self.admitted, other.admitted),
             (&mut self.completed, other.completed),
+            (&mut self.failed, other.failed),
             (&mut self.in_time, other.in_time),
             (&mut self.dropped, other.dropped),
             (&mut self.abandoned, other.abandoned),
@@ -110,19 +113,25 @@ pub(crate) struct ByRoute([[Answered; PLACES]; Class::COUNT as usize]);
 pub(crate) struct Answered {
     pub(crate) in_time: u64,
     pub(crate) late: u64,
+    pub(crate) failed: u64,
 }
 
 impl ByRoute {
-    pub(crate) fn answered(&mut self, class: u8, place: usize, is_in_time: bool) {
+    pub(crate) fn answered(&mut self, class: u8, place: usize, answer: Answer) {
         let places = &mut self.0[usize::from(class % Class::COUNT)];
         let count = &mut places[place.min(PLACES - 1)];
-        *(if is_in_time { &mut count.in_time } else { &mut count.late }) += 1;
+        *match answer {
+            Answer::InTime => &mut count.in_time,
+            Answer::Late => &mut count.late,
+            Answer::Failed => &mut count.failed,
+        } += 1;
     }
 
     pub(crate) fn add(&mut self, other: &ByRoute) {
         for (sum, part) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
             sum.in_time = sum.in_time.wrapping_add(part.in_time);
             sum.late = sum.late.wrapping_add(part.late);
+            sum.failed = sum.failed.wrapping_add(part.failed);
         }
     }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 const ROUTES: usize = 256;
 
 /// Characters of a route's name that are kept.
-const LONGEST_NAME: usize = 128;
+pub const LONGEST_NAME: usize = 128;
 
 /// A request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +253,7 @@ impl Gate {
             let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
             inner.inside[usize::from(end.route)].note(sojourn.saturating_sub(queued));
         }
-        let place = inner.places.place(u32::from(end.route));
+        let place = inner.place(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.worked {
             shard.costs[place].note(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
@@ -263,11 +263,18 @@ impl Gate {
         shard.answer(ticket, now, end.outcome, sojourn);
     }
 
-    /// Counts the cost of a request whose account is another's: the twin's.
-    pub(crate) fn count_cost(&self, shard: usize, route: u8, span: Duration) {
-        let place = self.0.places.place(u32::from(route));
-        let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        lock(&self.0.shards[shard]).costs[place].note(span);
+    /// The end of a request that the queue that would be counts: its cost is what it has really taken.
+    pub(crate) fn end_rehearsed(&self, shard: usize, route: u8, outcome: Outcome, worked: Option<Duration>) {
+        let place = self.0.place(route, outcome);
+        if let Some(span) = worked {
+            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+            lock(&self.0.shards[shard]).costs[place].note(span);
+        }
+    }
+
+    /// Whether a route has a name.
+    pub fn is_named(&self, route: u8) -> bool {
+        self.0.names.get(usize::from(route)).is_some_and(|name| name.get().is_some())
     }
 
     /// Names a route, for metrics: its path or method, never what a client may vary. The first name stays; of a long one the beginning.
@@ -380,12 +387,21 @@ impl Inner {
         let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
         let (now, delay, ended) = lock(&self.twin).look(now, came);
         for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket } } in ended {
-            let place = self.places.place(u32::from(route));
+            let place = self.places.find(u32::from(route));
             let mut shard = lock(&self.shards[shard]);
             shard.count_end((class, place), Outcome::Completed, sojourn <= self.slo);
             shard.answer(ticket, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
+    }
+
+    /// Place of a request's route among those that metrics tell apart. A route takes one with its first result: whatever never succeeds may
+    /// be no route.
+    fn place(&self, route: u8, outcome: Outcome) -> usize {
+        match outcome {
+            Outcome::Completed => self.places.place(u32::from(route)),
+            _ => self.places.find(u32::from(route)),
+        }
     }
 
     /// How long this request has waited, and the delay that the controller is told of.

@@ -38,7 +38,7 @@ mod watched;
 pub use arriving::{Arriving, Class};
 pub use build::{BuildError, Builder, Mode};
 pub use counts::Counts;
-pub use gate::{Gate, Refusal};
+pub use gate::{Gate, LONGEST_NAME, Refusal};
 pub use leeward_control::units::Tenant;
 pub use leeward_observe::{Decision, DecisionId, Reason, Source};
 pub use load::Load;

@@ -5,7 +5,7 @@ use crate::ticket::Outcome;
 use leeward_control::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_host::Choices;
-use leeward_observe::{PLACES, Reason, Waits};
+use leeward_observe::{Answer, PLACES, Reason, Waits};
 
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
@@ -56,10 +56,12 @@ impl Shard {
     pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, is_in_time: bool) {
         self.by_class.end(class);
         match outcome {
-            Outcome::Completed => {
+            Outcome::Completed | Outcome::Failed => {
+                let answer = Answer::of(outcome == Outcome::Completed, is_in_time);
                 self.counts.completed += 1;
-                self.counts.in_time += u64::from(is_in_time);
-                self.by_route.answered(class, place, is_in_time);
+                self.counts.in_time += u64::from(answer == Answer::InTime);
+                self.counts.failed += u64::from(answer == Answer::Failed);
+                self.by_route.answered(class, place, answer);
             }
             Outcome::Dropped => self.counts.dropped += 1,
             Outcome::Abandoned => self.counts.abandoned += 1,
@@ -69,7 +71,7 @@ impl Shard {
     /// Ends a request for the controller.
     pub(crate) fn answer(&mut self, ticket: server::Ticket, now: Time, outcome: Outcome, sojourn: Nanos) {
         let outcome = match outcome {
-            Outcome::Completed => server::Outcome::Completed,
+            Outcome::Completed | Outcome::Failed => server::Outcome::Completed,
             Outcome::Dropped | Outcome::Abandoned => server::Outcome::Dropped,
         };
         let departure = Departure { now, outcome, sojourn, credit: CreditId::NONE };

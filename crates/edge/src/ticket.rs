@@ -9,8 +9,10 @@ use std::time::Duration;
 /// How an admitted request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered.
+    /// Answered with a result.
     Completed,
+    /// Answered with a failure of the service's. It has cost what it has cost, and is worth nothing, however fast it came.
+    Failed,
     /// Refused inside, by a lock for instance.
     Dropped,
     /// Gone without an answer: cancelled, panicked, its client gone. Also the end of a ticket that is dropped.
@@ -82,6 +84,17 @@ impl Ticket {
         self.queued = span;
     }
 
+    /// Names the request's route ([`Gate::name_route`]).
+    pub fn name_route(&self, name: &str) {
+        self.gate.name_route(self.route, name);
+    }
+
+    /// The service has no route of that name: the request counts as one without, so that nobody who invents names takes places or changes
+    /// what is known of others.
+    pub fn without_route(&mut self) {
+        self.route = 0;
+    }
+
     /// Ends the request.
     pub fn finish(mut self, outcome: Outcome) {
         self.end(None, outcome);
@@ -106,8 +119,8 @@ impl Ticket {
             let now = now.unwrap_or_else(|| self.gate.now());
             let end = End { class: self.class, route: self.route, worked, queued: self.queued, outcome };
             self.gate.end(self.shard, ticket, (self.came, self.waited), now, &end);
-        } else if let Some(span) = worked {
-            self.gate.count_cost(self.shard, self.route, span);
+        } else if worked.is_some() || outcome == Outcome::Completed {
+            self.gate.end_rehearsed(self.shard, self.route, outcome, worked);
         }
     }
 }

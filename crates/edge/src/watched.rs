@@ -63,6 +63,7 @@ impl Source for Gate {
             route: route(place),
             in_time: of.in_time,
             late: of.late,
+            failed: of.failed,
         });
         let costs = costs.iter().enumerate().filter(|(_, costs)| costs.count() > 0);
         let costs = costs.map(|(place, costs)| RouteCost { route: route(place), costs: *costs });
@@ -81,6 +82,7 @@ impl Source for Gate {
             arrived: counts.arrived,
             admitted: counts.admitted,
             completed: counts.completed,
+            failed: counts.failed,
             in_time: counts.in_time,
             abandoned: counts.abandoned,
             refused: (0..by_class.refused.len()).flat_map(refused).collect(),

@@ -152,7 +152,7 @@ fn the_cost_of_requests_is_what_they_took() {
 /// Sums of the parts are the whole, and there are no more parts than bounds allow.
 fn parts_are_the_whole(of: &Snapshot) {
     let sum = |count: fn(&leeward_observe::snapshot::Answers) -> u64| of.answers.iter().map(count).sum::<u64>();
-    assert_eq!((sum(|of| of.in_time), sum(|of| of.late)), (of.in_time, of.completed - of.in_time));
+    assert_eq!((sum(|of| of.in_time), sum(|of| of.late), sum(|of| of.failed)), (of.in_time, of.late(), of.failed));
     assert_eq!(of.in_flight_by_class.iter().sum::<u64>(), of.in_flight);
     assert!(of.answers.len() <= 8 * 21 && of.costs.len() <= 21, "{}, {}", of.answers.len(), of.costs.len());
     let labels: std::collections::BTreeSet<_> = of.costs.iter().map(|cost| &cost.route).collect();
@@ -192,6 +192,32 @@ fn metrics_tell_routes_tenants_and_costs_apart() {
         assert_eq!(admitted.len(), 3, "{admitted:?}");
         assert!(admitted.iter().all(|(_, known)| *known), "{admitted:?}");
     }
+}
+
+#[test]
+fn failures_are_no_goodput_and_take_no_places() {
+    let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
+    let answer = |route: u8, outcome| gate.arrive(&Arriving::default().with_route(route)).unwrap().finish(outcome);
+    (1..=200).for_each(|route| answer(route, Outcome::Failed));
+    answer(7, Outcome::Completed);
+    answer(7, Outcome::Failed);
+    let told = gate.snapshot();
+    parts_are_the_whole(&told);
+    assert_eq!((told.completed, told.in_time, told.failed), (202, 1, 201));
+    let failed = told.answers.iter().map(|of| (of.route.as_str(), of.failed)).collect::<Vec<_>>();
+    assert_eq!(failed, [("0", 0), ("7", 1), ("other", 200)]);
+}
+
+#[test]
+fn a_request_without_a_route_changes_nothing_of_others() {
+    let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
+    let mut ticket = gate.arrive(&Arriving::default().with_route(7)).unwrap();
+    ticket.without_route();
+    ticket.worked(MS(3));
+    ticket.finish(Outcome::Completed);
+    let told = gate.snapshot();
+    assert_eq!(told.costs.iter().map(|of| of.route.as_str()).collect::<Vec<_>>(), ["0"]);
+    assert!(!gate.is_named(7));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Counters of requests: each core writes its own without contention; sums are for the controller and for people.
 
 use crate::pulse::Load;
+use leeward_observe::Answer;
 use leeward_wire::DropReason;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,7 @@ macro_rules! counters {
         #[repr(align(128))]
         pub struct Counters {
             $($(#[$doc])* pub $name: AtomicU64,)+
-            /// Completed within the objective.
+            /// Answered with a result within the objective.
             pub in_time: AtomicU64,
             /// Dropped, by the reason's place in [`DropReason::ALL`].
             dropped_for: [AtomicU64; DropReason::ALL.len()],
@@ -46,6 +47,8 @@ counters! {
     received,
     /// Answered with a result or a failure.
     completed,
+    /// Those that were answered with a failure.
+    failed,
     /// Rejected, for whatever reason.
     dropped,
     /// Rejected because the client sent them without credit. The controller never hears of them.
@@ -97,11 +100,13 @@ impl Counters {
         }
     }
 
-    /// Counts a request that was executed, within the objective or not.
-    pub fn complete(&self, is_in_time: bool) {
+    /// Counts a request that was executed.
+    pub fn complete(&self, answer: Answer) {
         add(&self.completed, 1);
-        if is_in_time {
-            add(&self.in_time, 1);
+        match answer {
+            Answer::InTime => add(&self.in_time, 1),
+            Answer::Failed => add(&self.failed, 1),
+            Answer::Late => {}
         }
     }
 
@@ -112,7 +117,7 @@ impl Counters {
         sum
     }
 
-    /// Requests of all `cores` that were completed within the objective.
+    /// Requests of all `cores` that were answered with a result within the objective.
     pub fn in_time(cores: &[Counters]) -> u64 {
         cores.iter().map(|core| core.in_time.load(Ordering::Relaxed)).sum()
     }
@@ -158,18 +163,19 @@ mod tests {
         cores[1].drop_for(DropReason::Lock);
         cores[0].drop_for(DropReason::NoCredit);
         add(&cores[0].without_credit, 1);
-        cores[0].complete(true);
-        cores[1].complete(false);
+        cores[0].complete(Answer::InTime);
+        cores[1].complete(Answer::Late);
+        cores[1].complete(Answer::Failed);
         let sum = Counters::sum(&cores);
-        assert_eq!((sum.received, sum.connections, sum.dropped, sum.refused_lock, sum.completed), (7, 0, 2, 1, 2));
-        assert_eq!(Counters::in_time(&cores), 1);
+        assert_eq!((sum.received, sum.connections, sum.dropped, sum.refused_lock, sum.completed), (7, 0, 2, 1, 3));
+        assert_eq!((Counters::in_time(&cores), sum.failed), (1, 1));
         assert_eq!(
             Counters::drops(&cores).into_iter().collect::<Vec<_>>(),
             [("Lock".into(), 1), ("NoCredit".into(), 1)]
         );
-        assert_eq!(sum.load(), Load { arrivals: 6, completions: 2, drops: 1, lock_drops: 1 });
+        assert_eq!(sum.load(), Load { arrivals: 6, completions: 3, drops: 1, lock_drops: 1 });
         let earlier = Counts { received: 5, connections: 9, ..Counts::default() };
         let since = Counts { connections: 2, ..sum }.since(&earlier);
-        assert_eq!((since.received, since.connections, since.completed), (2, 2, 2));
+        assert_eq!((since.received, since.connections, since.completed), (2, 2, 3));
     }
 }

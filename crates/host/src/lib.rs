@@ -21,6 +21,8 @@ mod watched;
 pub use choices::Choices;
 pub use counters::{Counters, Counts, add};
 pub use desk::Desk;
+/// Answers as the counters tell them apart.
+pub use leeward_observe::Answer;
 pub use pulse::{Load, Pulse};
 pub use recording::{Recorded, Recording};
 pub use ticks::Ticks;

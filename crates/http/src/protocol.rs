@@ -4,7 +4,7 @@ use leeward_control::budget::Budget;
 use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::Desk;
-use leeward_port::{Account, After, DropReason, Ending, Handle, Next, Ran, Spares, Visit};
+use leeward_port::{Account, After, DropReason, Ending, Handle, Next, Ran, Settled, Spares, Visit};
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
                     return Next::Call { call, is_admitted: true };
                 }
                 Err(reason) => {
-                    conversation.account.settle(visit.arrived(), Some(reason), visit);
+                    conversation.account.settle(visit.arrived(), Settled::Dropped(reason), visit);
                     ("503 Service Unavailable", "text/plain", format!("{reason:?}\n"))
                 }
             },
@@ -129,8 +129,11 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
         let Done(arrived, end) = done;
-        let dropped = end.as_ref().err().copied().flatten();
-        if !conversation.account.settle(arrived, dropped, visit) {
+        let settled = match &end {
+            Err(Some(reason)) => Settled::Dropped(*reason),
+            end => Settled::Answered { succeeded: end.is_ok() },
+        };
+        if !conversation.account.settle(arrived, settled, visit) {
             return After::GoOn;
         }
         let (status, body) = match end {
@@ -152,6 +155,7 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
             Ending::ConnectionLimit => "503 Service Unavailable",
             Ending::SlowRequest => "408 Request Timeout",
             Ending::Unencrypted => "426 Upgrade Required",
+            Ending::Stranger => "403 Forbidden",
             Ending::Protocol { words, .. } => words,
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",
         };

@@ -28,7 +28,7 @@ pub use decision::{Decision, DecisionId, Moment, NoDecisionId};
 pub use exemplar::Exemplar;
 pub use reason::Reason;
 pub use ring::Ring;
-pub use routes::{PLACES, ROUTES, RouteCounts, Routes};
+pub use routes::{Answer, PLACES, ROUTES, RouteCounts, Routes};
 pub use snapshot::Snapshot;
 pub use source::{Source, unix_ns};
 pub use tenants::{Account, TENANTS, Tenants};

@@ -55,17 +55,40 @@ impl Routes {
     }
 }
 
+/// Kind of an answer to an executed request. Goodput is made of those in time alone: a failure is worth nothing, however fast it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A result within the objective.
+    InTime,
+    /// A result after it.
+    Late,
+    /// A failure.
+    Failed,
+}
+
+impl Answer {
+    /// The answer to a request that has `succeeded` or not, within the objective or not.
+    #[inline]
+    pub fn of(succeeded: bool, is_in_time: bool) -> Self {
+        match (succeeded, is_in_time) {
+            (false, _) => Answer::Failed,
+            (true, false) => Answer::Late,
+            (true, true) => Answer::InTime,
+        }
+    }
+}
+
 /// Counters of a core by route. One thread at a time writes them.
 #[derive(Debug, Default)]
 pub(crate) struct ByRoute {
-    /// Answers: late ones, and those in time.
-    answers: [[AtomicU64; 2]; PLACES],
+    /// By the number of the [`Answer`].
+    answers: [[AtomicU64; 3]; PLACES],
     costs: [Waits; PLACES],
 }
 
 impl ByRoute {
-    pub(crate) fn answered(&self, place: usize, is_in_time: bool) {
-        let counter = &self.answers[place.min(ROUTES)][usize::from(is_in_time)];
+    pub(crate) fn answered(&self, place: usize, answer: Answer) {
+        let counter = &self.answers[place.min(ROUTES)][answer as usize];
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
@@ -81,9 +104,10 @@ impl ByRoute {
     }
 
     pub(crate) fn add_to(&self, sums: &mut [RouteCounts; PLACES]) {
-        for ((sum, [late, in_time]), costs) in sums.iter_mut().zip(&self.answers).zip(&self.costs) {
+        for ((sum, [in_time, late, failed]), costs) in sums.iter_mut().zip(&self.answers).zip(&self.costs) {
             sum.late = sum.late.wrapping_add(late.load(Ordering::Relaxed));
             sum.in_time = sum.in_time.wrapping_add(in_time.load(Ordering::Relaxed));
+            sum.failed = sum.failed.wrapping_add(failed.load(Ordering::Relaxed));
             costs.add_to(&mut sum.costs);
         }
     }
@@ -92,10 +116,12 @@ impl ByRoute {
 /// Counts of a route so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteCounts {
-    /// Answers within the objective.
+    /// Results within the objective.
     pub in_time: u64,
-    /// Answers after it.
+    /// Results after it.
     pub late: u64,
+    /// Failures.
+    pub failed: u64,
     /// Time that requests have occupied a worker.
     pub costs: WaitCounts,
 }
@@ -130,14 +156,15 @@ mod tests {
     fn counters_are_summed_over_cores() {
         let cores = [ByRoute::default(), ByRoute::default()];
         assert_eq!(cores[0].mean(1), Nanos::ZERO);
-        cores[0].answered(1, true);
-        cores[1].answered(1, true);
-        cores[1].answered(ROUTES + 5, false);
+        cores[0].answered(1, Answer::InTime);
+        cores[1].answered(1, Answer::InTime);
+        cores[1].answered(1, Answer::Failed);
+        cores[1].answered(ROUTES + 5, Answer::Late);
         cores[0].cost(1, Nanos(1_000));
         cores[0].cost(1, Nanos(3_000));
         let mut sums = [RouteCounts::default(); PLACES];
         cores.iter().for_each(|core| core.add_to(&mut sums));
-        assert_eq!((sums[1].in_time, sums[1].late, sums[ROUTES].late), (2, 0, 1));
+        assert_eq!((sums[1].in_time, sums[1].failed, sums[ROUTES].late), (2, 1, 1));
         assert_eq!((sums[1].costs.count(), cores[0].mean(1)), (2, Nanos(2_000)));
     }
 }

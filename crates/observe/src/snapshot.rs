@@ -36,8 +36,10 @@ pub struct Snapshot {
     pub admitted: u64,
     /// Answered with a result or a failure.
     pub completed: u64,
-    /// Answers within the objective, as far as the server sees it.
+    /// Results within the objective, as far as the server sees it.
     pub in_time: u64,
+    /// Answered with a failure.
+    pub failed: u64,
     /// Without an answer, for their connection ended first.
     pub abandoned: u64,
     /// Refused, by reason and class; with a zero for each reason that the server can have.
@@ -108,10 +110,12 @@ pub struct Answers {
     pub class: Option<u8>,
     /// Name or number of their route, or [`OTHER`].
     pub route: String,
-    /// Within the objective.
+    /// Results within the objective.
     pub in_time: u64,
-    /// After it.
+    /// Results after it.
     pub late: u64,
+    /// Failures.
+    pub failed: u64,
 }
 
 /// Time that the requests of a route have occupied a worker.
@@ -241,6 +245,11 @@ impl Snapshot {
     /// Refusals of this reason, of all classes.
     pub fn refused_for(&self, reason: &str) -> u64 {
         self.refused.iter().filter(|refused| refused.reason == reason).fold(0, |sum, refused| sum + refused.count)
+    }
+
+    /// Results after the objective.
+    pub fn late(&self) -> u64 {
+        self.completed.saturating_sub(self.in_time.saturating_add(self.failed))
     }
 
     /// Whether more waits than the controller aims at.

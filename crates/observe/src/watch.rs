@@ -3,7 +3,7 @@
 
 use crate::decision::{Decision, DecisionId};
 use crate::ring::Ring;
-use crate::routes::{ByRoute, PLACES, ROUTES, RouteCounts, Routes};
+use crate::routes::{Answer, ByRoute, PLACES, ROUTES, RouteCounts, Routes};
 use crate::tenants::Tenants;
 use crate::waits::{WaitCounts, Waits};
 use leeward_control::server::Gauges;
@@ -139,14 +139,14 @@ impl Watch {
 
     /// Counts an answer to a request of a method that there is.
     #[inline]
-    pub fn answered(&self, core: usize, method: Method, is_in_time: bool) {
-        self.stripe(core).by_route.answered(self.routes.place(method.0), is_in_time);
+    pub fn answered(&self, core: usize, method: Method, answer: Answer) {
+        self.stripe(core).by_route.answered(self.routes.place(method.0), answer);
     }
 
     /// Counts an answer to a request of a method that there is not: clients may invent as many as they like.
     #[inline]
-    pub fn answered_unknown(&self, core: usize, is_in_time: bool) {
-        self.stripe(core).by_route.answered(ROUTES, is_in_time);
+    pub fn answered_unknown(&self, core: usize, answer: Answer) {
+        self.stripe(core).by_route.answered(ROUTES, answer);
     }
 
     /// Counts how long a request of a method has occupied its core.
@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn routes_and_tenants_are_told_apart() {
         let watch = Watch::new(2, 16);
-        watch.answered(0, Method(0), true);
-        watch.answered(1, Method(4), false);
+        watch.answered(0, Method(0), Answer::InTime);
+        watch.answered(1, Method(4), Answer::Late);
         watch.worked(1, Method(4), Nanos(2_000));
         watch.charge(1, Tenant(77), Method(4), true);
         watch.charge(1, Tenant(77), Method(4), false);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(counts, [(Some(0), 1, 0, 0), (Some(4), 0, 1, 2_000)]);
         let account = Account { admitted_ns: 2_000, refused_ns: 2_000 };
         assert_eq!(watch.tenants().told(), [(Some(Tenant(77)), account)]);
-        (1..100).for_each(|method| watch.answered(0, Method(method), true));
+        (1..100).for_each(|method| watch.answered(0, Method(method), Answer::InTime));
         let told = watch.by_route();
         assert_eq!((told.len(), told[PLACES - 1].0), (PLACES, None));
         assert_eq!(told.iter().map(|(_, of)| of.in_time + of.late).sum::<u64>(), 101);

@@ -27,6 +27,18 @@ enum InFlight {
     Unknown,
 }
 
+/// How a request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It was executed.
+    Answered {
+        /// Its answer is a result, and no failure of the server's.
+        succeeded: bool,
+    },
+    /// It was refused.
+    Dropped(DropReason),
+}
+
 impl Account {
     /// Opens the session of the connection that is visited.
     pub fn open<P: Protocol>(visit: &mut Visit<'_, P>) -> Self {
@@ -71,27 +83,22 @@ impl Account {
     }
 
     /// Settles the request under way, which came at `arrived`, with the controller, and counts it. Whether there was one.
-    pub fn settle<P: Protocol>(
-        &mut self,
-        arrived: Time,
-        dropped: Option<DropReason>,
-        visit: &mut Visit<'_, P>,
-    ) -> bool {
+    pub fn settle<P: Protocol>(&mut self, arrived: Time, end: Settled, visit: &mut Visit<'_, P>) -> bool {
         let (ticket, method) = match self.in_flight.take() {
             None => return false,
             Some(InFlight::Unknown) => return true,
             Some(InFlight::Known(ticket, method)) => (ticket, method),
         };
         let sojourn = visit.now.since(arrived);
-        let outcome = if dropped.is_some() { Outcome::Dropped } else { Outcome::Completed };
+        let outcome = if let Settled::Dropped(_) = end { Outcome::Dropped } else { Outcome::Completed };
         if let Some(session) = &mut self.session {
             // The client names no credit, and hears of none.
             let departure = Departure { now: visit.now, outcome, sojourn, credit: CreditId::NONE };
             let _ = session.reply(visit.admission(), ticket, &departure);
         }
-        match dropped {
-            None => visit.count_completed(Some(method), sojourn),
-            Some(reason) => visit.count_dropped(reason, sojourn),
+        match end {
+            Settled::Answered { succeeded } => visit.count_completed(Some(method), succeeded, sojourn),
+            Settled::Dropped(reason) => visit.count_dropped(reason, sojourn),
         }
         true
     }

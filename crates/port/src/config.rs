@@ -14,6 +14,7 @@ use crate::receive::IoUring;
 use crate::server::Server;
 use crate::statistics::About;
 use crate::stream::Stream;
+use crate::tenants::TenantTable;
 use leeward_control::allocation::CoreLimits;
 use leeward_control::allocation::registry::AllocationPolicy;
 use leeward_control::budget::Budget;
@@ -121,6 +122,8 @@ pub struct Config {
     pub datagrams: Option<String>,
     /// Encryption of all connections; whoever comes without is told so. Datagrams are never encrypted.
     pub encryption: Option<Arc<dyn Encryption>>,
+    /// Tenants of clients that prove an identity.
+    pub tenants: Arc<TenantTable>,
 }
 
 /// A policy of core allocation, and between how many cores it may choose.
@@ -166,6 +169,7 @@ impl Default for Config {
             about: About::default(),
             datagrams: None,
             encryption: None,
+            tenants: Arc::default(),
         }
     }
 }
@@ -271,6 +275,7 @@ impl Config {
             watch,
             about: About { admission: Some(self.algorithm.name.into()), ..self.about },
             encryption: self.encryption,
+            tenants: self.tenants,
             tally: Tally::default(),
         });
         let waking = Arc::clone(&common);

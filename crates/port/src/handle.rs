@@ -4,6 +4,7 @@ use crate::encryption::{Encryption, Tally};
 use crate::mail::Mail;
 use crate::protocol::{ConnectionId, Protocol};
 use crate::statistics::{self, About, Statistics};
+use crate::tenants::TenantTable;
 use leeward_control::server::{CoresGranted, Downstream, Gauges};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::{Counters, Counts, Pulse};
@@ -55,6 +56,7 @@ pub(crate) struct Common<D> {
     pub(crate) about: About,
     /// Encryption of all connections, if they are encrypted, and their handshakes.
     pub(crate) encryption: Option<Arc<dyn Encryption>>,
+    pub(crate) tenants: Arc<TenantTable>,
     pub(crate) tally: Tally,
 }
 
@@ -134,6 +136,7 @@ impl<P: Protocol> Handle<P> {
             idle_ns: self.shared.idle().0,
             received: counts.received,
             completed: counts.completed,
+            failed: counts.failed,
             in_time: Counters::in_time(&self.common.counters),
             slo_ns: self.common.slo.0,
             drops: Counters::drops(&self.common.counters),

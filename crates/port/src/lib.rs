@@ -42,6 +42,7 @@ mod server;
 mod spares;
 pub mod statistics;
 mod stream;
+mod tenants;
 #[allow(unsafe_code)]
 mod trim;
 mod visit;
@@ -50,7 +51,7 @@ pub mod wait;
 mod watched;
 
 pub use acceptor::Inherited;
-pub use account::Account;
+pub use account::{Account, Settled};
 pub use alarm_clock::AlarmClock;
 pub use config::{Allocator, Config, Limits, ServerError};
 pub use encryption::{Broken, Channel, Encryption, Handshakes, PeerIdentity};
@@ -69,4 +70,5 @@ pub use server::{Running, Server};
 pub use spares::Spares;
 pub use statistics::Statistics;
 pub use stream::Stream;
+pub use tenants::{Strangers, TenantTable};
 pub use visit::Visit;

@@ -4,7 +4,7 @@ use crate::encryption::PeerIdentity;
 use crate::spares::Spares;
 use crate::visit::Visit;
 use leeward_control::server::RejectReason;
-use leeward_control::units::{Method, Nanos, Time};
+use leeward_control::units::{Method, Nanos, Tenant, Time};
 use leeward_runtime::tasks::ReadyTask;
 
 /// A connection's place on its core, and which of the place's successive connections is meant.
@@ -38,8 +38,8 @@ pub trait Protocol: Sized + Send + 'static {
     /// Begins a connection.
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Self::Connection;
 
-    /// The connection's client has proven who it is, before anything else of it has come.
-    fn identify(_: &mut Self::Connection, _: PeerIdentity) {}
+    /// The connection's client has proven who it is, before anything else of it has come. Its requests count for this tenant.
+    fn identify(_: &mut Self::Connection, _: PeerIdentity, _: Tenant) {}
 
     /// Handles the next thing that has come, and decides about it.
     fn next(&mut self, connection: &mut Self::Connection, visit: &mut Visit<'_, Self>) -> Next<Self::Call>;
@@ -168,6 +168,8 @@ pub enum Ending {
     SlowRequest,
     /// The server takes encrypted connections alone, and this one is not.
     Unencrypted,
+    /// The client has proven who it is, and the server takes nobody of that name.
+    Stranger,
     /// The protocol's own reason: an offence, or the client's wish.
     Protocol {
         /// The protocol's code.

@@ -26,7 +26,9 @@ pub struct Statistics {
     pub received: u64,
     /// Answered with a result or a failure.
     pub completed: u64,
-    /// Answers to calls that the server had for no longer than the objective. The server does not know what became of
+    /// Those that were answered with a failure.
+    pub failed: u64,
+    /// Results of calls that the server had for no longer than the objective. The server does not know what became of
     /// them on their way.
     pub in_time: u64,
     /// The objective.

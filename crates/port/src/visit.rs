@@ -7,7 +7,7 @@ use crate::spares::Spares;
 use leeward_control::server::{Admission, RejectReason};
 use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::{Choices, Counters, Desk, add};
-use leeward_observe::{Decision, Moment, Reason, Stage, Watch};
+use leeward_observe::{Answer, Decision, Moment, Reason, Stage, Watch};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
 use leeward_wire::DropReason;
@@ -42,14 +42,15 @@ impl<P: Protocol> Visit<'_, P> {
         Time(self.now.0.saturating_sub(self.waited.0))
     }
 
-    /// Counts a request that was executed and is answered `sojourn` after it came; of a method, if there is the one that it names.
-    pub fn count_completed(&self, method: Option<Method>, sojourn: Nanos) {
-        let is_in_time = sojourn <= self.limits.slo;
-        self.counters.complete(is_in_time);
+    /// Counts a request that was executed, whether it has `succeeded` or not, and is answered `sojourn` after it came; of a method, if
+    /// there is the one that it names.
+    pub fn count_completed(&self, method: Option<Method>, succeeded: bool, sojourn: Nanos) {
+        let answer = Answer::of(succeeded, sojourn <= self.limits.slo);
+        self.counters.complete(answer);
         if let Some(watch) = self.watch {
             match method {
-                Some(method) => watch.answered(self.core, method, is_in_time),
-                None => watch.answered_unknown(self.core, is_in_time),
+                Some(method) => watch.answered(self.core, method, answer),
+                None => watch.answered_unknown(self.core, answer),
             }
         }
     }

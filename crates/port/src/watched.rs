@@ -84,6 +84,7 @@ impl<P: Protocol> Source for Watched<P> {
             route: route(*of),
             in_time: counts.in_time,
             late: counts.late,
+            failed: counts.failed,
         };
         let costs = |(of, counts): &(Option<u32>, RouteCounts)| RouteCost { route: route(*of), costs: counts.costs };
         let waits = |stage: Stage| StageWaits { stage: stage.word(), waits: self.watch.waits(stage) };
@@ -102,6 +103,7 @@ impl<P: Protocol> Source for Watched<P> {
             arrived: counts.received,
             admitted: self.watch.admitted(),
             completed: counts.completed,
+            failed: counts.failed,
             in_time: Counters::in_time(&common.counters),
             abandoned: counts.abandoned,
             refused: DropReason::ALL.iter().enumerate().map(refused).collect(),

@@ -1,5 +1,6 @@
 //! A response's body that holds the request's ticket until it ends. Never here: its bytes.
 
+use crate::status;
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use leeward_edge::{Outcome, Ticket};
@@ -14,6 +15,8 @@ pin_project! {
         #[pin]
         inner: Option<B>,
         ticket: Option<Ticket>,
+        // What the request is worth if all of the body is sent.
+        outcome: Outcome,
     }
 
     impl<B: Body> PinnedDrop for GuardedBody<B> {
@@ -22,31 +25,31 @@ pin_project! {
             let ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream());
             // Servers stop asking once they know that nothing follows.
             if let (Some(ticket), true) = (this.ticket.take(), ended) {
-                ticket.finish(Outcome::Completed);
+                ticket.finish(*this.outcome);
             }
         }
     }
 }
 
 impl<B: Body> GuardedBody<B> {
-    pub(crate) fn new(inner: B, ticket: Option<Ticket>) -> Self {
-        GuardedBody { inner: Some(inner), ticket }
+    /// A body without a request to end.
+    pub(crate) fn free(inner: B) -> Self {
+        GuardedBody { inner: Some(inner), ticket: None, outcome: Outcome::Completed }
+    }
+
+    /// A body whose end is the request's, with this outcome.
+    pub(crate) fn holding(inner: B, ticket: Ticket, outcome: Outcome) -> Self {
+        GuardedBody { inner: Some(inner), ticket: Some(ticket), outcome }
     }
 
     pub(crate) fn refused() -> Self {
-        GuardedBody { inner: None, ticket: None }
+        GuardedBody { inner: None, ticket: None, outcome: Outcome::Dropped }
     }
 }
 
 impl<B: Body + Default> Default for GuardedBody<B> {
     fn default() -> Self {
-        GuardedBody::new(B::default(), None)
-    }
-}
-
-fn end(ticket: &mut Option<Ticket>) {
-    if let Some(ticket) = ticket.take() {
-        ticket.finish(Outcome::Completed);
+        GuardedBody::free(B::default())
     }
 }
 
@@ -65,8 +68,18 @@ where
         let this = self.project();
         let Some(inner) = this.inner.as_pin_mut() else { return Poll::Ready(None) };
         let frame = ready!(inner.poll_frame(context));
-        if frame.is_none() {
-            end(this.ticket);
+        match &frame {
+            None => {
+                if let Some(ticket) = this.ticket.take() {
+                    ticket.finish(*this.outcome);
+                }
+            }
+            Some(Ok(frame)) => {
+                if frame.trailers_ref().is_some_and(status::failed_in) {
+                    *this.outcome = Outcome::Failed;
+                }
+            }
+            Some(Err(_)) => {}
         }
         Poll::Ready(frame)
     }

@@ -276,7 +276,7 @@ where
                 {
                     lock(&shared.account).accepted();
                 }
-                Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, None))))
+                Poll::Ready(Ok(response.map(GuardedBody::free)))
             }
         }
     }

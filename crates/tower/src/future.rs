@@ -3,10 +3,10 @@
 
 use crate::body::GuardedBody;
 use crate::drain::{Drain, Rest};
-use crate::headers::GRPC_STATUS;
 use crate::scope::Scope;
 use crate::service::tell_load;
 use crate::settings::Until;
+use crate::status;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
@@ -41,6 +41,8 @@ pub(crate) struct Admitted {
     pub(crate) scope: Scope,
     /// Time on the worker so far.
     pub(crate) worked: Nanos,
+    /// What the client calls its route, which has no name yet.
+    pub(crate) claims: Option<Box<str>>,
 }
 
 impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
@@ -89,7 +91,7 @@ where
             }
             StateProjection::Served { inner, admitted, until, reporter } => {
                 let Some(request) = admitted else {
-                    return inner.poll(context).map_ok(|response| response.map(|body| GuardedBody::new(body, None)));
+                    return inner.poll(context).map_ok(|response| response.map(GuardedBody::free));
                 };
                 // Time on the worker, not time that passes: a handler that awaits costs nothing meanwhile.
                 let began = clock::process();
@@ -99,31 +101,34 @@ where
                 // The service's own failure is no answer: dropping the ticket says so.
                 let mut response = ready!(polled)?;
                 tell_load(reporter, response.headers_mut());
-                let Some(Admitted { mut ticket, scope, worked }) = admitted.take() else {
+                let Some(Admitted { mut ticket, scope, worked, claims }) = admitted.take() else {
                     unreachable!("looked at above")
                 };
+                if let Some(name) = claims {
+                    if status::is_unknown(&response) { ticket.without_route() } else { ticket.name_route(&name) }
+                }
                 ticket.worked(Duration::from_nanos(worked.0));
                 ticket.queued(scope.queued(&ticket));
                 // Most answers are whole by now: one reading of the clock has been enough for them.
                 let now = ticket.gate().at(now);
-                let ticket = if scope.was_refused() && !is_success(&response) {
-                    ticket.finish_at(now, Outcome::Dropped);
-                    None
-                } else if *until == Until::Headers || response.body().is_end_stream() || is_endless(&response) {
-                    ticket.finish_at(now, Outcome::Completed);
-                    None
+                let outcome = if scope.was_refused() && !status::is_success(&response) {
+                    // A handler whose lock refused, and that has found no other answer.
+                    Outcome::Dropped
+                } else if status::is_failure(&response) {
+                    Outcome::Failed
                 } else {
-                    Some(ticket)
+                    Outcome::Completed
                 };
-                Poll::Ready(Ok(response.map(|body| GuardedBody::new(body, ticket))))
+                let is_whole = *until == Until::Headers || response.body().is_end_stream() || is_endless(&response);
+                Poll::Ready(Ok(if outcome == Outcome::Dropped || is_whole {
+                    ticket.finish_at(now, outcome);
+                    response.map(GuardedBody::free)
+                } else {
+                    response.map(|body| GuardedBody::holding(body, ticket, outcome))
+                }))
             }
         }
     }
-}
-
-/// Whether a handler whose lock refused has found another answer.
-fn is_success<R>(response: &Response<R>) -> bool {
-    response.status().is_success() && response.headers().get(GRPC_STATUS).is_none_or(|status| status == "0")
 }
 
 /// A stream of events or an upgraded connection: being open is no load.

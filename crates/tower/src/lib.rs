@@ -41,6 +41,7 @@ mod scope;
 mod service;
 mod settings;
 mod stamp;
+mod status;
 #[cfg(feature = "tonic")]
 mod tonic;
 mod wall;

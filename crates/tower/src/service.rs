@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use leeward_control::units::{Nanos, Time};
-use leeward_edge::{Arriving, Gate};
+use leeward_edge::{Arriving, Gate, LONGEST_NAME};
 use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl<S> Guarded<S> {
         if said.malformed > 0 {
             (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
         }
-        let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request, &self.shared.gate));
+        let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request));
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
         }
@@ -105,19 +105,47 @@ fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     request.extensions.get::<Stamp>()?.age_at(reading)
 }
 
-/// Requests of one route have one number. A path is no route where it may hold identifiers: only a router's pattern and
-/// gRPC's methods are.
-fn route(request: &Parts, gate: &Gate) -> u8 {
-    let named = |name: &str| {
-        let route = hash(name.as_bytes()) as u8;
-        gate.name_route(route, name);
-        route
-    };
+/// Name of a request's route. A path is none where it may hold identifiers: only a router's pattern and gRPC's methods are.
+enum RouteName<'a> {
+    /// The router's own word.
+    #[cfg(feature = "axum")]
+    Pattern(&'a str),
+    /// The client's word: it may invent any.
+    Method(&'a str),
+}
+
+fn route_name(request: &Parts) -> Option<RouteName<'_>> {
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
-        return named(path.as_str());
+        return Some(RouteName::Pattern(path.as_str()));
     }
-    if headers::is_grpc(&request.headers) { named(request.uri.path()) } else { 0 }
+    headers::is_grpc(&request.headers).then(|| RouteName::Method(request.uri.path()))
+}
+
+/// Requests of one route have one number.
+fn route(request: &Parts) -> u8 {
+    match route_name(request) {
+        None => 0,
+        #[cfg(feature = "axum")]
+        Some(RouteName::Pattern(name)) => hash(name.as_bytes()) as u8,
+        Some(RouteName::Method(name)) => hash(name.as_bytes()) as u8,
+    }
+}
+
+/// Names a route that has no name yet. The client's word for it comes back instead: it counts once the service has answered there.
+fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
+    // The application may have given it another number.
+    if gate.is_named(arriving.route) || arriving.route != route(request) {
+        return None;
+    }
+    match route_name(request)? {
+        #[cfg(feature = "axum")]
+        RouteName::Pattern(name) => {
+            gate.name_route(arriving.route, name);
+            None
+        }
+        RouteName::Method(name) => Some(name.chars().take(LONGEST_NAME).collect()),
+    }
 }
 
 /// FNV-1a, the upper half folded in: the same name is the same number in every process.
@@ -149,6 +177,7 @@ where
         let Some(arriving) = self.arriving(&parts, reading) else {
             return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
         };
+        let claims = name(&parts, &arriving, &shared.gate);
         let ticket = match shared.gate.arrive_at(shared.gate.at(reading), &arriving) {
             Ok(ticket) => ticket,
             Err(refusal) => {
@@ -161,7 +190,12 @@ where
         let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
         // Some services begin their work here.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
-        ResponseFuture::served(inner, Some(Admitted { ticket, scope, worked: Nanos::ZERO }), until, shared.reporter())
+        ResponseFuture::served(
+            inner,
+            Some(Admitted { ticket, scope, worked: Nanos::ZERO, claims }),
+            until,
+            shared.reporter(),
+        )
     }
 }
 
@@ -213,6 +247,51 @@ mod tests {
         request.headers_mut().insert(headers::LEEWARD, HeaderValue::from_static(budget));
         let response = service.call(request).await.unwrap();
         (response.status().as_u16(), response.headers().get(headers::LOAD).cloned())
+    }
+
+    /// Answers by the path.
+    #[derive(Clone)]
+    struct Methods;
+
+    impl Service<Request<Empty>> for Methods {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Empty>) -> Self::Future {
+            let mut response = Response::new(Empty);
+            let status = match request.uri().path() {
+                "/shop.Cart/Add" => "0",
+                "/shop.Cart/Breaks" => "13",
+                _ => "12",
+            };
+            response.headers_mut().insert(headers::GRPC_STATUS, HeaderValue::from_static(status));
+            ready(Ok(response))
+        }
+    }
+
+    #[tokio::test]
+    async fn only_methods_that_there_are_have_names_and_places() {
+        let layer = slo(ms(20_000));
+        let mut service = layer.layer(Methods);
+        let invented = (0..400).map(|number| format!("/invented/{number}"));
+        for path in invented.chain(["/shop.Cart/Add".into(), "/shop.Cart/Breaks".into()]) {
+            let request = Request::builder().uri(path).header("content-type", "application/grpc").body(Empty).unwrap();
+            let mut body = service.call(request).await.unwrap().into_body();
+            assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
+        }
+        let told = leeward_edge::Source::snapshot(layer.gate());
+        let answers: Vec<_> = told
+            .answers
+            .iter()
+            .map(|of| (of.route.as_str(), of.in_time, of.failed))
+            .filter(|of| of.1 + of.2 > 0)
+            .collect();
+        assert_eq!(answers, [("0", 0, 400), ("/shop.Cart/Add", 1, 0), ("other", 0, 1)]);
     }
 
     #[tokio::test]

@@ -10,6 +10,11 @@ function byReason(refused) {
   return sums;
 }
 
+/** Results after the objective. */
+function late(state) {
+  return state.completed - state.in_time - (state.failed || 0);
+}
+
 /** The seconds of one server. A point is what happened since the one before; `null` numbers are gaps. */
 class Series {
   constructor() {
@@ -26,7 +31,7 @@ class Series {
     this.raw = state;
     const refused = byReason(state.refused);
     const point = {
-      t, demand: null, goodput: null, late: null, refusals: {}, busy: null,
+      t, demand: null, goodput: null, late: null, failed: null, refusals: {}, busy: null,
       standing: state.standing_ns / 1e9, target: state.target_ns == null ? null : state.target_ns / 1e9,
       slo: state.slo_ns / 1e9, pool: state.credit_pool, issued: state.credits_issued, level: state.level,
       inFlight: state.in_flight,
@@ -38,7 +43,8 @@ class Series {
         const rate = (now, then) => Math.max(0, now - then) / span;
         point.demand = rate(state.arrived, before.arrived);
         point.goodput = rate(state.in_time, before.in_time);
-        point.late = rate(state.completed - state.in_time, before.completed - before.in_time);
+        point.late = rate(late(state), late(before));
+        point.failed = rate(state.failed || 0, before.failed || 0);
         const then = byReason(before.refused);
         for (const reason of Object.keys(refused)) point.refusals[reason] = rate(refused[reason], then[reason] || 0);
         if (state.cores > 0) point.busy = Math.min(1, Math.max(0, 1 - rate(state.idle_ns, before.idle_ns) / 1e9 / state.cores));

@@ -65,7 +65,8 @@ class View {
       { name: "demand", tone: "c0", of: (point) => point.demand },
       { name: "in time", tone: "c2", of: (point) => point.goodput },
       { name: "late", tone: "c3", of: (point) => point.late },
-    ], begin, end);
+      { name: "failed", tone: "c7", of: (point) => point.failed },
+    ].filter((of) => of.name !== "failed" || points.some((point) => point.failed > 0)), begin, end);
     const seen = Object.keys(last.refusals || {}).filter((reason) => points.some((point) => point.refusals[reason] > 0));
     const reasons = seen.map((reason) => ({ name: reason, tone: TONES[reason] || "c0", of: (point) => point.refusals[reason] }));
     this.refusals.show(points, reasons.length ? reasons : [{ name: "none", tone: "c0", of: () => 0 }], begin, end);
@@ -90,7 +91,9 @@ class View {
     const share = last.demand > 0 ? last.goodput / last.demand : null;
     this.tile("demand", "Demand /s", short(last.demand), `${state.arrived.toLocaleString("en")} in all`);
     this.tile("goodput", "In time /s", short(last.goodput), `${state.in_time.toLocaleString("en")} in all`, share != null && share < 0.5 ? "bad" : "good");
-    this.tile("late", "Late /s", short(last.late), `${(state.completed - state.in_time).toLocaleString("en")} in all`, last.late > 0.05 * last.demand ? "bad" : "");
+    this.tile("late", "Late /s", short(last.late), `${late(state).toLocaleString("en")} in all`, last.late > 0.05 * last.demand ? "bad" : "");
+    if (state.failed > 0) this.tile("failed", "Failed /s", short(last.failed), `${state.failed.toLocaleString("en")} in all`, last.failed > 0 ? "bad" : "");
+    else this.hide("failed");
     this.tile("refused", "Refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
     const over = state.target_ns != null && state.standing_ns > state.target_ns;
     this.tile("standing", "Standing delay", span(state.standing_ns / 1e9), state.target_ns == null ? "no target" : `target ${span(state.target_ns / 1e9)}`, over ? "bad" : "good");

@@ -57,6 +57,33 @@ fn a_server_with_tls_is_loaded_and_watched() {
 }
 
 #[test]
+fn a_table_names_tenants_and_strangers_are_told() {
+    let folder = folder();
+    let config = "tls-cert = \"server.pem\"\ntls-key = \"server.key\"\ntls-client-ca = \"ca.pem\"\ntls-tenants = \"tenants.toml\"\nidle = \"block\"\n";
+    fs::write(folder.path().join("server.toml"), config).unwrap();
+    let of = |table: &str| {
+        fs::write(folder.path().join("tenants.toml"), table).unwrap();
+        let server = Server::start(&["--config", "server.toml", "--slo", "1s"], folder.path());
+        let load = ["load", &server.1, "--clients", "1", "--closed", "1", "--duration", "200ms", "--slo", "1s"];
+        let shown = [
+            "--tls-ca",
+            "ca.pem",
+            "--tls-name",
+            "leeward.example",
+            "--tls-cert",
+            "client.pem",
+            "--tls-key",
+            "client.key",
+        ];
+        run(&[&load[..], &shown].concat(), folder.path())
+    };
+    let (is_well, said) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/batch\" = 7\n");
+    assert!(is_well && said.contains("goodput"), "{said}");
+    let (is_well, said) = of("strangers = \"refused\"\n[tenants]\n\"spiffe://example/web\" = 7\n");
+    assert!(!is_well && said.contains("this server takes no client of this certificate's name"), "{said}");
+}
+
+#[test]
 fn the_admin_port_is_asked_by_tls() {
     let folder = folder();
     let config = "admin = \"127.0.0.1:0\"\nadmin-tls-cert = \"server.pem\"\nadmin-tls-key = \"server.key\"\n\
@@ -94,6 +121,9 @@ fn flags_that_do_not_go_together_are_refused_in_words() {
     check(&["serve", "--tls-cert", "server.pem"], "--tls-key is missing");
     check(&["serve", "--tls-key", "server.key"], "--tls-cert is missing");
     check(&["serve", "--tls-client-ca", "ca.pem"], "a server shows a certificate, too");
+    check(&[&["serve", "--tls-tenants", "t.toml"], &pair[..]].concat(), "--tls-client-ca is missing");
+    let clients = ["--tls-client-ca", "ca.pem", "--tls-tenants", "missing.toml"];
+    check(&[&["serve"], &pair[..], &clients].concat(), "missing.toml");
     check(&["serve", "--admin-tls-cert", "server.pem", "--admin-tls-key", "server.key"], "--admin is missing");
     check(&["serve", "--admin-tls-key", "server.key"], "--admin-tls-cert is missing");
     check(&["serve", "--admin-tls-client-ca", "ca.pem"], "--admin-tls-cert and --admin-tls-key are missing");

@@ -86,10 +86,12 @@ fn gauge(
 
 fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     counter(of, text, "leeward_requests_arrived", "Requests that have come.", |of| of.arrived);
-    let help = "Answers within the objective, as far as the server sees it.";
+    let help = "Results within the objective, as far as the server sees it.";
     answers(of, text, "leeward_requests_in_time", help, |of| of.in_time, |of| of.in_time);
-    let help = "Answers after the objective, as far as the server sees it.";
-    answers(of, text, "leeward_requests_late", help, |of| of.completed.saturating_sub(of.in_time), |of| of.late);
+    let help = "Results after the objective, as far as the server sees it.";
+    answers(of, text, "leeward_requests_late", help, Snapshot::late, |of| of.late);
+    let help = "Requests that were answered with a failure, however fast.";
+    answers(of, text, "leeward_requests_failed", help, |of| of.failed, |of| of.failed);
     let help = "Requests without an answer, for their connection ended first.";
     counter(of, text, "leeward_requests_abandoned", help, |of| of.abandoned);
     in_flight(of, text);
@@ -332,7 +334,8 @@ mod tests {
             arrived: 12,
             admitted: 10,
             completed: 9,
-            in_time: 7,
+            in_time: 6,
+            failed: 1,
             refused: vec![Refused { reason: "delay", class: None, count: 2 }],
             credit_pool: Some(64),
             waits: vec![StageWaits { stage: "worker", waits }],
@@ -353,8 +356,13 @@ mod tests {
         (costs.buckets[6], costs.sum_ns) = (3, 1_500_000);
         let mut waits = WaitCounts::default();
         (waits.buckets[1], waits.sum_ns) = (2, 30_000);
-        let answers =
-            |class, route: &str, in_time, late| Answers { class: Some(class), route: route.into(), in_time, late };
+        let answers = |class, route: &str, in_time, late| Answers {
+            class: Some(class),
+            route: route.into(),
+            in_time,
+            late,
+            failed: 3,
+        };
         let account = Account { admitted_ns: 2_500_000_000, refused_ns: 500_000_000 };
         let mut refused = Decision::refused(Time(1_000), Reason::Level);
         (refused.id, refused.waited) = (DecisionId(0x8f3a), Nanos(15_000));
@@ -381,7 +389,8 @@ mod tests {
     fn classes_routes_and_tenants_have_samples_of_their_own() {
         let text = render(&[server(), gate()], &process(), Format::Prometheus);
         for line in [
-            "leeward_requests_in_time_total{port=\"rpc\"} 7",
+            "leeward_requests_in_time_total{port=\"rpc\"} 6",
+            "leeward_requests_failed_total{port=\"gate\",class=\"0\",route=\"/search\"} 3",
             "leeward_requests_in_time_total{port=\"gate\",class=\"0\",route=\"/search\"} 5",
             "leeward_requests_late_total{port=\"gate\",class=\"3\",route=\"other\"} 0",
             "leeward_requests_in_flight{port=\"gate\",class=\"0\"} 2",
@@ -430,8 +439,9 @@ mod tests {
             "leeward_admission_decisions_total{port=\"rpc\",decision=\"refused\",reason=\"delay\",mode=\"enforce\"} 2",
             "leeward_admission_decisions_total{port=\"gate\",decision=\"admitted\",class=\"1\",mode=\"shadow\"} 1",
             "leeward_admission_decisions_total{port=\"gate\",decision=\"refused\",reason=\"level\",class=\"1\",mode=\"shadow\"} 8",
-            "leeward_requests_in_time_total{port=\"rpc\"} 7",
+            "leeward_requests_in_time_total{port=\"rpc\"} 6",
             "leeward_requests_late_total{port=\"rpc\"} 2",
+            "leeward_requests_failed_total{port=\"rpc\"} 1",
             "leeward_credit_pool{port=\"rpc\"} 64",
             "leeward_queue_delay_seconds_bucket{port=\"rpc\",stage=\"worker\",le=\"10.48576\"} 5",
             "leeward_queue_delay_seconds_bucket{port=\"rpc\",stage=\"worker\",le=\"+Inf\"} 6",

@@ -6,7 +6,7 @@ pub(super) fn name_of(prometheus: &'static str) -> (&'static str, &'static str) 
     found.map_or((prometheus, "1"), |(_, name, unit)| (*name, *unit))
 }
 
-pub(super) const NAMES: [(&str, &str, &str); 31] = [
+pub(super) const NAMES: [(&str, &str, &str); 32] = [
     ("leeward_admission_concurrency_limit", "leeward.admission.concurrency_limit", "{request}"),
     ("leeward_admission_decisions", "leeward.admission.decisions", "{request}"),
     ("leeward_admission_level", "leeward.admission.level", "1"),
@@ -25,6 +25,7 @@ pub(super) const NAMES: [(&str, &str, &str); 31] = [
     ("leeward_queue_target_seconds", "leeward.queue.target", "s"),
     ("leeward_requests_abandoned", "leeward.requests.abandoned", "{request}"),
     ("leeward_requests_arrived", "leeward.requests.arrived", "{request}"),
+    ("leeward_requests_failed", "leeward.requests.failed", "{request}"),
     ("leeward_requests_in_flight", "leeward.requests.in_flight", "{request}"),
     ("leeward_requests_in_time", "leeward.requests.in_time", "{request}"),
     ("leeward_requests_late", "leeward.requests.late", "{request}"),

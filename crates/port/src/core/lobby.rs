@@ -43,6 +43,8 @@ mod reason {
     pub(super) const FULL: &str = "full";
     /// The peer speaks something else.
     pub(super) const PLAINTEXT: &str = "plaintext";
+    /// The peer's identity is not in the table of tenants, and strangers are refused.
+    pub(super) const STRANGER: &str = "stranger";
 }
 
 /// A connection whose handshake is not over.
@@ -261,17 +263,27 @@ impl<P: Protocol, S: Stream> Core<P, S> {
     /// Makes a peer of a newcomer whose handshake is over.
     fn enter(&mut self, slot: u32, now: Time) {
         let Some(Newcomer { socket, id, channel: Some(channel), hung_up, .. }) = self.leave_lobby(slot) else { return };
+        let common = &self.local.handle.common;
         let identity = channel.identity();
-        self.local.handle.common.tally.complete(channel.as_ref(), identity.is_some());
-        self.take_in(id, Carrier::Encrypted(Box::new(Encrypted::new(socket, channel))), now);
-        if let Some(peer) = self.peers.get(id) {
-            peer.hung_up = hung_up;
-            if let Some(identity) = identity {
-                P::identify(&mut peer.connection, identity);
-            }
-            // Its first requests may be there: no socket will tell of what has been decrypted.
-            self.local.read_later(peer);
+        let tenant = identity.as_ref().map(|identity| common.tenants.find(identity));
+        if tenant == Some(None) {
+            common.tally.refuse(reason::STRANGER);
+        } else {
+            common.tally.complete(channel.as_ref(), identity.is_some());
         }
+        self.take_in(id, Carrier::Encrypted(Box::new(Encrypted::new(socket, channel))), now);
+        let Some(peer) = self.peers.get(id) else { return };
+        peer.hung_up = hung_up;
+        match (identity, tenant.flatten()) {
+            (Some(identity), Some(tenant)) => P::identify(&mut peer.connection, identity, tenant),
+            (Some(_), None) => {
+                let fate = self.local.end(peer, &mut self.protocol, Ending::Stranger, now);
+                return self.follow(slot, fate, now);
+            }
+            (None, _) => {}
+        }
+        // Its first requests may be there: no socket will tell of what has been decrypted.
+        self.local.read_later(peer);
     }
 
     /// Tells a newcomer in the protocol's own words that this is the wrong way in.

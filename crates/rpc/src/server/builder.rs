@@ -106,6 +106,14 @@ impl Builder {
         self
     }
 
+    /// Tenants of clients by the names in their certificates. Unless it is set, each name is a tenant of its own.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tenants(mut self, table: leeward_port::TenantTable) -> Self {
+        self.port.tenants = Arc::new(table);
+        self
+    }
+
     /// How long a client may take for its handshake with TLS, its wait for a turn included. 3 s unless set.
     #[cfg(feature = "tls")]
     #[must_use]

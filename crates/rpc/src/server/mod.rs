@@ -21,4 +21,4 @@ pub use async_handler::{AsyncHandler, OwnedRequest};
 pub use builder::{Builder, Server};
 pub use handler::{Failed, Handler, Request};
 pub use leeward_host::{Counts, Recorded, Recording};
-pub use leeward_port::{Inherited, IoUring, PeerIdentity, ServerError, allocation};
+pub use leeward_port::{Inherited, IoUring, PeerIdentity, ServerError, Strangers, TenantTable, allocation};

@@ -6,7 +6,7 @@ use super::handler::{Failed, Request};
 use crate::wire::{self, DropReason, ErrorCode, FailureCode, Method, PayloadLimit, Regime, RequestId, Version};
 use leeward_control::budget::Budget;
 use leeward_control::server::{CoreId, RejectReason, SessionSlot};
-use leeward_control::units::{self, Nanos, Time};
+use leeward_control::units::{self, Nanos, Tenant, Time};
 use leeward_host::add;
 use leeward_port::{After, Ending, Handle, Next, PeerIdentity, Protocol, Ran, Spares, Visit};
 use leeward_runtime::budget;
@@ -135,12 +135,12 @@ impl<E: Execute> Rpc<E> {
 
 /// Answers a call and counts it.
 fn settle<P: Protocol>(session: &mut ServerConnection, ticket: Ticket, reply: Reply<'_>, visit: &mut Visit<'_, P>) {
-    let is_unknown = matches!(reply, Reply::Failure(FailureCode::UnknownMethod, _));
     if let Some(answered) = session.answer(ticket, reply, visit) {
-        let method = (!is_unknown).then_some(units::Method(answered.method.0));
+        let is_known = answered.failed != Some(FailureCode::UnknownMethod);
+        let method = is_known.then_some(units::Method(answered.method.0));
         match answered.dropped {
             Some(reason) => visit.count_dropped(reason, answered.sojourn),
-            None => visit.count_completed(method, answered.sojourn),
+            None => visit.count_completed(method, answered.failed.is_none(), answered.sojourn),
         }
     }
 }
@@ -167,8 +167,8 @@ impl<E: Execute> Protocol for Rpc<E> {
         Conversation { session, tasks: Vec::new(), cancelled: Vec::new(), peer: None }
     }
 
-    fn identify(conversation: &mut Conversation, peer: PeerIdentity) {
-        conversation.session.count_for(peer.tenant());
+    fn identify(conversation: &mut Conversation, peer: PeerIdentity, tenant: Tenant) {
+        conversation.session.count_for(tenant);
         conversation.peer = Some(Arc::new(peer));
     }
 
@@ -258,6 +258,7 @@ impl<E: Execute> Protocol for Rpc<E> {
             Ending::Silence => (ErrorCode::Timeout, "nothing has come for too long"),
             Ending::SlowRequest => (ErrorCode::Timeout, "one frame has taken too long"),
             Ending::Unencrypted => (ErrorCode::Unexpected, "this port speaks TLS alone: connect with TLS (--tls-ca)"),
+            Ending::Stranger => (ErrorCode::Unexpected, "this server takes no client of this certificate's name"),
             Ending::Protocol { code, words } => {
                 (ErrorCode::from_number(*code).unwrap_or(ErrorCode::Malformed), words.as_str())
             }

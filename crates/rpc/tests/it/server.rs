@@ -50,6 +50,12 @@ fn failures_end_one_request_only() {
         let answer = peer.answer().unwrap();
         assert!(answer.starts_with("Failure") && answer.contains(&format!("{code:?}")), "{answer}");
     }
+    let told = server.statistics();
+    assert_eq!(
+        (told.completed, told.failed, told.in_time),
+        (2, 2, 0),
+        "a failure is no goodput, however fast it comes"
+    );
     is_well(&server);
 }
 

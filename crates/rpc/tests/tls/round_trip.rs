@@ -3,7 +3,7 @@
 use crate::certificates::{Authority, Valid, dns, uri};
 use crate::peers::{ask, builder, client, start, until};
 use leeward_control::units::Tenant;
-use leeward_port::PeerIdentity;
+use leeward_port::{PeerIdentity, Strangers, TenantTable};
 use leeward_rpc::server::OwnedRequest;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 use std::fs;
@@ -93,6 +93,18 @@ fn an_identity_is_a_tenant_by_whichever_connection_it_comes() {
     let named = |name: &str| PeerIdentity::Uri(format!("spiffe://example/{name}")).tenant();
     assert_eq!(tenants, [named("one"), named("one"), named("other")]);
     assert_ne!(tenants[0], tenants[2]);
+    server.stop().unwrap();
+    // A table has the last word.
+    let table = TenantTable::new([("spiffe://example/one".into(), Tenant(7))], Strangers::Refused);
+    let server = start(builder(authority.server(Some(&clients))).tenants(table).watched(true));
+    let [one, other] = ["one", "other"].map(|name| {
+        let identity = clients.issue(name, vec![uri(&format!("spiffe://example/{name}"))], Valid::Now);
+        client(&server, Some(authority.client(Some(identity))))
+    });
+    (0..64).for_each(|_| _ = ask(&one, b"hello").unwrap());
+    assert_eq!(server.source().unwrap().decisions(1)[0].tenant, Tenant(7));
+    assert!(ask(&other, b"hello").is_err());
+    assert!(server.statistics().tls.unwrap().refused["stranger"] > 0);
     server.stop().unwrap();
     // Without certificates everybody is the same tenant.
     let server = start(builder(authority.server(None)).watched(true));

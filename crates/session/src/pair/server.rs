@@ -9,7 +9,7 @@ use super::far::Far;
 use super::stream::Stream;
 use crate::server::{Event, Reply, ServerConnection, Ticket};
 use leeward_control::units::{Nanos, Time};
-use leeward_host::add;
+use leeward_host::{Answer, add};
 use leeward_wire::{DropReason, ErrorCode, FailureCode};
 
 /// The server's end of a connection that is open.
@@ -211,7 +211,7 @@ impl ServerEnd {
             core.tally.answered += 1;
             match answered.dropped {
                 Some(reason) => core.counters[0].drop_for(reason),
-                None => core.counters[0].complete(true),
+                None => core.counters[0].complete(Answer::InTime),
             }
         }
     }

@@ -412,12 +412,14 @@ impl Account {
             Reply::Failure(code, words) => failure(answer, code, words),
             Reply::Drop(reason, words) => dropped(answer, reason, words),
         };
+        let mut failed = if let Reply::Failure(code, _) = reply { Some(code) } else { None };
         if self.encoder.append(&frame, desk.out()).is_err() {
             let words = "the result is longer than this client accepts";
             self.say(&failure(answer, FailureCode::ResponseTooLarge, words), desk);
+            failed = Some(FailureCode::ResponseTooLarge);
         }
         let dropped = if let Reply::Drop(reason, _) = reply { Some(reason) } else { None };
-        Some(Answered { method: ticket.method, sojourn, dropped })
+        Some(Answered { method: ticket.method, sojourn, dropped, failed })
     }
 
     /// Tells a window that answers nothing.

@@ -90,6 +90,8 @@ pub struct Answered {
     pub sojourn: Nanos,
     /// Why it was dropped, if it was.
     pub dropped: Option<DropReason>,
+    /// How it failed, if it was executed and did.
+    pub failed: Option<FailureCode>,
 }
 
 /// An offence after which the connection ends.

@@ -5,14 +5,18 @@ use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
 use crate::store::{PAGE, Visit as StoreVisit};
 use leeward_control::server::RejectReason;
-use leeward_control::units::{Method, Nanos, Time};
+use leeward_control::units::{Method, Nanos, Tenant, Time};
 use leeward_host::Desk;
-use leeward_port::{Account, After as Fate, DropReason, Ending, Next, PeerIdentity, Protocol, Ran, Spares, Visit};
+use leeward_port::{
+    Account, After as Fate, DropReason, Ending, Next, PeerIdentity, Protocol, Ran, Settled, Spares, Visit,
+};
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A request's memory that is kept for the connection's next one, in bytes.
 const KEPT_REQUEST: usize = 16 * 1024;
+/// Beginning of each answer that says that the server could not, whatever the client did.
+const FAILURE: &[u8] = b"SERVER_ERROR";
 
 /// Protocol of a core.
 pub(super) struct Memcached {
@@ -76,7 +80,7 @@ impl Memcached {
         if !is_admitted {
             conversation.account.begin_unknown();
         } else if let Err(reason) = conversation.account.admit(method_of(&conversation.request), visit) {
-            conversation.account.settle(visit.arrived(), Some(reason), visit);
+            conversation.account.settle(visit.arrived(), Settled::Dropped(reason), visit);
             conversation.say_busy(visit);
             return Next::Refused;
         }
@@ -108,8 +112,8 @@ impl Protocol for Memcached {
         Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
     }
 
-    fn identify(conversation: &mut Conversation, peer: PeerIdentity) {
-        conversation.account.count_for(peer.tenant());
+    fn identify(conversation: &mut Conversation, _: PeerIdentity, tenant: Tenant) {
+        conversation.account.count_for(tenant);
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
@@ -126,14 +130,18 @@ impl Protocol for Memcached {
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> Fate {
         let Done { request, arrived, reply, end } = done;
-        let dropped = if let End::Dropped(reason) = end { Some(reason) } else { None };
-        if !conversation.account.settle(arrived, dropped, visit) {
+        let settled = match end {
+            End::Dropped(reason) => Settled::Dropped(reason),
+            End::Executed(_) => Settled::Answered { succeeded: !reply.starts_with(FAILURE) },
+            End::Panicked => Settled::Answered { succeeded: false },
+        };
+        if !conversation.account.settle(arrived, settled, visit) {
             return Fate::GoOn;
         }
         conversation.request = request;
         visit.out().extend_from_slice(&reply);
         visit.spares.keep(reply);
-        if dropped.is_some() {
+        if let Settled::Dropped(_) = settled {
             conversation.say_busy(visit);
         }
         if conversation.request.capacity() > KEPT_REQUEST {
@@ -156,6 +164,7 @@ impl Protocol for Memcached {
         let words = match &why {
             Ending::ConnectionLimit => "ERROR Too many open connections\r\n",
             Ending::Unencrypted => "SERVER_ERROR this port speaks TLS alone\r\n",
+            Ending::Stranger => "SERVER_ERROR no client of this certificate's name is taken\r\n",
             Ending::SlowRequest => "CLIENT_ERROR the request has taken too long\r\n",
             Ending::Protocol { words, .. } => words,
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",

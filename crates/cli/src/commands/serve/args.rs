@@ -47,6 +47,10 @@ pub(crate) struct ServeArgs {
     /// Take only clients with a certificate that these authorities have signed: a PEM file
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Numbers of the tenants that clients count for, by the names in their certificates, and what becomes of others: a TOML file.
+    /// Unless it is said, each name is a tenant of its own (docs/tls.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_tenants: Option<PathBuf>,
     /// Where metrics, health, decisions and the dashboard are, such as 127.0.0.1:9464; nothing of it unless it is said. It has no
     /// passwords: leave it on this machine (docs/admin.md)
     #[arg(long, value_name = "ADDRESS")]

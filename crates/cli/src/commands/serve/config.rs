@@ -30,6 +30,7 @@ const KEYS: &[&str] = &[
     "tls-cert",
     "tls-key",
     "tls-client-ca",
+    "tls-tenants",
     "admin",
     "admin-tls-cert",
     "admin-tls-key",
@@ -104,6 +105,8 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.tls_key, free("tls_key"), settings.line("tls-key")?.map(|path| Some(path.into())));
     let client_ca = settings.line("tls-client-ca")?;
     put(&mut args.tls_client_ca, free("tls_client_ca"), client_ca.map(|path| Some(path.into())));
+    let tenants = settings.line("tls-tenants")?;
+    put(&mut args.tls_tenants, free("tls_tenants"), tenants.map(|path| Some(path.into())));
     put(&mut args.admin, free("admin"), settings.line("admin")?.map(Some));
     let path = |name| settings.line(name).map(|path| path.map(|path| Some(path.into())));
     put(&mut args.admin_tls_cert, free("admin_tls_cert"), path("admin-tls-cert")?);
@@ -263,6 +266,7 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         ("tls-cert", &args.tls_cert),
         ("tls-key", &args.tls_key),
         ("tls-client-ca", &args.tls_client_ca),
+        ("tls-tenants", &args.tls_tenants),
         ("admin-tls-cert", &args.admin_tls_cert),
         ("admin-tls-key", &args.admin_tls_key),
         ("admin-tls-client-ca", &args.admin_tls_client_ca),

@@ -3,7 +3,7 @@
 //! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
 //! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
 //! - `otlp`: metrics that are pushed.
-//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys.
+//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are.
 
 mod admin;
 mod allocator;
@@ -13,6 +13,7 @@ mod cores;
 mod otlp;
 mod recording;
 mod system;
+mod tenants;
 mod threading;
 mod tls;
 
@@ -72,6 +73,11 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let tls = if printed.is_some() { None } else { tls::open(args)? };
     let builder = match &tls {
         Some(tls) => builder.tls(tls.clone()),
+        None => builder,
+    };
+    let table = if printed.is_some() { None } else { tenants::open(args)? };
+    let builder = match table {
+        Some(table) => builder.tenants(table),
         None => builder,
     };
     let destination = otlp::destination(args)?;
@@ -252,6 +258,7 @@ fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
     let mut report = serde_json::json!({
         "received": counts.received,
         "completed": counts.completed,
+        "failed": counts.failed,
         "dropped": counts.dropped,
         "without_credit": counts.without_credit,
         "refused_lock": counts.refused_lock,

@@ -1,0 +1,68 @@
+//! Status of a response: a result, a failure of the service, or no such route there. Never here: decisions.
+
+use crate::headers::GRPC_STATUS;
+use http::header::HeaderMap;
+use http::{Response, StatusCode};
+
+/// gRPC's statuses that are the server's fault, as OpenTelemetry's conventions for servers count them: `UNKNOWN`, `DEADLINE_EXCEEDED`,
+/// `UNIMPLEMENTED`, `INTERNAL`, `UNAVAILABLE`, `DATA_LOSS`.
+const FAILURES: [&str; 6] = ["2", "4", "12", "13", "14", "15"];
+const UNIMPLEMENTED: &str = "12";
+
+fn grpc(headers: &HeaderMap) -> Option<&str> {
+    headers.get(GRPC_STATUS)?.to_str().ok()
+}
+
+/// Whether the response is neither an error of the client's nor one of the server's.
+pub(crate) fn is_success<R>(response: &Response<R>) -> bool {
+    response.status().is_success() && grpc(response.headers()).is_none_or(|status| status == "0")
+}
+
+/// Whether the service has failed, as far as the head of the response says so.
+pub(crate) fn is_failure<R>(response: &Response<R>) -> bool {
+    response.status().is_server_error() || failed_in(response.headers())
+}
+
+/// Whether headers or trailers say that a call has failed.
+pub(crate) fn failed_in(headers: &HeaderMap) -> bool {
+    grpc(headers).is_some_and(|status| FAILURES.contains(&status))
+}
+
+/// Whether the service has no such route.
+pub(crate) fn is_unknown<R>(response: &Response<R>) -> bool {
+    matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
+        || grpc(response.headers()) == Some(UNIMPLEMENTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn response(status: u16, grpc: Option<&'static str>) -> Response<()> {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        if let Some(grpc) = grpc {
+            response.headers_mut().insert(GRPC_STATUS, HeaderValue::from_static(grpc));
+        }
+        response
+    }
+
+    #[test]
+    fn a_status_is_a_result_a_failure_or_an_unknown_route() {
+        for (status, grpc, expected) in [
+            (200, None, (true, false, false)),
+            (200, Some("0"), (true, false, false)),
+            (404, None, (false, false, true)),
+            (400, None, (false, false, false)),
+            (500, None, (false, true, false)),
+            (503, None, (false, true, false)),
+            (200, Some("5"), (false, false, false)),
+            (200, Some("13"), (false, true, false)),
+            (200, Some("12"), (false, true, true)),
+        ] {
+            let of = response(status, grpc);
+            assert_eq!((is_success(&of), is_failure(&of), is_unknown(&of)), expected, "{status} {grpc:?}");
+        }
+    }
+}
