@@ -15,7 +15,7 @@ pub struct Counts {
     pub refused: [u64; Reason::ALL.len()],
     /// Admitted and answered, with a result or a failure.
     pub completed: u64,
-    /// Those that were answered with a failure.
+    /// Answers with a failure, of all that completed.
     pub failed: u64,
     /// Answered with a result within the objective, the wait before the gate included.
     pub in_time: u64,

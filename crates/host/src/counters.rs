@@ -47,7 +47,7 @@ counters! {
     received,
     /// Answered with a result or a failure.
     completed,
-    /// Those that were answered with a failure.
+    /// Answers with a failure, of all that completed.
     failed,
     /// Rejected, for whatever reason.
     dropped,

@@ -30,12 +30,12 @@ enum InFlight {
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It was executed.
+    /// Executed, with an answer.
     Answered {
         /// Its answer is a result, and no failure of the server's.
         succeeded: bool,
     },
-    /// It was refused.
+    /// Refused.
     Dropped(DropReason),
 }
 

@@ -26,7 +26,7 @@ pub struct Statistics {
     pub received: u64,
     /// Answered with a result or a failure.
     pub completed: u64,
-    /// Those that were answered with a failure.
+    /// Answers with a failure, of all that completed.
     pub failed: u64,
     /// Results of calls that the server had for no longer than the objective. The server does not know what became of
     /// them on their way.

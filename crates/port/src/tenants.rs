@@ -19,7 +19,7 @@ pub enum Strangers {
     Own,
     /// All count for [`Tenant::DEFAULT`] together.
     Shared,
-    /// They are told so, and their connections end.
+    /// None is taken: each is told so, and its connection ends.
     Refused,
 }
 

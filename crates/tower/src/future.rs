@@ -41,7 +41,7 @@ pub(crate) struct Admitted {
     pub(crate) scope: Scope,
     /// Time on the worker so far.
     pub(crate) worked: Nanos,
-    /// What the client calls its route, which has no name yet.
+    /// The name by which the client calls its route, where the route has none yet.
     pub(crate) claims: Option<Box<str>>,
 }
 
