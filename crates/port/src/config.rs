@@ -70,6 +70,9 @@ pub struct Limits {
     /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
     /// together.
     pub receiving: usize,
+    /// Memory of answers that have not been taken, in bytes, of all connections together. Beyond it only connections are read that take
+    /// theirs, and beyond twice as much none.
+    pub sending: usize,
     /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
     pub silence: Option<Nanos>,
     /// A connection that takes longer for one request ends.
@@ -151,6 +154,7 @@ impl Default for Config {
                 connections: 16_384,
                 unsent: 1 << 20,
                 receiving: 64 << 20,
+                sending: 128 << 20,
                 silence: Some(Nanos::from_secs(300)),
                 part: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
@@ -284,7 +288,8 @@ impl Config {
         // Rounded up: the limit holds for all networks together, and connections are dealt out in turn.
         let connections = self.limits.connections.div_ceil(networks);
         let receiving = self.limits.receiving.div_ceil(networks);
-        let limits = Limits { connections, receiving, slo: self.slo, ..self.limits };
+        let sending = self.limits.sending.div_ceil(networks);
+        let limits = Limits { connections, receiving, sending, slo: self.slo, ..self.limits };
         let (mut sockets, mut at) = (Vec::new(), None);
         if let Some(address) = &self.datagrams {
             let refused = |source| ServerError::Listen { address: address.chars().take(100).collect(), source };
@@ -418,6 +423,15 @@ macro_rules! server_settings {
         #[must_use]
         pub fn receiving_limit(mut self, bytes: usize) -> Self {
             self.port.limits.receiving = bytes;
+            self
+        }
+
+        /// Memory, in bytes, of answers that have not been taken: of all connections together, in equal shares per core. While it is used
+        /// up, only connections are read that take their answers, and those that take nothing for half a second are ended; while twice
+        /// as much is used, none is read.
+        #[must_use]
+        pub fn sending_limit(mut self, bytes: usize) -> Self {
+            self.port.limits.sending = bytes;
             self
         }
 

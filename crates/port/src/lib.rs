@@ -7,7 +7,7 @@
 //! - [`Account`]: a connection's account with the controller, for protocols without credits.
 //! - `core`: one core's loop over its peers. `peer`: one connection's socket, bytes and protocol.
 //! - [`Stream`]: the transport of a connection. `receive`: reading with the kernel's timestamps. [`batch`]: several sockets in
-//!   one system call. `carrier`, `datagrams`: sessions without a socket of their own. [`Encryption`]: the seam to TLS. `acceptor`, `outbox`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
+//!   one system call. `carrier`, `datagrams`: sessions without a socket of their own. [`Encryption`]: the seam to TLS. `acceptor`, `outbox`, `backlog`, `farewell`, `ration`, `room`, `trim`: small parts. `mail`, `inbox`: messages between cores.
 //! - [`Front`]: the engine without its threads, for servers that bring their own; one of them at a time has it. [`wait`]: how such a
 //!   thread sleeps.
 //! - [`Guest`]: what cores poll besides their connections, such as a client's. [`AlarmClock`]: times to the microsecond.
@@ -19,6 +19,7 @@ mod acceptor;
 mod account;
 mod alarm_clock;
 pub mod allocation;
+mod backlog;
 #[allow(unsafe_code)]
 pub mod batch;
 mod carrier;

@@ -12,6 +12,7 @@ pub(crate) struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
     stuck_since: Option<Time>,
+    behind_since: Option<Time>,
 }
 
 impl Outbox {
@@ -28,6 +29,23 @@ impl Outbox {
     /// How many bytes wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+
+    /// Bytes of memory that are held for what the peer has not taken.
+    pub(crate) fn held(&self) -> usize {
+        if self.unsent() > 0 { self.bytes.capacity() } else { 0 }
+    }
+
+    /// Since when the peer has always left something. Unlike [`Outbox::stuck_since`] it knows those that take a byte now and then.
+    pub(crate) fn behind_since(&self) -> Option<Time> {
+        self.behind_since
+    }
+
+    /// Gives the memory of a connection back that says nothing.
+    pub(crate) fn release(&mut self) {
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
     }
 
     /// Since when a peer for which bytes wait has taken none.
@@ -62,6 +80,7 @@ impl Outbox {
                         self.stuck_since = None;
                     }
                     self.stuck_since.get_or_insert(now);
+                    self.behind_since.get_or_insert(now);
                     // What has gone is not kept until the rest has: a slow reader's buffer would never shrink. Not for a few
                     // bytes each time, or moving what is left would cost more than sending it.
                     if self.sent > KEPT && self.sent > self.unsent() {
@@ -79,7 +98,7 @@ impl Outbox {
             self.bytes = Vec::new();
         }
         self.sent = 0;
-        self.stuck_since = None;
+        (self.stuck_since, self.behind_since) = (None, None);
         Ok(count)
     }
 }
@@ -124,13 +143,16 @@ mod tests {
                 let bytes: Vec<u8> = (0..*more).map(|place| (place * 7 + step) as u8).collect();
                 outbox.bytes().extend_from_slice(&bytes);
                 wanted.extend(bytes);
-                let (now, before, stuck) = (Time(step as u64 + 1), taken.len(), outbox.stuck_since());
+                let (now, before) = (Time(step as u64 + 1), taken.len());
+                let (stuck, behind) = (outbox.stuck_since(), outbox.behind_since());
                 let mut socket = Socket { takes, taken: &mut taken };
                 let count = outbox.flush(|bytes| socket.write(bytes), now).unwrap();
                 prop_assert_eq!(count, taken.len() - before);
                 prop_assert_eq!(outbox.unsent(), wanted.len() - taken.len());
                 let expected = if outbox.unsent() == 0 { None } else if count > 0 { Some(now) } else { stuck.or(Some(now)) };
                 prop_assert_eq!(outbox.stuck_since(), expected);
+                let expected = if outbox.unsent() == 0 { None } else { behind.or(Some(now)) };
+                prop_assert_eq!(outbox.behind_since(), expected);
                 prop_assert!(outbox.bytes.len() <= outbox.unsent().max(KEPT) * 2);
             }
             outbox.flush(|bytes| taken.write(bytes), Time(99)).unwrap();

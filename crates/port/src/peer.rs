@@ -49,8 +49,12 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) talks: bool,
     /// Memory that was granted for a long request, in bytes.
     pub(crate) room: usize,
-    /// Whether it waits for such memory.
+    /// Whether it waits for such memory, or for that of answers.
     pub(crate) is_short: bool,
+    /// Memory that its unsent answers hold, in bytes, when they were last sent.
+    pub(crate) backlog: usize,
+    /// Whether it has taken all that was last sent to it.
+    pub(crate) takes: bool,
     /// Whether it is in the core's list of those to read.
     pub(crate) unread: bool,
     /// Whether it is in the core's list of those to flush.
@@ -81,6 +85,8 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             talks: false,
             room: 0,
             is_short: false,
+            backlog: 0,
+            takes: false,
             unread: false,
             dirty: false,
             ahead: None,

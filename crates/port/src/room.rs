@@ -3,16 +3,15 @@
 //! A request's whole length is granted before more of it is read, so that whoever has begun can end. Who finds no room is
 //! not read until there is some; who has room and lets others wait for it has little time.
 
-/// As much as is worth giving back to the system, in bytes.
-const MUCH: usize = 8 << 20;
+use crate::trim::{MUCH, Tide};
 
 /// Account of a core, in bytes.
 #[derive(Debug)]
 pub(crate) struct Room {
     limit: usize,
     granted: usize,
-    /// The most that has been granted since memory was last given back to the system.
-    most: usize,
+    /// Watch over what is granted, so that memory is given back to the system.
+    tide: Tide,
     /// Whether somebody waits for room.
     pub(crate) is_short: bool,
 }
@@ -20,7 +19,7 @@ pub(crate) struct Room {
 impl Room {
     /// Room for `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Room { limit, granted: 0, most: 0, is_short: false }
+        Room { limit, granted: 0, tide: Tide::new(MUCH), is_short: false }
     }
 
     /// Changes what a connection has from `held` to `wanted`, if there is room. A single request always finds some: it may
@@ -32,18 +31,14 @@ impl Room {
             return false;
         }
         self.granted = others + wanted;
-        self.most = self.most.max(self.granted);
+        self.tide.note(self.granted);
         *held = wanted;
         true
     }
 
     /// Whether much was needed and hardly anything is now. Says so once.
     pub(crate) fn is_over(&mut self) -> bool {
-        let is_over = self.most >= MUCH && self.granted < self.most / 8;
-        if is_over {
-            self.most = 0;
-        }
-        is_over
+        self.tide.is_over(self.granted)
     }
 
     /// Whether memory is to be given back as soon as it is not needed.

@@ -1,23 +1,37 @@
-//! Giving memory back to the system that long requests, or a crowd of connections, have needed: the C library's allocator keeps it
-//! else.
+//! Giving memory back to the system that long requests, answers that nobody took, or a crowd of connections have needed: the C
+//! library's allocator keeps it else.
 
 /// Connections that are a crowd: their buffers are 16 MB and more.
-const CROWD: usize = 512;
+pub(crate) const CROWD: usize = 512;
+/// As much as is worth giving back to the system, in bytes.
+pub(crate) const MUCH: usize = 8 << 20;
 
-/// Watch over the number of a core's connections.
-#[derive(Debug, Default)]
-pub(crate) struct Crowd {
-    /// The most that there have been since the last crowd was over.
+/// Watch over a number that rises and falls, of connections or bytes.
+#[derive(Debug)]
+pub(crate) struct Tide {
+    /// The least number that counts as high.
+    high: usize,
+    /// The largest number since the last high tide was over.
     most: usize,
 }
 
-impl Crowd {
-    /// There are so many connections now: whether there were many, and hardly any are left. Says so once.
-    pub(crate) fn is_over(&mut self, open: usize) -> bool {
-        self.most = self.most.max(open);
-        let is_over = self.most >= CROWD && open < self.most / 8;
+impl Tide {
+    /// A tide that is high from `high` on.
+    pub(crate) fn new(high: usize) -> Self {
+        Tide { high, most: 0 }
+    }
+
+    /// Notes the number of now.
+    pub(crate) fn note(&mut self, now: usize) {
+        self.most = self.most.max(now);
+    }
+
+    /// Whether the number was high and hardly anything is left of it. Says so once.
+    pub(crate) fn is_over(&mut self, now: usize) -> bool {
+        self.note(now);
+        let is_over = self.most >= self.high && now < self.most / 8;
         if is_over {
-            self.most = open;
+            self.most = now;
         }
         is_over
     }
@@ -45,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_crowd_is_over_once() {
-        let mut crowd = Crowd::default();
+        let mut crowd = Tide::new(CROWD);
         let over: Vec<bool> = [0, 100, 2, 600, 590, 80, 74, 3, 0, 700, 0].map(|open| crowd.is_over(open)).into();
         let expected = [false, false, false, false, false, false, true, false, false, false, true];
         assert_eq!(over, expected);

@@ -213,6 +213,34 @@ fn memory_of_a_client_that_has_fallen_silent_is_there_for_others() {
     server.stop().unwrap();
 }
 
+#[test]
+fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
+    // Room for two of the answers, and a third that is longer than it.
+    let server = builder().cores(1).sending_limit(2_000_000).start("127.0.0.1:0", &store()).unwrap();
+    let length = 1_000_000;
+    let mut honest = Client::new(server.address());
+    let set = [format!("set big 0 0 {length}\r\n").into_bytes(), vec![b'x'; length], b"\r\n".to_vec()].concat();
+    assert_eq!(honest.ask(&set), "STORED\r\n");
+    let mut unread: Vec<Client> = (0..40).map(|_| Client::new(server.address())).collect();
+    for client in &mut unread {
+        // More than the kernel's buffers hold.
+        client.send(&b"get big\r\n".repeat(30));
+    }
+    // It takes its answers, and so goes on; its own patience is not limited.
+    for _ in 0..20 {
+        assert_eq!(honest.ask(b"mn\r\n"), "MN\r\n");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Each of them has been sent away before its time, and has had an answer or two, not all that it asked for.
+    for mut client in unread {
+        let mut answers = Vec::new();
+        let _ = client.0.read_to_end(&mut answers);
+        assert!(answers.len() < 29 * length, "{}", answers.len());
+    }
+    assert_eq!(honest.ask(b"mn\r\n"), "MN\r\n");
+    server.stop().unwrap();
+}
+
 /// How long a client needs for ten requests that it sends byte by byte, nearly.
 fn in_pieces(client: &mut Client) -> Duration {
     let began = Instant::now();

@@ -85,6 +85,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
         memcached::big_sets,
     ),
     on_memcached("mc-unread", "50 connections that ask for a megabyte and never read", memcached::unread),
+    on_memcached("mc-unread-crowd", "1,000 connections that ask for a megabyte and never read", memcached::unread_crowd),
+    on_memcached("mc-slow-crowd", "400 connections that ask for a megabyte and read it slowly", memcached::slow_crowd),
     on_memcached("mc-slow", "20 connections that ask for a megabyte and read it slowly", memcached::slow),
     on_memcached("mc-half", "300 connections with 900 kB of a value that never ends", memcached::half),
     on_memcached("mc-idle", "2,000 connections that say nothing", crowd::idle),

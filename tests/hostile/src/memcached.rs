@@ -60,6 +60,16 @@ pub(crate) fn unread(target: &Target) -> String {
     pump(target, 50, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
 }
 
+pub(crate) fn unread_crowd(target: &Target) -> String {
+    store_large(target);
+    pump(target, 1_000, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
+}
+
+pub(crate) fn slow_crowd(target: &Target) -> String {
+    store_large(target);
+    pump(target, 400, b"", b"get big\r\n", Reads::Slowly(100))
+}
+
 pub(crate) fn slow(target: &Target) -> String {
     store_large(target);
     pump(target, 20, b"", b"get big\r\n", Reads::Slowly(1_000))

@@ -27,6 +27,7 @@ idle = "50us"
 io-uring = "off"
 connections = 100
 receiving = "64MB"
+sending = "128MB"
 record = "run.rec"
 
 [set]
@@ -83,6 +84,8 @@ fn mistakes_have_a_line() {
     check("allocator = \"delay:search=0.1\"", &[], "s.toml:1: allocator: `search` can't be `0.1`");
     check("cores = 0", &["--cores=1"], "s.toml:1: cores: `0` is not a whole number");
     check("otlp = \"collector\"", &[], "s.toml:1: otlp: `collector`: no http:// at the beginning; accepted: http://");
+    check("receiving = \"much\"", &[], "s.toml:1: receiving: ");
+    check("sending = \"0MB\"", &[], "s.toml:1: sending: ");
     check("otlp-every = \"1ms\"", &[], "s.toml:1: otlp-every: `1ms` is not a duration");
     check("cpus = [0, -1]", &[], "s.toml:1: cpus: `-1` is not a whole number");
     check("slo = 200", &[], "s.toml:1: slo: `200` is not a duration");

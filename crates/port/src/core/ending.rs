@@ -56,7 +56,9 @@ impl<P: Protocol> Local<P> {
         if self.is_far_and_gone(peer, now) {
             return Fate::Goes;
         }
-        if longer(peer.out.stuck_since(), limits.stuck) || longer(peer.ending_since, ending) {
+        let (stuck, behind) = self.backlog.patience(limits.stuck);
+        let takes_too_little = longer(peer.out.stuck_since(), stuck) || longer(peer.out.behind_since(), behind);
+        if takes_too_little || longer(peer.ending_since, ending) {
             return Fate::Goes;
         }
         if peer.ending_since.is_some() {
@@ -68,6 +70,7 @@ impl<P: Protocol> Local<P> {
         let part = if peer.room > 0 && self.room.is_short { limits.part.min(HURRY) } else { limits.part };
         if is_idle && now.since(peer.heard) > IDLE {
             P::release(&mut peer.connection);
+            peer.out.release();
             if peer.room > 0 {
                 // Others may have what it had.
                 let _ = peer.finds_room(&mut self.room);
@@ -95,7 +98,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         self.local.idle_reads = 0;
         self.local.talkers = 0;
         self.local.unlawful = 0;
-        if self.local.room.is_over() | self.crowd.is_over(self.peers.open()) {
+        if self.local.room.is_over() | self.local.backlog.is_over() | self.crowd.is_over(self.peers.open()) {
             trim::give_back();
         }
         if let Some(inbound) = &mut self.inbound {

@@ -1,6 +1,7 @@
 //! All that a core has besides its peers, and what it does with one peer that is handed in.
 
 use super::{Fate, Flush};
+use crate::backlog::Backlog;
 use crate::carrier::Outbound;
 use crate::config::Limits;
 use crate::handle::{Handle, Job};
@@ -35,6 +36,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) unlawful: u32,
     /// Memory for long requests.
     pub(super) room: Room,
+    /// Memory of answers that peers have not taken.
+    pub(super) backlog: Backlog,
     /// How many of the connections are ending.
     pub(super) ending: usize,
     /// Connections with bytes to send.
@@ -74,6 +77,7 @@ impl<P: Protocol> Local<P> {
             has_listened: false,
             unlawful: 0,
             room: Room::new(limits.receiving),
+            backlog: Backlog::new(limits.sending),
             ending: 0,
             dirty: Vec::new(),
             dirty_since: Time::ZERO,
@@ -199,9 +203,11 @@ impl<P: Protocol> Local<P> {
 
     /// A connection's socket has taken what it takes, or has failed.
     pub(super) fn flushed<S: Stream>(&mut self, peer: &mut Peer<P, S>, is_well: bool) -> Fate {
+        self.backlog.change(&mut peer.backlog, peer.out.held());
         if !is_well {
             return Fate::Goes;
         }
+        peer.takes = peer.out.stuck_since().is_none();
         if peer.is_over() {
             return self.part(peer);
         }
@@ -276,6 +282,7 @@ impl<P: Protocol> Local<P> {
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
         let abandoned = protocol.close(&mut peer.connection, &mut visit);
         self.room.change(&mut peer.room, 0);
+        self.backlog.change(&mut peer.backlog, 0);
         let counters = self.counters();
         add(&counters.abandoned, abandoned as u64);
         add(&counters.connections, 1u64.wrapping_neg());

@@ -25,7 +25,7 @@ use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Ending, Protocol, Ran};
 use crate::ration::Ration;
 use crate::stream::Stream;
-use crate::trim::Crowd;
+use crate::trim::{self, Tide};
 use leeward_control::server::{SessionSlot, Verdict};
 use leeward_control::units::{Nanos, Time};
 use leeward_host::add;
@@ -113,7 +113,8 @@ pub(crate) struct Core<P: Protocol, S> {
     unread: Vec<ConnectionId>,
     ticks_seen: u64,
     next_sweep: Time,
-    crowd: Crowd,
+    /// Watch over the number of connections.
+    crowd: Tide,
     inbound: Option<Box<Inbound>>,
     /// Sessions over datagrams by their clients' addresses and nonces. Asked when a session begins and ends, and never walked
     /// through.
@@ -151,7 +152,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             inbound: None,
             places: HashMap::new(),
             next_sweep: Time::ZERO,
-            crowd: Crowd::default(),
+            crowd: Tide::new(trim::CROWD),
         })
     }
 

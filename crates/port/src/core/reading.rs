@@ -130,7 +130,7 @@ impl<P: Protocol> Local<P> {
         if peer.ending_since.is_some() {
             return self.discard(peer);
         }
-        if !peer.may_be_read(&self.limits) || !peer.finds_room(&mut self.room) {
+        if !peer.may_be_read(&self.limits) || !peer.finds_room(&mut self.room) || !self.may_be_answered(peer) {
             peer.held_back = true;
             // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
             return if peer.stream.is_broken() { Fate::Goes } else { Fate::Stays };
@@ -193,6 +193,13 @@ impl<P: Protocol> Local<P> {
         Fate::Stays
     }
 
+    /// Whether there is memory for the answers of a connection's next requests. The sweep tries again.
+    fn may_be_answered<S: Stream>(&self, peer: &mut Peer<P, S>) -> bool {
+        let may = self.backlog.admits(peer.takes);
+        peer.is_short |= !may;
+        may
+    }
+
     /// A turn has cost as much as so many small reads, and brought nothing to decide about.
     pub(super) fn count_idle<S: Stream>(&mut self, peer: &mut Peer<P, S>, reads: u32) {
         self.talkers += u32::from(peer.idle_reads == 0 && reads > 0);
@@ -216,7 +223,7 @@ impl<P: Protocol> Local<P> {
     ) -> Fate {
         let (mut left, mut handled, mut decided, mut unlawful, mut words) = (Left::HeldBack, 0, false, 0, 0);
         let mut ending = None;
-        if peer.ending_since.is_none() {
+        if peer.ending_since.is_none() && self.may_be_answered(peer) {
             let unsent_max = self.limits.unsent + peer.out.sent();
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
             left = loop {

@@ -94,6 +94,10 @@ pub(crate) struct ServeArgs {
     /// all connections of a port together, such as 64MB; who finds none is read when there is some
     #[arg(long, value_name = "SIZE", default_value = "64MB")]
     pub(crate) receiving: String,
+    /// Memory for answers that clients have not taken, of all connections of a port together; while more waits, clients that take
+    /// theirs go on until it is twice as much, and those that take nothing for half a second are sent away
+    #[arg(long, value_name = "SIZE", default_value = "128MB")]
+    pub(crate) sending: String,
     /// Policy that changes a tier's setup, where --threading names curves: leeward, utune, tbd, fm or ipi
     /// (docs/threading-advise.md)
     #[arg(long, value_name = "POLICY", default_value = "leeward")]

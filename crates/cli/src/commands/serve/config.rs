@@ -44,6 +44,7 @@ const KEYS: &[&str] = &[
     "io-uring",
     "connections",
     "receiving",
+    "sending",
     "budget",
     "record",
     "threading-policy",
@@ -139,6 +140,11 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
         size(text).map_err(|problem| settings.error("receiving", &problem))?;
     }
     put(&mut args.receiving, free("receiving"), receiving);
+    let sending = settings.line("sending")?;
+    if let Some(text) = &sending {
+        size(text).map_err(|problem| settings.error("sending", &problem))?;
+    }
+    put(&mut args.sending, free("sending"), sending);
     put(&mut args.threading_policy, free("threading_policy"), settings.line("threading-policy")?);
     let accepts = settings.choice("accept-curves", &SWITCH)?;
     put(&mut args.accept_curves, free("accept_curves"), accepts.map(|index| index == 1));
@@ -244,7 +250,8 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         text += &format!("cpus = {:?}\n", args.cpus);
     }
     text += &format!("idle = {}\nio-uring = {}\n", quoted(allocator::idle(args)), quoted(args.io_uring.name()));
-    text += &format!("connections = {}\nreceiving = {}\n", args.connections, quoted(&args.receiving));
+    let (receiving, sending) = (quoted(&args.receiving), quoted(&args.sending));
+    text += &format!("connections = {}\nreceiving = {receiving}\nsending = {sending}\n", args.connections);
     for argument in args.service.case.arguments() {
         text += &match args.service.values.get(argument.name) {
             Some(Value::Text(value)) => format!("{} = {}\n", argument.name, quoted(value)),

@@ -63,7 +63,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         .cpus(args.cpus.clone())
         .idle(idle(allocator::idle(args))?)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
-        .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?);
+        .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?)
+        .sending_limit(size(&args.sending).map_err(|problem| Failure::Input(anyhow!("--sending {problem}")))?);
     let builder = match &args.udp {
         Some(address) => {
             builder.udp(address.as_str()).datagram_size(DatagramSize::new(args.udp_size.into()).unwrap_or_default())
