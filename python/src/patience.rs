@@ -32,7 +32,7 @@ impl Stop {
         Stop::default()
     }
 
-    /// Wishes it. No further run starts.
+    /// Wishes it. No further run starts, and those under way end.
     fn set(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ pub(crate) struct Progress {
 pub(crate) struct Raised(pub(crate) PyErr);
 
 /// Does `work` on a thread of its own, without the interpreter. After Ctrl-C, or if it is to `stop`, `cancel` is set, and the call is over
-/// at once: a run that is under way ends by itself.
+/// at once: runs that are under way see it before their next event.
 pub(crate) fn patiently<T: Send + 'static>(
     py: Python<'_>,
     cancel: &Arc<AtomicBool>,

@@ -26,6 +26,29 @@ def test_ctrl_c_ends_a_run():
     interrupted(f'print("begins", flush=True)\n{LONG}.run()')
 
 
+def test_a_run_ends_in_its_middle():
+    """After Ctrl-C the process goes on, and nothing simulates in it any more."""
+    code = """
+import resource
+import signal
+import threading
+import time
+import leeward as lw
+
+scenario = lw.scenario("bw-overall").controllers("breakwater").set({"run.duration": "1000s", "run.seeds": 1, "workload.demand": [1.0]})
+threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+try:
+    scenario.run(threads=1)
+except KeyboardInterrupt:
+    time.sleep(0.5)  # the threads have time to end
+    before = time.process_time()
+    time.sleep(1)
+    print("idle" if time.process_time() - before < 0.2 else "still at work")
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "idle\n"
+
+
 def test_ctrl_c_ends_a_sweep_on_threads():
     interrupted(f'print("begins", flush=True)\nlw.sweep({LONG}, {{"demand": [1.0, 2.0]}}, on="threads")')
 

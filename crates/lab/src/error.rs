@@ -89,6 +89,7 @@ impl RunError {
     /// The error of the run called `run`, which its plant has not made.
     pub(crate) fn of_plant(run: String, error: PlantError) -> Self {
         match error {
+            PlantError::Simulated(SimError::Stopped) => RunError::Cancelled,
             PlantError::Simulated(source) => RunError::Sim { run, source },
             PlantError::Measured(RealError::Cancelled) => RunError::Cancelled,
             PlantError::Measured(source) => RunError::Real { run, source },

@@ -55,9 +55,9 @@ pub(crate) fn execute(
     }
 }
 
-/// Simulates one planned run.
-pub(crate) fn simulate(run: &PlannedRun<'_>) -> Result<RunOutcome, RunError> {
-    execute(&Simulated, run, &AtomicBool::new(false), &mut |_| {})
+/// Simulates one planned run, until `stop` is set.
+pub(crate) fn simulate(run: &PlannedRun<'_>, stop: &AtomicBool) -> Result<RunOutcome, RunError> {
+    execute(&Simulated, run, stop, &mut |_| {})
 }
 
 /// The options' number of threads.

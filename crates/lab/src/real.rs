@@ -297,7 +297,7 @@ fn one(
     // Cores of our own are no model of threads: the simulator does not know them.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
     if !plant.served.is_measured() && has_setup {
-        let predicted = point(run, &simulate(run)?);
+        let predicted = point(run, &simulate(run, cancel)?);
         rows.point.predicted_p50_us = Some(predicted.p50_us);
         rows.point.predicted_goodput_rps = Some(predicted.goodput_rps);
         rows.point.predicted_p99_us = Some(predicted.p99_us);

@@ -15,7 +15,7 @@ use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
 
 /// Runs everything a scenario asks for. `progress` is called after each run, from any thread; once `cancel` is set no
-/// further run starts.
+/// further run starts and those under way end.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -34,7 +34,7 @@ pub fn run(
     check_services(scenario)?;
     let mut planned = plan(scenario, registry, options.seed)?;
     trained(scenario, &mut planned, options, cancel)?;
-    let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run)?)))?;
+    let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run, cancel)?)))?;
     let mut results = blank(scenario, options);
     rows.into_iter().for_each(|rows| add(&mut results, rows));
     Ok(judged(results, scenario))

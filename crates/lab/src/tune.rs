@@ -239,7 +239,9 @@ impl Search<'_> {
             done.fetch_add(1, Ordering::Relaxed);
             (self.progress)(Progress { done: before + progress.done, total: before + progress.total });
         };
-        let points = in_parallel(&planned, self.options, &counted, self.cancel, |run| Ok(point(run, &simulate(run)?)))?;
+        let points = in_parallel(&planned, self.options, &counted, self.cancel, |run| {
+            Ok(point(run, &simulate(run, self.cancel)?))
+        })?;
         let each = points.len() / new.len().max(1);
         for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
             let mean = |value: fn(&Point) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;

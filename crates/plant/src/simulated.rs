@@ -3,10 +3,10 @@
 use crate::plant::{BudgetRule, Plant, PlantError, PlantRun};
 use crate::run::Snapshot;
 use leeward_outcome::RunOutcome;
-use leeward_sim::{SimError, simulate};
+use leeward_sim::{SimError, simulate_until};
 use std::sync::atomic::AtomicBool;
 
-/// The discrete-event simulator. A run is over before anybody could watch or stop it.
+/// The discrete-event simulator. A run is over before anybody could watch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Simulated;
 
@@ -14,7 +14,7 @@ impl Plant for Simulated {
     fn run(
         &self,
         run: &PlantRun<'_>,
-        _stop: &AtomicBool,
+        stop: &AtomicBool,
         _watch: &mut dyn FnMut(&Snapshot),
     ) -> Result<RunOutcome, PlantError> {
         // Where requests take no locks, nothing asks for their budget.
@@ -24,7 +24,7 @@ impl Plant for Simulated {
             );
         }
         let params = run.checked_params().map_err(SimError::Params)?;
-        Ok(simulate(run.config, run.algorithm, &params)?)
+        Ok(simulate_until(run.config, run.algorithm, &params, stop)?)
     }
 }
 
@@ -55,6 +55,24 @@ mod tests {
         let outcome = run(Application::default(), &[], BudgetRule::Given).unwrap();
         assert!(outcome.totals.balance() && outcome.counts.completed > 0, "{:?}", outcome.totals);
         assert!(outcome.waiting.is_some() && outcome.events.is_some() && outcome.locks.is_empty());
+    }
+
+    #[test]
+    fn a_run_that_is_to_stop_ends() {
+        let registry = Registry::builtin();
+        // Minutes, if nobody stopped it.
+        let config = SimConfig {
+            duration: Nanos::from_millis(1_000_000),
+            ..SimConfig::testbed(Service::Exponential(Nanos::from_micros(10)), 0.5)
+        };
+        let run = PlantRun {
+            algorithm: registry.find("breakwater").unwrap(),
+            params: &[],
+            config: &config,
+            budget: BudgetRule::Given,
+        };
+        let stopped = Simulated.run(&run, &AtomicBool::new(true), &mut |_| {});
+        assert!(matches!(stopped, Err(PlantError::Simulated(SimError::Stopped))), "{stopped:?}");
     }
 
     #[test]

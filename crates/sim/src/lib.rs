@@ -59,6 +59,7 @@ use leeward_control::registry::Algorithm;
 use leeward_control::server::ServerHalves;
 use leeward_control::units::{Nanos, Time};
 use scheduling::scheduler::Scheduler;
+use std::sync::atomic::AtomicBool;
 
 /// A run that can't be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -84,13 +85,32 @@ pub enum SimError {
         /// The allocator, or the controller where there is none, as in "allocator `delay`".
         policy: String,
     },
+    /// The caller wished to stop before the run was over.
+    #[error("stopped before the run was over")]
+    Stopped,
 }
+
+/// The wish of nobody.
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Runs one simulation, single-threaded: the same arguments give the same report on any machine.
 ///
 /// # Errors
 /// An impossible configuration, parameters that can't stand together, or a run that never moves on from some instant.
 pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> Result<RunOutcome, SimError> {
+    simulate_until(config, algorithm, params, &NEVER)
+}
+
+/// Like [`simulate`], until `stop` is set: the run then ends before its next event.
+///
+/// # Errors
+/// Those of [`simulate`]; [`SimError::Stopped`] after the wish.
+pub fn simulate_until(
+    config: &SimConfig,
+    algorithm: &Algorithm,
+    params: &Params,
+    stop: &AtomicBool,
+) -> Result<RunOutcome, SimError> {
     if algorithm.name == oracle::ALGORITHM.name && (config.graph.is_some() || config.tier.is_some()) {
         return Err(SimError::Config(
             "the oracle knows a server of cores and locks; of tiers and graphs it does not".into(),
@@ -98,20 +118,20 @@ pub fn simulate(config: &SimConfig, algorithm: &Algorithm, params: &Params) -> R
     }
     if let Some(graph) = &config.graph {
         check::check(config).map_err(SimError::Config)?;
-        return graph::simulate(config, graph, algorithm, params);
+        return graph::simulate(config, graph, algorithm, params, stop);
     }
     if let Some(tier) = &config.tier {
         check::check(config).map_err(SimError::Config)?;
-        return threads::simulate(config, tier, algorithm, params);
+        return threads::simulate(config, tier, algorithm, params, stop);
     }
     if let Some(replicas) = config.replicas {
         check::check(config).map_err(SimError::Config)?;
-        return replicas::simulate(config, replicas, algorithm, params);
+        return replicas::simulate(config, replicas, algorithm, params, stop);
     }
     if algorithm.name == oracle::ALGORITHM.name {
-        return oracle::best(|margin| play(config, algorithm, params, |halves| halves, margin));
+        return oracle::best(|margin| play(config, algorithm, params, |halves| halves, margin, stop));
     }
-    simulate_through(config, algorithm, params, |halves| halves)
+    play(config, algorithm, params, |halves| halves, None, stop)
 }
 
 /// Like [`simulate`], with the server's halves taken through `wrap` first: to record what they decide
@@ -125,7 +145,7 @@ pub fn simulate_through(
     params: &Params,
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
 ) -> Result<RunOutcome, SimError> {
-    play(config, algorithm, params, wrap, None)
+    play(config, algorithm, params, wrap, None, &NEVER)
 }
 
 /// Plays one run of a server. `margin` is the oracle's, if it is not to learn one.
@@ -135,6 +155,7 @@ fn play(
     params: &Params,
     wrap: impl FnOnce(ServerHalves) -> ServerHalves,
     margin: Option<f64>,
+    stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
     check::check(config).map_err(SimError::Config)?;
     if config.replicas.is_some() {
@@ -148,5 +169,5 @@ fn play(
         }
     };
     let halves = wrap(algorithm.server(params, &config.environment())?);
-    run::Run::new(config, algorithm, params, halves, scheduler)?.with_margin(margin).finish()
+    run::Run::new(config, algorithm, params, halves, scheduler, stop)?.with_margin(margin).finish()
 }

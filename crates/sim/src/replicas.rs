@@ -18,19 +18,21 @@ use leeward_outcome::{Distribution, RunOutcome};
 use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, KindStream};
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 
-/// Runs a simulation whose configuration has replicas, and has been checked.
+/// Runs a simulation whose configuration has replicas, and has been checked, until `stop` is set.
 pub(crate) fn simulate(
     config: &SimConfig,
     replicas: Replicas,
     algorithm: &Algorithm,
     params: &Params,
+    stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
     let configs: Vec<SimConfig> = (0..replicas.servers).map(|server| alone(config, replicas, server)).collect();
     let mut servers = Vec::with_capacity(configs.len());
     for config in &configs {
         let halves = algorithm.server(params, &config.environment())?;
-        servers.push(Run::new(config, algorithm, params, halves, None)?);
+        servers.push(Run::new(config, algorithm, params, halves, None, stop)?);
     }
     Whole::new(config, replicas, servers).finish()
 }

@@ -32,6 +32,7 @@ use leeward_workload::rng::{Purpose, Rng};
 use leeward_workload::{ArrivalStream, KindStream};
 use rehearsal::Rehearsal;
 use staged::Staged;
+use std::sync::atomic::AtomicBool;
 
 /// Everything of one run.
 pub(crate) struct Run<'a> {
@@ -61,7 +62,7 @@ pub(crate) struct Run<'a> {
     stats: Stats,
     audit: Audit,
     events: u64,
-    instant: Instant,
+    instant: Instant<'a>,
     kind_stream: KindStream,
     service_rng: Rng,
     client_rng: Rng,
@@ -75,6 +76,7 @@ impl<'a> Run<'a> {
         params: &Params,
         mut halves: ServerHalves,
         scheduler: Option<Box<Scheduler>>,
+        stop: &'a AtomicBool,
     ) -> Result<Self, SimError> {
         let environment = config.environment();
         let cores = config.server.cores;
@@ -112,7 +114,7 @@ impl<'a> Run<'a> {
             stats: Stats::new(config),
             audit: Audit::default(),
             events: 0,
-            instant: Instant::new(config, algorithm.name),
+            instant: Instant::new(config, algorithm.name, stop),
             kind_stream: KindStream::new(&config.kinds, config.seed),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
@@ -153,7 +155,7 @@ impl<'a> Run<'a> {
         let Some((now, event)) = self.agenda.pop(end) else { return Ok(false) };
         self.now = now;
         self.events += 1;
-        if self.instant.is_stuck(now) {
+        if self.instant.is_over(now) {
             return Err(self.instant.error());
         }
         self.handle(event);

@@ -9,7 +9,7 @@ use leeward_control::registry::Registry;
 use leeward_control::threading::Threading;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, Segment};
-use leeward_sim::{SimConfig, simulate};
+use leeward_sim::{SimConfig, simulate_until};
 use std::sync::atomic::AtomicBool;
 
 /// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
@@ -105,13 +105,13 @@ impl Bench for SimulatedTier {
         load: Rate,
         requests: u64,
         round: u32,
-        _: &AtomicBool,
+        stop: &AtomicBool,
     ) -> Result<Sample, RunError> {
         let config = self.config(setup, load, requests, round)?;
         let none = self.registry.find("none")?;
         let run = || format!("{setup} at {:.0}/s", load.0);
-        let outcome =
-            simulate(&config, none, &Params::default()).map_err(|source| RunError::Sim { run: run(), source })?;
+        let outcome = simulate_until(&config, none, &Params::default(), stop)
+            .map_err(|source| RunError::of_plant(run(), source.into()))?;
         match outcome.violations.first() {
             Some(violation) => Err(RunError::Violation { run: run(), violation: violation.clone() }),
             None => Ok(Sample::of(&outcome, config.tier.map_or(1, |tier| tier.cpus))),

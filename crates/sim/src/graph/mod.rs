@@ -27,17 +27,19 @@ use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_outcome::RunOutcome;
 use model::Graph;
+use std::sync::atomic::AtomicBool;
 
 /// Runs a graph.
 ///
 /// # Errors
-/// A graph that is impossible, parameters that can't stand together, or a run that never moves on from some instant.
+/// A graph that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has ended.
 pub(crate) fn simulate(
     config: &SimConfig,
     graph: &Graph,
     algorithm: &Algorithm,
     params: &Params,
+    stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
     graph.check().map_err(|(_, problem)| SimError::Config(problem))?;
-    run::Run::new(config, graph, algorithm, params)?.finish()
+    run::Run::new(config, graph, algorithm, params, stop)?.finish()
 }

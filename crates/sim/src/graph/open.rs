@@ -23,6 +23,7 @@ use leeward_outcome::Distribution;
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 
 impl<'a> Run<'a> {
     pub(super) fn new(
@@ -30,6 +31,7 @@ impl<'a> Run<'a> {
         graph: &'a Graph,
         algorithm: &Algorithm,
         params: &Params,
+        stop: &'a AtomicBool,
     ) -> Result<Self, SimError> {
         let registry = Registry::builtin();
         let none = registry.find("none").map_err(|error| SimError::Config(error.to_string()))?;
@@ -70,7 +72,7 @@ impl<'a> Run<'a> {
             wasted: Spent::default(),
             effects: Effects::default(),
             events: 0,
-            instant: Instant::new(config, algorithm.name),
+            instant: Instant::new(config, algorithm.name, stop),
             service_rng: Rng::new(config.seed, Purpose::Service),
             client_rng: Rng::new(config.seed, Purpose::Clients),
             server_rng: Rng::new(config.seed, Purpose::Server),

@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     pub(super) wasted: Spent,
     pub(super) effects: Effects,
     pub(super) events: u64,
-    pub(super) instant: Instant,
+    pub(super) instant: Instant<'a>,
     pub(super) service_rng: Rng,
     pub(super) client_rng: Rng,
     pub(super) server_rng: Rng,
@@ -81,7 +81,7 @@ impl Run<'_> {
         while let Some((now, event)) = self.agenda.pop(end) {
             self.now = now;
             self.events += 1;
-            if self.instant.is_stuck(now) {
+            if self.instant.is_over(now) {
                 return Err(self.instant.error());
             }
             self.handle(event);

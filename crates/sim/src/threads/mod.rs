@@ -31,17 +31,19 @@ use leeward_control::params::Params;
 use leeward_control::registry::Algorithm;
 use leeward_outcome::RunOutcome;
 use model::Tier;
+use std::sync::atomic::AtomicBool;
 
 /// Runs a tier.
 ///
 /// # Errors
-/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant.
+/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has ended.
 pub(crate) fn simulate(
     config: &SimConfig,
     tier: &Tier,
     algorithm: &Algorithm,
     params: &Params,
+    stop: &AtomicBool,
 ) -> Result<RunOutcome, SimError> {
     tier.check().map_err(SimError::Config)?;
-    run::Run::new(config, tier, algorithm, params)?.finish()
+    run::Run::new(config, tier, algorithm, params, stop)?.finish()
 }

@@ -25,6 +25,7 @@ use leeward_control::units::{Nanos, Time};
 use leeward_outcome::{RunOutcome, ThreadOutcome};
 use leeward_workload::ArrivalStream;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 
 /// Everything of one run.
 pub(super) struct Run<'a> {
@@ -62,7 +63,7 @@ pub(super) struct Run<'a> {
     pub(super) audit: Audit,
     pub(super) outcome: ThreadOutcome,
     events: u64,
-    instant: Instant,
+    instant: Instant<'a>,
     contended_before: u64,
 }
 
@@ -72,6 +73,7 @@ impl<'a> Run<'a> {
         tier: &'a Tier,
         algorithm: &Algorithm,
         params: &Params,
+        stop: &'a AtomicBool,
     ) -> Result<Self, SimError> {
         let mut run = Run {
             config,
@@ -101,7 +103,7 @@ impl<'a> Run<'a> {
             audit: Audit::default(),
             outcome: ThreadOutcome::default(),
             events: 0,
-            instant: Instant::new(config, algorithm.name),
+            instant: Instant::new(config, algorithm.name, stop),
             contended_before: 0,
         };
         run.open();
@@ -132,7 +134,7 @@ impl<'a> Run<'a> {
         while let Some((now, event)) = self.agenda.pop(end) {
             self.now = now;
             self.events += 1;
-            if self.instant.is_stuck(now) {
+            if self.instant.is_over(now) {
                 return Err(self.instant.error());
             }
             self.handle(event);

@@ -18,6 +18,7 @@ mod replay;
 mod replicas;
 mod signals;
 mod snapshots;
+mod stopping;
 mod swarm;
 mod switching;
 mod theory;
