@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from . import _leeward
 from .errors import ClusterError, SweepError
 from .scenario import Scenario
+from .values import whole
 
 ENGINES = ("auto", "threads", "processes", "ray")
 # A worker that is gone is made anew so many times before the sweep gives up: runs are pure, so a batch that kills every worker would.
@@ -63,8 +64,8 @@ def engine(on: str, workers: int | None, address: str | None) -> Iterator[Runner
     """The engine called `on`; what it started ends with it."""
     if on not in ENGINES:
         raise SweepError(f"on: there is no engine `{on}`; accepted: {', '.join(ENGINES)}")
-    if workers is not None and workers < 1:
-        raise SweepError(f"workers: {workers} is not accepted; accepted: a number from 1")
+    if workers is not None:
+        workers = whole("workers", workers, 1, 1_024, SweepError)
     if on == "auto":
         on = "ray" if address or _ray_is_there() else "threads"
     if on == "ray":

@@ -13,7 +13,11 @@ from .controller import Controller
 from .errors import ScenarioError
 from .progress import bar
 from .results import Results
-from .values import written
+from .values import SEED_MAX, whole, written
+
+# Most runs per point, as in a scenario's file, and threads that nobody needs more of.
+SEEDS_MAX = 1_000
+THREADS_MAX = 1_024
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,11 @@ class Scenario:
         one if a controller in Python decides on every request. `progress`: whether to show a bar, by default if somebody looks.
         The same scenario and seed give the same results on any number of threads. Ctrl-C ends it.
         """
-        if seeds is not None and seeds < 1:
-            raise ScenarioError(f"run.seeds: {seeds} is not accepted; accepted: a number from 1", "", "run.seeds")
+        if seeds is not None:
+            seeds = whole("run.seeds", seeds, 1, SEEDS_MAX)
+        seed = whole("seed", seed, 0, SEED_MAX - SEEDS_MAX)
+        if threads is not None:
+            threads = whole("threads", threads, 1, THREADS_MAX)
         native = self.native()
         labels = list(self.only) if self.only is not None else None
         with bar(native.id, "run", progress) as tell:

@@ -20,7 +20,7 @@ from .errors import SweepError
 from .frames import frame
 from .progress import bar
 from .scenario import Scenario
-from .values import written
+from .values import SEED_MAX, whole, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,8 +107,8 @@ def sweep(
     `out`: a folder for a Parquet data set with a folder per variant. Rows are written as they come and memory is bounded; the same call
     again goes on where it was interrupted. Without it the rows stay in memory.
     """
-    if seeds < 1:
-        raise SweepError(f"seeds: {seeds} is not accepted; accepted: a number from 1")
+    seeds = whole("seeds", seeds, 1, 2**32 - 1, SweepError)
+    seed = whole("seed", seed, 0, SEED_MAX - seeds, SweepError)
     scenario, axes = _axes(scenario, grid)
     native_grid = _leeward.Grid(axes, seeds, seed)
     scenario.native()  # a mistake is said before any worker starts
@@ -133,12 +133,12 @@ def sweep(
                 tell(done, total)
             collected.append(_leeward.Table.from_bytes(answer))
             if batch.last:
-                whole = _leeward.Table.concat(collected)
+                rows = _leeward.Table.concat(collected)
                 collected = []
                 if dataset is None:
-                    tables.append(whole)
+                    tables.append(rows)
                 else:
-                    dataset.write(batch.part, whole)
+                    dataset.write(batch.part, rows)
     if dataset is not None:
         return Sweep(None, dataset)
     return Sweep(_leeward.Table.concat(tables).dense())

@@ -7,9 +7,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import ScenarioError
+from .errors import LeewardError, ScenarioError
 
+# Tables keep whole numbers of 64 bits with a sign, as TOML does.
+SEED_MAX = 2**63 - 1
 DEMANDS = ("demand", "workload.demand")
+
+
+def whole(name: str, value: Any, low: int, high: int = SEED_MAX, wrong: type[LeewardError] = ScenarioError) -> int:
+    """The value as a whole number from `low` to `high`; an exception of the class `wrong` names it otherwise."""
+    number = value.item() if hasattr(value, "item") else value  # a number of numpy
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+        until = "" if high == SEED_MAX else f" to {high}"
+        message = f"{name}: {number!r} is not accepted; accepted: a whole number from {low}{until}"
+        raise wrong(message, "", name) if issubclass(wrong, ScenarioError) else wrong(message)
+    return number
 
 
 def written(key: str, value: Any) -> str:

@@ -78,6 +78,31 @@ def test_sweeps_that_can_not_be(short, tmp_path):
         lw.sweep(short, {"demand": [1.0]}, out=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"seeds": "2"}, "run.seeds"),
+        ({"seeds": 1.5}, "run.seeds"),
+        ({"seeds": 10**6}, "run.seeds"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": float("nan")}, "seed"),
+        ({"threads": 0}, "threads"),
+        ({"threads": 10**9}, "threads"),
+    ],
+)
+def test_a_wrong_number_of_a_run_names_itself(short, options, key):
+    with pytest.raises(lw.ScenarioError, match="accepted: a whole number") as caught:
+        short.run(**options)
+    assert caught.value.key == key
+    if key == "run.seeds":
+        options = {"seeds": options["seeds"] if options["seeds"] != 10**6 else 2**40}
+    elif key == "threads":
+        options = {"workers": options["threads"]}
+    with pytest.raises(lw.SweepError, match="accepted: a whole number"):
+        lw.sweep(short, {"demand": [1.0]}, **options)
+
+
 def test_a_cluster_that_is_not_there(short):
     with pytest.raises(lw.ClusterError, match="no cluster at 127.0.0.1:1"):
         lw.sweep(short, {"demand": [1.0]}, on="ray", address="127.0.0.1:1")

@@ -55,10 +55,23 @@ pub enum Storage {
 pub enum Cell<'a> {
     /// A number.
     Number(f64),
+    /// A whole number, which a floating-point number may not hold.
+    Whole(u64),
     /// A text.
     Text(&'a str),
     /// This row has none.
     Absent,
+}
+
+impl Cell<'_> {
+    /// The number, whole or not; above 2⁵³ the nearest that there is.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Cell::Number(number) => Some(number),
+            Cell::Whole(number) => Some(number as f64),
+            Cell::Text(_) | Cell::Absent => None,
+        }
+    }
 }
 
 /// A field as it was declared.
@@ -114,7 +127,7 @@ impl Value for u32 {
     const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
-        Cell::Number(f64::from(*self))
+        Cell::Whole(u64::from(*self))
     }
 }
 
@@ -123,7 +136,7 @@ impl Value for u64 {
     const STORAGE: Storage = Storage::Whole;
 
     fn cell(&self) -> Cell<'_> {
-        Cell::Number(*self as f64)
+        Cell::Whole(*self)
     }
 }
 

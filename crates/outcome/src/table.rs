@@ -148,7 +148,7 @@ mod tests {
         for name in T::NAMES {
             let kind = table.kind(name).expect("every field is a column");
             match full.cell(name) {
-                Cell::Number(_) => assert_eq!(kind, Kind::Number, "{name}"),
+                Cell::Number(_) | Cell::Whole(_) => assert_eq!(kind, Kind::Number, "{name}"),
                 Cell::Text(_) => assert_eq!(kind, Kind::Text, "{name}"),
                 Cell::Absent => panic!("{name} is not read"),
             }

@@ -147,14 +147,15 @@ const REPLICAS: [Column<Replica>; 12] = [
 fn fill<T: TableRow>(column: &Column<T>, row: &T) -> String {
     let field = match column.fill {
         Fill::Row(fill) => return fill(row),
-        // All its digits: a floating-point number may have lost some.
-        Fill::Field("seed") => return row.run().seed.to_string(),
         Fill::Field(field) => field,
     };
-    match (row.cell(field), T::column(field).map(|column| column.quantity)) {
-        (Cell::Text(text), _) => text.into(),
-        (Cell::Absent, _) | (_, None) => "–".into(),
-        (Cell::Number(value), Some(quantity)) => match quantity {
+    let cell = row.cell(field);
+    match (cell, T::column(field).map(|column| column.quantity), cell.number()) {
+        (Cell::Text(text), _, _) => text.into(),
+        // A seed, with all its digits.
+        (Cell::Whole(value), Some(Quantity::Name), _) => value.to_string(),
+        (_, None, _) | (_, _, None) => "–".into(),
+        (_, Some(quantity), Some(value)) => match quantity {
             Quantity::Requests | Quantity::Messages => thousands(value),
             Quantity::Share => percent(value),
             Quantity::Count => grouped(value, 0),

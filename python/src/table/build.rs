@@ -67,10 +67,11 @@ fn push(column: &mut Column, cell: Cell<'_>) {
     } else if let Some(present) = &mut column.present {
         present.push(true);
     }
-    let number = if let Cell::Number(number) = cell { number } else { 0.0 };
+    let number = cell.number().unwrap_or_default();
     match &mut column.values {
         Values::Float(values) => values.push(number),
-        Values::Whole(values) => values.push(number as i64),
+        // Seeds that are larger are refused before they are run.
+        Values::Whole(values) => values.push(if let Cell::Whole(whole) = cell { whole as i64 } else { number as i64 }),
         Values::Flag(values) => values.push(u8::from(number != 0.0)),
         Values::Text(texts) => texts.push(if let Cell::Text(text) = cell { text } else { "" }),
     }

@@ -68,10 +68,7 @@ fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
     };
     let rows = selection.table.rows(results).filter(of_run);
     rows.filter(|row| selection.conditions.iter().all(|condition| holds(condition, *row)))
-        .filter_map(|row| match row.cell(&selection.field) {
-            Cell::Number(number) => Some(number),
-            _ => None,
-        })
+        .filter_map(|row| row.cell(&selection.field).number())
         .collect()
 }
 
@@ -80,7 +77,9 @@ fn holds(condition: &Condition, row: Row<'_>) -> bool {
         (Cell::Text(found), Operand::Text(wanted)) => (found == wanted) == (condition.comparison == Comparison::Equal),
         // A row without the text has another one.
         (Cell::Absent, Operand::Text(_)) => condition.comparison == Comparison::NotEqual,
-        (Cell::Number(found), Operand::Number(wanted)) => compare(found, condition.comparison, *wanted),
+        (found, Operand::Number(wanted)) => {
+            found.number().is_some_and(|found| compare(found, condition.comparison, *wanted))
+        }
         _ => false,
     }
 }
