@@ -1,7 +1,8 @@
 //! A call into Python from a simulation: cheap, and over when it raises.
 //!
-//! A thread that simulates keeps its interpreter state between calls: making one takes longer than a control tick. An exception
-//! leaves the simulation as a panic without a message, which `patience` turns back into the exception.
+//! A thread that simulates keeps its interpreter state between calls: making one takes longer than a control tick. Calls are counted and
+//! not timed: reading a clock would be a good part of one, and whoever watches sees that a count stands still. An exception leaves the
+//! simulation as a panic without a message, which `patience` turns back into the exception.
 
 use crate::patience::Raised;
 use pyo3::ffi;
@@ -12,14 +13,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// A call that lasts.
+/// The calls of a thread.
 struct Watch {
-    /// Nanoseconds since [`began`] at which the call under way began; 0 for none.
-    since: AtomicU64,
+    /// Calls that have begun and calls that are over: an odd number while one is under way.
+    calls: AtomicU64,
     /// The class that is asked.
     slot: AtomicU64,
     /// Python's name of the thread.
     ident: c_ulong,
+    /// Number that a watcher saw, and when it saw it first, in nanoseconds since [`began`].
+    seen: AtomicU64,
+    seen_at: AtomicU64,
+}
+
+impl Watch {
+    /// How long the call under way has been seen.
+    fn lasted(&self, now: Duration) -> Option<Duration> {
+        let calls = self.calls.load(Ordering::Relaxed);
+        if calls.is_multiple_of(2) {
+            return None;
+        }
+        if self.seen.swap(calls, Ordering::Relaxed) != calls {
+            self.seen_at.store(now.as_nanos() as u64, Ordering::Relaxed);
+        }
+        Some(now.saturating_sub(Duration::from_nanos(self.seen_at.load(Ordering::Relaxed))))
+    }
 }
 
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
@@ -44,7 +62,6 @@ thread_local! {
 
 impl Residence {
     fn new() -> Self {
-        began();
         // SAFETY: the interpreter runs, or nobody could have asked for a simulation. The state stays this thread's until `drop`;
         // the lock itself is given back at once.
         let (state, ident, thread) = unsafe {
@@ -52,7 +69,8 @@ impl Residence {
             let ident = ffi::PyThread_get_thread_ident();
             (state, ident as c_ulong, ffi::PyEval_SaveThread())
         };
-        let watch = Arc::new(Watch { since: AtomicU64::new(0), slot: AtomicU64::new(0), ident });
+        let none = || AtomicU64::new(0);
+        let watch = Arc::new(Watch { calls: none(), slot: none(), ident, seen: none(), seen_at: none() });
         let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
@@ -80,9 +98,11 @@ pub(super) fn ask<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResult<T>) ->
         Arc::clone(&residence.get_or_insert_with(Residence::new).watch)
     });
     watch.slot.store(slot, Ordering::Relaxed);
-    watch.since.store(began().elapsed().as_nanos() as u64 | 1, Ordering::Relaxed);
+    // Nobody else writes it. A call never asks again on its way.
+    let calls = watch.calls.load(Ordering::Relaxed);
+    watch.calls.store(calls + 1, Ordering::Relaxed);
     let answer = Python::attach(call);
-    watch.since.store(0, Ordering::Relaxed);
+    watch.calls.store(calls + 2, Ordering::Relaxed);
     answer.unwrap_or_else(|error| raise(error))
 }
 
@@ -113,11 +133,7 @@ pub(crate) fn overdue(py: Python<'_>, slots: &[u64], patience: Duration, excepti
         WATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     let mut found = Overdue::No;
     for watch in watches.iter().filter(|watch| slots.contains(&watch.slot.load(Ordering::Relaxed))) {
-        let since = watch.since.load(Ordering::Relaxed);
-        let lasted = now.saturating_sub(Duration::from_nanos(since));
-        if since == 0 || lasted < patience {
-            continue;
-        }
+        let Some(lasted) = watch.lasted(now).filter(|lasted| *lasted >= patience) else { continue };
         if lasted > patience + DEAF {
             return Overdue::Deaf;
         }

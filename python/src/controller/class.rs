@@ -4,7 +4,7 @@
 use super::ask::ask;
 use super::dials::{Dialled, Dials};
 use super::halves::{Asked, FastHalf, Law, SendAll, SlowHalf};
-use super::seen;
+use super::seen::{self, Shown};
 use crate::errors;
 use leeward_control::algorithms::breakwater;
 use leeward_control::client::{ClientConfig, ClientParts};
@@ -141,18 +141,22 @@ impl Class {
     fn server(&self, params: &Params, environment: &Environment) -> Result<ServerHalves, ParamError> {
         let asked = Arc::new(ask(self.slot, |py| self.object(py, params, environment)));
         if asked.pool.is_some() {
-            return breakwater::server_under(Box::new(Law { asked }), params, environment);
+            return breakwater::server_under(
+                Box::new(Law { asked, signals: Shown::default(), pool: Shown::default() }),
+                params,
+                environment,
+            );
         }
         let dials = Arc::new(Dials::open());
         let fast = || -> Box<dyn Admission> {
             let dialled = Dialled { dials: Arc::clone(&dials) };
             match asked.request {
-                Some(_) => Box::new(FastHalf { asked: Arc::clone(&asked), dialled }),
+                Some(_) => Box::new(FastHalf { asked: Arc::clone(&asked), dialled, arrival: Shown::default() }),
                 None => Box::new(dialled),
             }
         };
         let cores = (0..environment.cores).map(|_| fast()).collect();
-        Ok(ServerHalves { cores, control: Box::new(SlowHalf { asked, dials }) })
+        Ok(ServerHalves { cores, control: Box::new(SlowHalf { asked, dials, signals: Shown::default() }) })
     }
 
     fn object(&self, py: Python<'_>, params: &Params, environment: &Environment) -> PyResult<Asked> {

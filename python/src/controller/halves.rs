@@ -2,7 +2,7 @@
 
 use super::ask::ask;
 use super::dials::{Dialled, Dials, told};
-use super::seen;
+use super::seen::{self, Shown};
 use crate::errors;
 use leeward_control::algorithms::breakwater::{PoolLaw, PoolState};
 use leeward_control::client::{ClientHalf, Gate};
@@ -29,6 +29,7 @@ pub(super) struct Asked {
 pub(super) struct SlowHalf {
     pub(super) asked: Arc<Asked>,
     pub(super) dials: Arc<Dials>,
+    pub(super) signals: Shown<seen::Signals>,
 }
 
 impl ControlLoop for SlowHalf {
@@ -39,7 +40,8 @@ impl ControlLoop for SlowHalf {
     fn tick(&mut self, signals: &Signals) {
         let Some(tick) = &self.asked.tick else { return };
         ask(self.asked.slot, |py| {
-            let answer = tick.bind(py).call1((seen::Signals::of(signals),))?;
+            let shown = self.signals.with(py, |view| view.show(signals))?;
+            let answer = tick.bind(py).call1((shown,))?;
             self.dials.set(&self.asked.label, &answer)
         });
     }
@@ -57,6 +59,7 @@ impl ControlLoop for SlowHalf {
 pub(super) struct FastHalf {
     pub(super) asked: Arc<Asked>,
     pub(super) dialled: Dialled,
+    pub(super) arrival: Shown<seen::Arrival>,
 }
 
 impl Admission for FastHalf {
@@ -64,7 +67,8 @@ impl Admission for FastHalf {
         let verdict = self.dialled.request(session, event);
         let Some(request) = self.asked.request.as_ref().filter(|_| verdict == Verdict::Admit) else { return verdict };
         let admits = ask(self.asked.slot, |py| {
-            let answer = request.bind(py).call1((seen::Arrival::of(event, session.core.0),))?;
+            let shown = self.arrival.with(py, |view| view.show(event, session.core.0))?;
+            let answer = request.bind(py).call1((shown,))?;
             answer.cast::<PyBool>().map(|admits| admits.is_true()).map_err(|_| {
                 let words =
                     format!("{}: request returned {}; accepted: True or False", self.asked.label, told(&answer));
@@ -82,13 +86,16 @@ impl Admission for FastHalf {
 /// The law of Breakwater's pool.
 pub(super) struct Law {
     pub(super) asked: Arc<Asked>,
+    pub(super) signals: Shown<seen::Signals>,
+    pub(super) pool: Shown<seen::Pool>,
 }
 
 impl PoolLaw for Law {
     fn total(&mut self, pool: &PoolState, signals: &Signals) -> i64 {
         let Some(law) = &self.asked.pool else { return pool.total };
         ask(self.asked.slot, |py| {
-            let answer = law.bind(py).call1((seen::Signals::of(signals), seen::Pool::of(pool)))?;
+            let signals = self.signals.with(py, |view| view.show(signals))?;
+            let answer = law.bind(py).call1((signals, self.pool.with(py, |view| view.show(pool))?))?;
             let credits = answer.extract::<f64>().ok().filter(|credits| credits.is_finite() && *credits >= 0.0);
             credits.map(|credits| credits as i64).ok_or_else(|| {
                 let words = format!(

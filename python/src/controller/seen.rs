@@ -1,10 +1,15 @@
 //! Views of the plant that a controller in Python is shown. Times are in microseconds, as in the tables.
+//!
+//! Making an object costs as much as a short method. A view is used again in the next call, unless the controller has kept it.
 
 use leeward_control::algorithms::breakwater::PoolState;
 use leeward_control::registry;
 use leeward_control::server;
 use leeward_control::units::Nanos;
+use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 fn micros(span: Nanos) -> f64 {
     span.as_micros_f64()
@@ -27,77 +32,147 @@ impl Environment {
     }
 }
 
+/// A number of a view. Written before a call, read in it, on one thread.
+#[derive(Default)]
+struct Real(AtomicU64);
+
+impl Real {
+    fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+}
+
+impl<'py> IntoPyObject<'py> for &Real {
+    type Target = PyFloat;
+    type Output = Bound<'py, PyFloat>;
+    type Error = std::convert::Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        f64::from_bits(self.0.load(Ordering::Relaxed)).into_pyobject(py)
+    }
+}
+
+/// A whole number of a view.
+#[derive(Default)]
+struct Whole(AtomicU64);
+
+impl Whole {
+    fn set(&self, value: impl Into<i128>) {
+        self.0.store(value.into() as u64, Ordering::Relaxed);
+    }
+}
+
+impl<'py> IntoPyObject<'py> for &Whole {
+    type Target = PyInt;
+    type Output = Bound<'py, PyInt>;
+    type Error = std::convert::Infallible;
+
+    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        (self.0.load(Ordering::Relaxed) as i64).into_pyobject(py)
+    }
+}
+
+/// A view that shows one thing after the other.
+pub(super) trait View: pyo3::PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Default + Sync {}
+
+/// The view that was shown last.
+pub(super) struct Shown<V>(Option<Py<V>>);
+
+impl<V> Default for Shown<V> {
+    fn default() -> Self {
+        Shown(None)
+    }
+}
+
+impl<V> Shown<V>
+where
+    V: View + Into<pyo3::PyClassInitializer<V>>,
+{
+    /// A view that `fill` has filled: the last one, or another where that is kept by somebody.
+    pub(super) fn with<'py>(&mut self, py: Python<'py>, fill: impl FnOnce(&V)) -> PyResult<Bound<'py, V>> {
+        // SAFETY: the interpreter is held, so nobody takes or gives up a reference meanwhile.
+        let free = self.0.take().filter(|view| unsafe { ffi::Py_REFCNT(view.as_ptr()) } == 1);
+        let view = free.map_or_else(|| Py::new(py, V::default()), Ok)?;
+        fill(view.get());
+        let shown = view.bind(py).clone();
+        self.0 = Some(view);
+        Ok(shown)
+    }
+}
+
 /// State of the plant, and the events since the last tick.
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
+#[derive(Default)]
 pub(crate) struct Signals {
     /// Now, µs from the run's begin.
-    now_us: f64,
+    now_us: Real,
     /// Queueing delay: that of the packet and that of the task which wait longest, µs.
-    delay_us: f64,
+    delay_us: Real,
     /// Age of the oldest packet that waits, µs.
-    packet_delay_us: f64,
+    packet_delay_us: Real,
     /// Age of the oldest task that waits, µs.
-    run_delay_us: f64,
+    run_delay_us: Real,
     /// Requests received.
-    arrivals: u64,
+    arrivals: Whole,
     /// Requests answered with a result.
-    completions: u64,
+    completions: Whole,
     /// Requests rejected.
-    drops: u64,
+    drops: Whole,
     /// Of these, requests that were refused a lock.
-    lock_drops: u64,
+    lock_drops: Whole,
 }
 
 impl Signals {
-    pub(super) fn of(signals: &server::Signals) -> Self {
-        Signals {
-            now_us: signals.now.0 as f64 / 1e3,
-            delay_us: micros(signals.delay()),
-            packet_delay_us: micros(signals.packet_delay),
-            run_delay_us: micros(signals.run_delay),
-            arrivals: signals.arrivals,
-            completions: signals.completions,
-            drops: signals.drops,
-            lock_drops: signals.lock_drops,
-        }
+    pub(super) fn show(&self, signals: &server::Signals) {
+        self.now_us.set(signals.now.0 as f64 / 1e3);
+        self.delay_us.set(micros(signals.delay()));
+        self.packet_delay_us.set(micros(signals.packet_delay));
+        self.run_delay_us.set(micros(signals.run_delay));
+        self.arrivals.set(signals.arrivals);
+        self.completions.set(signals.completions);
+        self.drops.set(signals.drops);
+        self.lock_drops.set(signals.lock_drops);
     }
 }
+
+impl View for Signals {}
 
 /// A request that has been received and parsed.
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
+#[derive(Default)]
 pub(crate) struct Arrival {
     /// Now, µs from the run's begin.
-    now_us: f64,
+    now_us: Real,
     /// Queueing delay of the server, µs.
-    delay_us: f64,
+    delay_us: Real,
     /// Requests that still wait at the client.
-    demand: u32,
+    demand: Whole,
     /// How important the request is: 1 is the most important, 128 the least.
-    priority: u8,
+    priority: Whole,
     /// A random number from 0 up to and without 1, drawn from the run's seed.
-    random: f64,
+    random: Real,
     /// Tenant for which the request was sent.
-    tenant: u32,
+    tenant: Whole,
     /// How much work the request is.
-    cost: u32,
+    cost: Whole,
     /// Core that received it.
-    core: u32,
+    core: Whole,
 }
 
 impl Arrival {
-    pub(super) fn of(arrival: &server::Arrival, core: u32) -> Self {
-        Arrival {
-            now_us: arrival.now.0 as f64 / 1e3,
-            delay_us: micros(arrival.delay),
-            demand: arrival.demand,
-            priority: arrival.priority.level(),
-            random: fraction(arrival.random),
-            tenant: arrival.tenant.0,
-            cost: arrival.cost.0,
-            core,
-        }
+    pub(super) fn show(&self, arrival: &server::Arrival, core: u32) {
+        self.now_us.set(arrival.now.0 as f64 / 1e3);
+        self.delay_us.set(micros(arrival.delay));
+        self.demand.set(arrival.demand);
+        self.priority.set(arrival.priority.level());
+        self.random.set(fraction(arrival.random));
+        self.tenant.set(arrival.tenant.0);
+        self.cost.set(arrival.cost.0);
+        self.core.set(core);
     }
 }
+
+impl View for Arrival {}
 
 /// Random bits as a number from 0 up to and without 1.
 pub(super) fn fraction(bits: u64) -> f64 {
@@ -106,17 +181,22 @@ pub(super) fn fraction(bits: u64) -> f64 {
 
 /// The credit pool of Breakwater's server.
 #[pyclass(frozen, get_all, module = "leeward._leeward")]
+#[derive(Default)]
 pub(crate) struct Pool {
     /// Credits that there are.
-    total: i64,
+    total: Whole,
     /// Credits that clients hold.
-    issued: i64,
+    issued: Whole,
     /// Clients that are registered.
-    sessions: i64,
+    sessions: Whole,
 }
 
 impl Pool {
-    pub(super) fn of(state: &PoolState) -> Self {
-        Pool { total: state.total, issued: state.issued, sessions: state.sessions }
+    pub(super) fn show(&self, state: &PoolState) {
+        self.total.set(state.total);
+        self.issued.set(state.issued);
+        self.sessions.set(state.sessions);
     }
 }
+
+impl View for Pool {}

@@ -82,7 +82,7 @@ struct SchemaParts {
 
 /// Memory that an array points to.
 struct ArrayParts {
-    _columns: Arc<Vec<Column>>,
+    _columns: Arc<Vec<Arc<Column>>>,
     _bits: Vec<Vec<u8>>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut Array>,
@@ -197,19 +197,19 @@ fn batch(table: &Table) -> Array {
     array(&table.columns, table.rows(), 0, vec![null()], Vec::new(), children)
 }
 
-fn of_column(columns: &Arc<Vec<Column>>, column: &Column) -> Array {
+fn of_column(columns: &Arc<Vec<Arc<Column>>>, column: &Column) -> Array {
     let rows = column.len();
     let absent = column.present.as_ref().map_or(0, |present| present.iter().filter(|there| !**there).count());
     let mut bits = Vec::new();
     let mut buffers: Vec<*const c_void> = Vec::new();
-    let presence = column.present.as_ref().filter(|_| absent > 0).map(|present| packed(present.iter().copied()));
+    let presence = column.present.as_ref().filter(|_| absent > 0).map(|present| packed(present, |there| *there));
     buffers.push(presence.as_ref().map_or(null(), |bits| bits.as_ptr().cast()));
     bits.extend(presence);
     match &column.values {
         Values::Float(values) => buffers.push(values.as_ptr().cast()),
         Values::Whole(values) => buffers.push(values.as_ptr().cast()),
         Values::Flag(values) => {
-            let flags = packed(values.iter().map(|value| *value != 0));
+            let flags = packed(values, |value| *value != 0);
             buffers.push(flags.as_ptr().cast());
             bits.push(flags);
         }
@@ -221,14 +221,16 @@ fn of_column(columns: &Arc<Vec<Column>>, column: &Column) -> Array {
 }
 
 /// Bits, the first in the lowest place.
-fn packed(values: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
-    let mut bits = vec![0u8; values.len().div_ceil(8)];
-    values.enumerate().filter(|(_, set)| *set).for_each(|(row, _)| bits[row / 8] |= 1 << (row % 8));
-    bits
+fn packed<T>(values: &[T], is_set: impl Fn(&T) -> bool) -> Vec<u8> {
+    let byte = |eight: &[T]| {
+        let bits = eight.iter().enumerate().map(|(place, value)| u8::from(is_set(value)) << place);
+        bits.fold(0, |all, bit| all | bit)
+    };
+    values.chunks(8).map(byte).collect()
 }
 
 fn array(
-    columns: &Arc<Vec<Column>>,
+    columns: &Arc<Vec<Arc<Column>>>,
     rows: usize,
     absent: usize,
     buffers: Vec<*const c_void>,

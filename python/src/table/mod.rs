@@ -113,20 +113,24 @@ impl Column {
     }
 }
 
-/// Columns of equal length.
+/// Columns of equal length. Tables share those that they have in common.
 #[pyclass(frozen, module = "leeward._leeward")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
-    pub(crate) columns: Arc<Vec<Column>>,
+    pub(crate) columns: Arc<Vec<Arc<Column>>>,
 }
 
 impl Table {
     pub(crate) fn new(columns: Vec<Column>) -> Self {
+        Table::of(columns.into_iter().map(Arc::new).collect())
+    }
+
+    fn of(columns: Vec<Arc<Column>>) -> Self {
         Table { columns: Arc::new(columns) }
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.columns.first().map_or(0, Column::len)
+        self.columns.first().map_or(0, |column| column.len())
     }
 }
 
@@ -164,18 +168,19 @@ impl Table {
 
     /// The same without columns in which no row has a value.
     fn dense(&self) -> Table {
-        Table::new(self.columns.iter().filter(|column| !column.is_empty()).cloned().collect())
+        Table::of(self.columns.iter().filter(|column| !column.is_empty()).cloned().collect())
     }
 
     /// The same without the column called `name`.
     fn without(&self, name: &str) -> Table {
-        Table::new(self.columns.iter().filter(|column| column.name != name).cloned().collect())
+        Table::of(self.columns.iter().filter(|column| column.name != name).cloned().collect())
     }
 
     /// Bytes that [`Table::from_bytes`] reads; the same for the same table.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = serde_json::to_vec(&*self.columns)
-            .map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        let columns: Vec<&Column> = self.columns.iter().map(|column| &**column).collect();
+        let bytes =
+            serde_json::to_vec(&columns).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -196,7 +201,7 @@ impl Table {
     fn concat(py: Python<'_>, tables: Vec<Py<Table>>) -> PyResult<Table> {
         let mut all: Option<Vec<Column>> = None;
         for table in &tables {
-            let more: Vec<Column> = table.get().columns.iter().cloned().collect();
+            let more: Vec<Column> = table.get().columns.iter().map(|column| Column::clone(column)).collect();
             let Some(columns) = &mut all else {
                 all = Some(more);
                 continue;

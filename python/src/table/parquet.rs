@@ -22,7 +22,7 @@ pub(super) fn write(table: &Table, path: &Path) -> Result<(), ParquetError> {
 }
 
 fn whole(table: &Table, path: &Path) -> Result<(), ParquetError> {
-    let fields = table.columns.iter().map(field).collect::<Result<Vec<TypePtr>, _>>()?;
+    let fields = table.columns.iter().map(|column| field(column)).collect::<Result<Vec<TypePtr>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build()?);
     let properties = Arc::new(WriterProperties::builder().set_compression(Compression::SNAPPY).build());
     let mut writer = SerializedFileWriter::new(File::create(path)?, schema, properties)?;
