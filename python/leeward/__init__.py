@@ -26,7 +26,7 @@ from .errors import (
     SweepError,
 )
 from .listing import controllers, fields, scenarios
-from .reading import Recorded, Trace, read
+from .reading import Recorded, Timeline, Trace, read
 from .results import Claim, Results
 from .scenario import Scenario, scenario
 from .sweeps import Sweep, sweep
@@ -56,6 +56,7 @@ __all__ = [
     "Sweep",
     "SweepError",
     "Table",
+    "Timeline",
     "Trace",
     "Tuned",
     "__version__",

@@ -11,6 +11,7 @@ EXTRAS = {
     "cloudpickle": "ray",
     "matplotlib": "plot",
     "matplotlib.figure": "plot",
+    "matplotlib.ticker": "plot",
     "optuna": "tune",
     "pandas": "frames",
     "polars": "frames",

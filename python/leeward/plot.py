@@ -46,18 +46,29 @@ def looks(variants: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[str, str
     return {label: (color, MARKERS[marker % len(MARKERS)]) for label, color, marker in known}, spare
 
 
-def plot(what: Any, y: str = "goodput", x: str | None = None, by: str = "label", *, ax: Axes | None = None, logy: bool | None = None) -> Figure:
+def plot(
+    what: Any,
+    y: str = "goodput",
+    x: str | None = None,
+    by: str = "label",
+    *,
+    only: str | None = None,
+    ax: Axes | None = None,
+    logy: bool | None = None,
+) -> Figure:
     """Lines: `y` over `x`, one for each value of `by`; the mean over seeds, with a band from the smallest to the largest.
 
     `what`: results or a sweep. `y`: `goodput`, `tail` (the 99th percentile, on a logarithmic axis), `delay`, or any field. `x`: `demand`
-    by default, `time` for time series. `by`: `controller`, `clients`, or any field.
+    by default, `time` for time series. `by`: `controller`, `clients`, or any field. `only`: the variant that is drawn, where there are
+    several and `by` does not tell them apart.
     """
     field, by = SHORT.get(y, y), SHORT.get(by, by)
     x = SHORT.get(x, x) if x else None
     table = _table_with(what, [field] + ([x] if x else []) + [by])
     if x is None:
         x = "start_s" if "start_s" in table.names else "demand_ratio"
-    series = _grouped(table, x, field, by)
+    rows = _rows_of(table, only, by)
+    series = _grouped(table, rows, x, field, by)
     figure, axes = _axes(ax)
     styles, spare = looks(_variants(table))
     for index, (name, points) in enumerate(series.items()):
@@ -72,9 +83,13 @@ def plot(what: Any, y: str = "goodput", x: str | None = None, by: str = "label",
             axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
     if logy or (logy is None and y in ("tail", "p99", "p999")):
         axes.set_yscale("log")
+        _plain_logarithm(axes.yaxis)
     else:
         axes.set_ylim(bottom=0)
-    _finish(axes, heading(x), heading(field))
+    _scaled(axes.xaxis, x)
+    if axes.get_yscale() != "log":
+        _scaled(axes.yaxis, field)
+    _finish(axes, heading(x), heading(field), "" if by == "label" else heading(by), only)
     return figure
 
 
@@ -94,7 +109,7 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
                 sums.append(so_far / total)
             axes.step([us for us, _ in buckets], sums, where="post", color=spare[index % len(spare)], label=name)
         axes.set_xscale("log")
-        _finish(axes, f"{which.replace('_', ' ')} [µs]", "share of requests")
+        _finish(axes, f"{which.replace('_', ' ').capitalize()} [µs]", "Share of requests")
         return figure
     field, by = SHORT.get(which, which), SHORT.get(by, by)
     table = _table_with(what, [field, by])
@@ -107,7 +122,7 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
         values.sort()
         color = styles[name][0] if by == "label" and name in styles else spare[index % len(spare)]
         axes.step(values, [(rank + 1) / len(values) for rank in range(len(values))], where="post", color=color, label=str(name))
-    _finish(axes, heading(field), "share")
+    _finish(axes, heading(field), "Share")
     return figure
 
 
@@ -115,15 +130,13 @@ def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *
     """Heat map of a sweep: the mean of `z` over seeds, for each `x` and `y`; of the variant `only` where there are several."""
     names = [SHORT.get(name, name) for name in (x, y, z)]
     table = _table_with(what, names)
-    labels = table.column("label")
-    if only is None and len(set(labels)) > 1:
-        raise ResultsError(f"several variants; accepted: only={', '.join(sorted(set(labels)))}")
+    kept = _rows_of(table, only, "")
     cells: dict[tuple[Any, Any], list[float]] = {}
-    for label, across, up, value in zip(labels, *(table.column(name) for name in names)):
-        if value is not None and (only is None or label == only):
+    for keep, across, up, value in zip(kept, *(table.column(name) for name in names)):
+        if keep and value is not None:
             cells.setdefault((across, up), []).append(value)
     if not cells:
-        raise ResultsError(f"no rows of the variant `{only}`; accepted: {', '.join(sorted(set(labels)))}")
+        raise ResultsError(f"no row has a value of {names[2]}")
     columns = sorted({key[0] for key in cells})
     rows = sorted({key[1] for key in cells})
     mean = [[_mean(cells.get((column, row))) for column in columns] for row in rows]
@@ -133,7 +146,9 @@ def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *
     axes.set_yticks(range(len(rows)), [_short(value) for value in rows])
     axes.set_xlabel(heading(names[0]))
     axes.set_ylabel(heading(names[1]))
-    figure.colorbar(image, ax=axes, label=heading(names[2]))
+    _scaled(figure.colorbar(image, ax=axes, label=heading(names[2])).ax.yaxis, names[2])
+    if only is not None:
+        axes.set_title(only, fontsize="medium")
     return figure
 
 
@@ -161,11 +176,22 @@ def _variants(table: _leeward.Table) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(table.column("label"), table.column("controller"))))
 
 
-def _grouped(table: _leeward.Table, x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:
+def _rows_of(table: _leeward.Table, only: str | None, by: str) -> list[bool]:
+    """Which rows are the variant's. A mean over several variants is nobody's: they are told apart, or one is chosen."""
+    labels = table.column("label")
+    known = sorted(set(labels))
+    if only is not None and only not in known:
+        raise ResultsError(f"no rows of the variant `{only}`; accepted: {', '.join(known)}")
+    if only is None and by not in ("label", "controller") and len(known) > 1:
+        raise ResultsError(f"several variants; accepted: only={', '.join(known)}")
+    return [only is None or label == only for label in labels]
+
+
+def _grouped(table: _leeward.Table, rows: list[bool], x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:
     """Series to x to values of y, the series in order of appearance and x ascending."""
     grouped: dict[Any, dict[Any, list[float]]] = {}
-    for name, at, value in zip(table.column(by), table.column(x), table.column(y)):
-        if at is not None and value is not None:
+    for keep, name, at, value in zip(rows, table.column(by), table.column(x), table.column(y)):
+        if keep and at is not None and value is not None:
             grouped.setdefault(name, {}).setdefault(at, []).append(value)
     return {name: dict(sorted(points.items())) for name, points in grouped.items()}
 
@@ -174,14 +200,31 @@ def _axes(ax: Axes | None) -> tuple[Figure, Any]:
     if ax is not None:
         whole: Any = ax.figure
         return whole, ax
-    # A figure of its own: nothing of this stays behind in the state of pyplot, and no display is needed.
-    figure: Figure = need("matplotlib.figure").Figure(figsize=(5.4, 3.4), dpi=150, layout="constrained")
+    need("matplotlib.figure")
+    from . import figures
+
+    figure = figures.Figure(figsize=(5.4, 3.4), dpi=150, layout="constrained")
     return figure, figure.subplots()
 
 
-def _finish(axes: Any, x: str, y: str) -> None:
+def _scaled(axis: Any, field: str) -> None:
+    """Rates as 800k and not as 800000."""
+    if HEADINGS.get(field, ("", ""))[1] == "1/s":
+        axis.set_major_formatter(need("matplotlib.ticker").EngFormatter(sep=""))
+
+
+def _plain_logarithm(axis: Any) -> None:
+    """Numbers as 60 and 100, also between the powers of ten where there are few of these."""
+    formatter = need("matplotlib.ticker").LogFormatter
+    axis.set_major_formatter(formatter())
+    axis.set_minor_formatter(formatter(minor_thresholds=(1, 0.4)))
+
+
+def _finish(axes: Any, x: str, y: str, by: str = "", only: str | None = None) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(frameon=False, fontsize="small", title=by or None, title_fontsize="small")
+    if only is not None:
+        axes.set_title(only, fontsize="medium")

@@ -9,7 +9,9 @@ from typing import Any
 from . import _leeward
 from .errors import ResultsError
 from .frames import frame
+from .inline import framed
 from .results import Results
+
 
 class Recorded:
     """A recording of a server's controller: every call that it was asked, with its answer."""
@@ -26,15 +28,41 @@ class Recorded:
         return f"<recording {self.path} of {len(self.table)} entries>"
 
 
+class Timeline:
+    """The timeline of a request across threads, as `leeward profile timeline` draws it. A notebook shows it by itself."""
+
+    def __init__(self, page: str, text: str) -> None:
+        self.page = page
+        self.text = text
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it as one HTML page that needs nothing else."""
+        Path(path).write_text(self.page, encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return framed(self.page, "timeline")
+
+
 class Trace:
     """A trace of the profiler."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def requests(self, kind: str = "polars") -> Any:
-        """Requests in the order of their ends: `latency_us`, of which threads worked `worked_us` on it and queues held it `queued_us`."""
-        return frame(_leeward.trace_requests(str(self.path)), kind)
+    def requests(self, kind: str = "polars", *, request_fn: str | None = None) -> Any:
+        """Requests in the order of their ends: `latency_us`, of which threads worked `worked_us` on it and queues held it `queued_us`.
+
+        `request_fn`: the function whose calls are requests, where the program marks none.
+        """
+        return frame(_leeward.trace_requests(str(self.path), request_fn), kind)
+
+    def timeline(self, id: int | None = None, *, request_fn: str | None = None) -> Timeline:
+        """What happened during the request with this id, or during the slowest: the functions of its threads, their waits, and who
+        held what they waited for."""
+        return Timeline(*_leeward.trace_timeline(str(self.path), id, request_fn))
 
     def events(self, kind: str = "polars", *, from_us: float | None = None, to_us: float | None = None) -> Any:
         """Events in the order of time, of all or of a stretch of the trace: calls, waits and holds of locks, switches."""

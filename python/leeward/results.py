@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _leeward
 from .frames import frame
+from .inline import framed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,8 +102,7 @@ class Results:
         return f"<results of {self.scenario}: {len(self.native.table('points'))} runs>"
 
     def _repr_html_(self) -> str:
-        page = self.native.report().replace("&", "&amp;").replace('"', "&quot;")
-        return f'<iframe srcdoc="{page}" style="width:100%;height:640px;border:0" title="{self.scenario}"></iframe>'
+        return framed(self.native.report(), self.scenario)
 
 
 def _again(json_bytes: bytes) -> Results:

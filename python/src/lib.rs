@@ -5,7 +5,7 @@
 //! - `scenario`, `run`, `cells`: a checked scenario; all of its runs; pieces of a sweep.
 //! - `controller`: the halves of a controller that asks Python.
 //! - `results`, `table`: what comes out, as JSON, Arrow or Parquet.
-//! - `read`, `load`, `listing`: recordings and traces; the load generator; what there is to choose from.
+//! - `read`, `trace`: recordings of servers, traces of the profiler. `load`, `listing`: the load generator; what there is to choose from.
 
 mod cells;
 mod controller;
@@ -18,6 +18,7 @@ mod results;
 mod run;
 mod scenario;
 mod table;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -43,7 +44,8 @@ fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(listing::looks, module)?)?;
     module.add_function(wrap_pyfunction!(listing::fields, module)?)?;
     module.add_function(wrap_pyfunction!(read::recording, module)?)?;
-    module.add_function(wrap_pyfunction!(read::trace_events, module)?)?;
-    module.add_function(wrap_pyfunction!(read::trace_requests, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace_events, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace_requests, module)?)?;
+    module.add_function(wrap_pyfunction!(trace::trace_timeline, module)?)?;
     Ok(())
 }

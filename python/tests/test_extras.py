@@ -25,7 +25,7 @@ def test_every_kind_of_figure_is_drawn(swept, tmp_path):
     series = lw.scenario("bw-shift").quick().set({"workload.clients": 40}).controllers("breakwater").run(seeds=1)
     figures = [
         series.plot("delay", "time"),
-        swept.plot("p99", "demand", "clients"),
+        swept.plot("p99", "demand", "clients", only="seda"),
         swept.heat("goodput", "demand", "clients", only="seda"),
         plot.cdf(swept, "p99_us"),
     ]
@@ -36,6 +36,19 @@ def test_every_kind_of_figure_is_drawn(swept, tmp_path):
         swept.plot("godput")
     with pytest.raises(lw.ResultsError, match="several variants"):
         swept.heat()
+    with pytest.raises(lw.ResultsError, match="several variants"):
+        swept.plot("p99", "demand", "clients")
+    with pytest.raises(lw.ResultsError, match="accepted: breakwater, seda"):
+        swept.heat(only="sedum")
+
+
+def test_a_figure_of_one_variant_has_its_rows_alone(swept):
+    (axes,) = swept.plot("goodput", "demand", "clients", only="seda").axes
+    frame = swept.frame("polars")
+    expected = frame.filter((frame["label"] == "seda") & (frame["clients"] == 20) & (frame["demand_ratio"] == 2.0))["goodput_rps"].mean()
+    assert [line.get_label() for line in axes.lines] == ["20", "40"]
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(expected)
+    assert axes.get_title() == "seda" and axes.get_legend().get_title().get_text() == "Clients"
 
 
 def test_a_search_says_what_to_expect_of_seeds_that_it_has_not_seen(short):

@@ -19,6 +19,50 @@ def test_a_recording_is_a_frame():
     assert ticks["credit_pool"].null_count() == 0 and len(ticks) > 10
 
 
+def test_a_reply_says_how_its_request_ended():
+    frames = [lw.read(path).frame("polars") for path in sorted(GOLDEN.glob("*.rec"))]
+    ends = set()
+    for frame in frames:
+        replies = frame.filter(frame["event"] == "reply")
+        assert len(replies) > 0 and replies["outcome"].null_count() == 0
+        assert frame.filter(frame["event"] != "reply")["outcome"].null_count() == len(frame) - len(replies)
+        ends |= set(replies["outcome"])
+    assert ends == {"completed", "dropped"}
+
+
+# Written by the profiler's run-time; the program beside it has the names.
+TRACE = Path(__file__).parents[2] / "profiler/tool/tests/golden/tick.lwt"
+
+
+def test_a_trace_is_frames():
+    trace = lw.read(TRACE)
+    assert isinstance(trace, lw.Trace)
+    requests, events = trace.requests(), trace.events()
+    assert len(requests) > 0 and (requests["end_us"] - requests["start_us"] - requests["latency_us"]).abs().max() < 0.01
+    assert requests["end_us"].is_sorted() and (requests["worked_us"] <= requests["latency_us"] + 0.01).any()
+    calls = events.filter(events["kind"] == "call")
+    assert len(calls) > 0 and (calls["end_us"] >= calls["start_us"]).all()
+    # A stretch has what happens in it, and nothing else.
+    middle = requests["start_us"].median()
+    part = trace.events(from_us=middle, to_us=middle + 100)
+    assert 0 < len(part) < len(events)
+    assert (part["end_us"] >= middle).all() and (part["start_us"] <= middle + 100).all()
+
+
+def test_a_timeline_is_that_of_its_request(tmp_path):
+    trace = lw.read(TRACE)
+    slowest = trace.requests().sort("latency_us").row(-1, named=True)
+    timeline = trace.timeline()
+    assert f"{slowest['id']}" in repr(timeline) and "srcdoc" in timeline._repr_html_()
+    assert repr(trace.timeline(slowest["id"])) == repr(timeline)
+    timeline.save(tmp_path / "slow.html")
+    assert (tmp_path / "slow.html").read_text() == timeline.page
+    with pytest.raises(lw.ResultsError, match="no request 999999"):
+        trace.timeline(999_999)
+    with pytest.raises(lw.ResultsError, match="tick.lwt"):
+        trace.timeline(request_fn="nothing_of_that_name")
+
+
 def test_what_is_none_is_said(tmp_path):
     cut = tmp_path / "cut.rec"
     cut.write_bytes((GOLDEN / "breakwater.rec").read_bytes()[:200])

@@ -85,6 +85,23 @@ def test_progress_is_told_and_its_exceptions_end_the_run(short):
         short.native().run(1, 1, None, 1, fails)
 
 
+@pytest.mark.parametrize("seed", [2**53 + 1, 2**62 + 3])
+def test_a_seed_keeps_all_its_digits(short, seed):
+    one = short.controllers("none").set("workload.demand", [0.8])
+    results = one.run(seeds=2, seed=seed)
+    for kind in ("polars", "pandas", "arrow"):
+        assert list(results.frame(kind)["seed"].to_numpy()) == [seed, seed + 1]
+    swept = lw.sweep(one, {"demand": [0.8]}, seeds=2, seed=seed)
+    assert swept.table().column("seed") == [seed, seed + 1]
+    assert lw.Table.from_bytes(swept.to_bytes()).column("seed") == [seed, seed + 1]
+
+
+def test_a_figure_shows_itself(short):
+    figure = short.run(seeds=1).plot("goodput")
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert type(pickle.loads(pickle.dumps(figure))) is type(figure)
+
+
 def test_controllers_and_fields_are_listed():
     assert "bw-overall" in lw.scenarios()
     assert "target" in lw.controllers()["breakwater"]
