@@ -128,7 +128,7 @@ pub(crate) struct ServeArgs {
 
 const SERVE: &str = "\
 Examples:
-  leeward serve                                                 Breakwater on one core
+  leeward serve                                                 auto on one core
   leeward serve --admission none --cores 4 --cpus 0,1,2,3
   leeward serve --slo 1ms --set target=300us --idle 50us
   leeward serve --cores 1..4 --allocator delay                  cores that come with the load and go without it
