@@ -3,7 +3,7 @@
 //!
 //! - [`case`]: the trait that each service implements to be in the catalogue.
 //! - [`arguments`]: the arguments that it takes. [`served`]: what it makes of them.
-//! - [`synthetic`], [`echo`], [`wait`], [`tier`]: services. [`tiers`]: what those share that have leaves.
+//! - [`synthetic`], [`echo`], [`wait`], [`disk`], [`tier`]: services. [`tiers`]: what those share that have leaves.
 //!
 //! Never here: admission, sockets, the list of all services (`leeward-catalogue`).
 
@@ -11,6 +11,7 @@
 
 pub mod arguments;
 pub mod case;
+pub mod disk;
 pub mod echo;
 pub mod served;
 pub mod synthetic;

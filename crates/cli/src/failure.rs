@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Unmeasured(anyhow::Error),
     /// Ctrl-C: exit code 130, as shells expect it.
     Interrupted,
+    /// Ctrl-C when a part was done, which is kept; says which. The same exit code.
+    Curtailed(anyhow::Error),
 }
 
 impl Failure {
@@ -32,7 +34,7 @@ impl Failure {
             Failure::Runtime(_) => ExitCode::from(1),
             Failure::Input(_) => ExitCode::from(2),
             Failure::Unmeasured(_) => ExitCode::from(3),
-            Failure::Interrupted => ExitCode::from(130),
+            Failure::Interrupted | Failure::Curtailed(_) => ExitCode::from(130),
         }
     }
 }
@@ -40,9 +42,10 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Input(cause) | Failure::Runtime(cause) | Failure::Unmeasured(cause) => {
-                f.write_str(&with_causes(cause))
-            }
+            Failure::Input(cause)
+            | Failure::Runtime(cause)
+            | Failure::Unmeasured(cause)
+            | Failure::Curtailed(cause) => f.write_str(&with_causes(cause)),
             Failure::Interrupted => f.write_str("interrupted; nothing was written"),
         }
     }

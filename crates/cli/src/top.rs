@@ -61,6 +61,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     lines.extend(datagrams(before, now, seconds));
     lines.extend(handshakes(before, now, seconds));
     lines.extend(controller(now));
+    lines.extend(hopeless(before, now));
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
     lines.join("\n")
@@ -119,6 +120,22 @@ fn controller(now: &Statistics) -> Option<String> {
     parts.extend(now.concurrency_limit.map(|limit| format!("at most {limit:.0} requests at once")));
     parts.extend(now.priority_threshold.map(|threshold| format!("priorities up to {threshold:.0}")));
     (!parts.is_empty()).then(|| format!("control   {}", parts.join(", ")))
+}
+
+/// Answers of which fewer than one in so many are in time say something of the objective.
+const HOPELESS: u64 = 100;
+
+/// Words about an objective that can't be kept, or not in this way: next to no answer is in time, though at both looks nothing waits where
+/// the server sees it.
+fn hopeless(before: &Statistics, now: &Statistics) -> Option<String> {
+    let more = |now: u64, before: u64| now.saturating_sub(before);
+    let (answered, in_time) = (more(now.completed, before.completed), more(now.in_time, before.in_time));
+    let waits = |look: &Statistics| look.packet_delay_ns.saturating_add(look.run_delay_ns) > now.slo_ns / 2;
+    let is_hopeless = answered >= HOPELESS && in_time < answered / HOPELESS && !waits(before) && !waits(now);
+    is_hopeless.then(|| {
+        let objective = span(now.slo_ns as f64 / 1e3);
+        format!("objective requests take more than {objective}, or wait where no queue shows: hardly any is in time")
+    })
 }
 
 /// Table of the locks, those first that were waited for longest between the looks.
@@ -233,6 +250,21 @@ mod tests {
         assert!(place("\nnow ") < place("long ago"), "{text}");
         assert!(!text.contains('\u{7}'));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn an_objective_that_nobody_can_keep_is_told() {
+        let before = Statistics { cores: 1, slo_ns: 50_000, ..Statistics::default() };
+        let now = Statistics { uptime_ns: 1_000_000_000, completed: 1_000, ..before.clone() };
+        let tells =
+            |now: &Statistics| text("here", &before, now).contains("\nobjective requests take more than 50 us,");
+        assert!(tells(&now) && tells(&Statistics { in_time: 9, ..now.clone() }), "{}", text("here", &before, &now));
+        assert!(!tells(&Statistics { in_time: 10, ..now.clone() }), "one in a hundred is in time");
+        assert!(!tells(&Statistics { completed: 99, ..now.clone() }), "too few say nothing");
+        assert!(!tells(&Statistics { run_delay_ns: 30_000, ..now.clone() }), "they wait, and that is to be seen");
+        let waited = Statistics { packet_delay_ns: 30_000, ..before.clone() };
+        assert!(!text("here", &waited, &now).contains("\nobjective"), "they did at the look before");
+        assert!(text("here", &before, &now).lines().all(|line| line.chars().count() <= 100));
     }
 
     #[test]

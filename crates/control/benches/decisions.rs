@@ -12,7 +12,7 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{CreditId, Credits, Nanos, Priority, Time};
+use leeward_control::units::{CreditId, Credits, Method, Nanos, Priority, Time};
 
 /// Sessions per core: enough that they don't all sit in the first-level cache.
 const SESSIONS: u32 = 1_000;
@@ -42,17 +42,40 @@ impl Sink for Nowhere {
     }
 }
 
+/// Order in which sessions ask, and for what.
+#[derive(Clone, Copy)]
+struct Course {
+    /// Requests of a session within a round trip, before the next one has its turn.
+    in_a_row: usize,
+    /// Methods, which take turns.
+    methods: u32,
+}
+
+/// Each session asks once, and for the same.
+const PLAIN: Course = Course { in_a_row: 1, methods: 1 };
+
 fn server(criterion: &mut Criterion) {
-    requests(criterion, "server: request and reply", |_, _, halves| halves);
+    requests(criterion, "server: request and reply", PLAIN, |_, _, halves| halves);
+}
+
+/// What is counted for a session and for a method: more than any class has, and several requests in each round trip.
+fn counted(criterion: &mut Criterion) {
+    let course = Course { in_a_row: 8, methods: 40 };
+    requests(criterion, "server: request and reply, bursts of 40 methods", course, |_, _, halves| halves);
 }
 
 fn recorded(criterion: &mut Criterion) {
-    requests(criterion, "server: request and reply, recorded", |algorithm, params, halves| {
+    requests(criterion, "server: request and reply, recorded", PLAIN, |algorithm, params, halves| {
         record(halves, &recording::Header::new("bench", algorithm, params, &environment()), Box::new(Nowhere)).0
     });
 }
 
-fn requests(criterion: &mut Criterion, group: &str, wrap: impl Fn(&Algorithm, &Params, ServerHalves) -> ServerHalves) {
+fn requests(
+    criterion: &mut Criterion,
+    group: &str,
+    course: Course,
+    wrap: impl Fn(&Algorithm, &Params, ServerHalves) -> ServerHalves,
+) {
     each_algorithm(criterion, group, |bencher, algorithm| {
         let params = algorithm.params(&[]).expect("defaults");
         let halves = algorithm.server(&params, &environment()).expect("defaults");
@@ -68,12 +91,13 @@ fn requests(criterion: &mut Criterion, group: &str, wrap: impl Fn(&Algorithm, &P
         let (mut now, mut next) = (Time::ZERO, 0);
         bencher.iter(|| {
             now += Nanos(1_000);
-            next = (next + 1) % sessions.len();
-            let session = &mut sessions[next];
+            next = (next + 1) % (sessions.len() * course.in_a_row);
+            let session = &mut sessions[next / course.in_a_row];
             let arrival = Arrival::new(now)
                 .with_demand(1)
                 .with_priority(Priority::new(20))
                 .with_delay(Nanos(30_000))
+                .with_method(Method(next as u32 % course.methods))
                 .with_random(now.0);
             let (verdict, ticket) = session.request(core, &arrival);
             let outcome = match verdict {
@@ -136,6 +160,6 @@ criterion_group! {
         .measurement_time(Duration::from_secs(1))
         .sample_size(30)
         .without_plots();
-    targets = server, recorded, tick, client
+    targets = server, counted, recorded, tick, client
 }
 criterion_main!(decisions);

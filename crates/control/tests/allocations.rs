@@ -10,13 +10,15 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::{
     Arrival, CoreId, Departure, Feedback, Opened, Outcome, ServerHalves, Session, SessionSlot, Signals, Verdict,
 };
-use leeward_control::units::{Nanos, Priority, Time};
+use leeward_control::units::{Method, Nanos, Priority, Time};
 use leeward_testkit::allocator::{Counting, allocations_in};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 const SESSIONS: usize = 32;
+/// Methods by the thousand: whoever tells them apart does so in memory that is there.
+const METHODS: u32 = 3_000;
 
 /// Requests that a client has sent and the server has not seen.
 #[derive(Default)]
@@ -100,6 +102,7 @@ impl Plant {
                     .with_demand(header.demand)
                     .with_priority(header.priority)
                     .with_delay(delay)
+                    .with_method(Method((random[1] >> 33) as u32 % METHODS))
                     .with_random(random[0]);
                 let (verdict, ticket) = peer.session.request(core, &arrival);
                 let outcome = match verdict {

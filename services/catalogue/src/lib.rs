@@ -13,6 +13,7 @@ use leeward_router::case::{RouterCase, RouterLeafCase};
 use leeward_search::case::SearchCase;
 use leeward_services::arguments::Argument;
 use leeward_services::case::{Case, Requests};
+use leeward_services::disk::DiskCase;
 use leeward_services::echo::EchoCase;
 use leeward_services::synthetic::SyntheticCase;
 use leeward_services::tier::TierCase;
@@ -21,10 +22,11 @@ use leeward_sets::case::{SetsCase, SetsLeafCase};
 use std::sync::Arc;
 
 /// All services, in the order in which they are listed. The first is served and asked if none is named.
-const BUILTIN: [&dyn Case; 14] = [
+const BUILTIN: [&dyn Case; 15] = [
     &SyntheticCase,
     &EchoCase,
     &WaitCase,
+    &DiskCase,
     &TierCase,
     &KvCase,
     &SearchCase,
@@ -114,9 +116,9 @@ mod tests {
     fn names_and_arguments_are_of_their_own() {
         let catalogue = Catalogue::builtin();
         let names = catalogue.names();
-        assert_eq!(names[..6], ["synthetic", "echo", "wait", "tier", "kv", "search"]);
+        assert_eq!(names[..7], ["synthetic", "echo", "wait", "disk", "tier", "kv", "search"]);
         assert_eq!(
-            names[6..],
+            names[7..],
             ["hdsearch", "router", "sets", "recommend"].map(|name| [name.into(), format!("{name}-leaf")]).concat()
         );
         let times = ["exp:10us", "const:10us", "bimodal:10us", "lognormal:10us:1.5", "file:times.txt"];

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use leeward_lab::league::{Match, Scene, Standing, markdown, play, random, scenes, standings};
-use leeward_lab::run::{Options, Progress};
+use leeward_lab::run::{Options, Progress, RunError};
 
 use super::target;
 use crate::failure::Failure;
@@ -16,7 +16,9 @@ use crate::stdout;
 ///
 /// Each plays with its defaults, on the repository's scenarios (cores and locks; not tiers, graphs and replicas) and on scenes that are
 /// drawn from a seed. Variants that a scenario has tuned for itself play in it, too. The table tells what each reached of the
-/// oracle's goodput and of that of the best other controller: the median, the worst tenth, the worst; and how often it locked out.
+/// oracle's goodput and of that of the best other controller: the median, the worst tenth, the worst; how often it locked out; how
+/// often its 99th percentile was late though the oracle's was not; and how often alone, though another one was in time with as much
+/// goodput.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LEAGUE)]
 pub(crate) struct LeagueArgs {
@@ -38,6 +40,9 @@ pub(crate) struct LeagueArgs {
     /// Folder for league.md and league.json; both are written as the scenes are played
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Play nothing: read a league.json that another run has written; may be repeated, for one table of all of them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenarios", "random", "random_only", "seed", "quick", "threads"])]
+    join: Vec<PathBuf>,
     /// Fail if `auto` locks out in any match
     #[arg(long)]
     check: bool,
@@ -51,7 +56,9 @@ Examples:
   leeward league --quick                               minutes
   leeward league --out docs                            everything, 1,000 random scenes: hours
   leeward league --scenario lk-                        one family of scenarios
-  leeward league --random-only --random 50 --seed 7    drawn scenes alone, from the seeds 7 to 56";
+  leeward league --random-only --random 50 --seed 7    drawn scenes alone, from the seeds 7 to 56
+  leeward league --join a/league.json --join b/league.json --out docs
+                                                       one table of two runs, on two machines or days";
 
 /// Drawn scenes between two writings of what was played so far: the run can end at any time, and a drawn scene is short.
 const SAVED_EVERY: usize = 20;
@@ -61,6 +68,56 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.out {
         target::check_folder(folder)?;
     }
+    if !args.join.is_empty() {
+        return conclude(args, &joined(&args.join)?);
+    }
+    let Course { matches, scenes, total } = play_all(args)?;
+    let is_whole = scenes == total;
+    if matches.is_empty() && !is_whole {
+        return Err(Failure::Interrupted);
+    }
+    conclude(args, &Played { command: command(args), matches })?;
+    if is_whole {
+        Ok(())
+    } else {
+        Err(Failure::Curtailed(anyhow::anyhow!("interrupted after {scenes} of {total} scenes")))
+    }
+}
+
+/// Matches played, of so many of all scenes: fewer than all if somebody interrupted.
+struct Course {
+    matches: Vec<Match>,
+    scenes: usize,
+    total: usize,
+}
+
+/// Matches, and the command that played them. The file league.json has these beside the table, which follows from them.
+#[derive(serde::Deserialize)]
+struct Played {
+    command: String,
+    matches: Vec<Match>,
+}
+
+/// Matches of several files. A scene that is in two of them would count twice, and is refused.
+fn joined(files: &[PathBuf]) -> Result<Played, Failure> {
+    let mut all = Played { command: String::new(), matches: Vec::new() };
+    for path in files {
+        let refuse = |words: String| Failure::Input(anyhow::anyhow!("--join {}: {words}", path.display()));
+        let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+        let no_league = |error| refuse(format!("{error}; accepted: a league.json of `leeward league --out`"));
+        let Played { command, matches } = serde_json::from_slice(&bytes).map_err(no_league)?;
+        if let Some(twice) = matches.iter().find(|one| all.matches.iter().any(|known| known.scene == one.scene)) {
+            return Err(refuse(format!("`{}` is in a file before this one", twice.scene)));
+        }
+        let between = if all.command.is_empty() { "" } else { "`, `" };
+        all.command += &format!("{between}{command}");
+        all.matches.extend(matches);
+    }
+    Ok(all)
+}
+
+/// Plays all scenes that are asked for, and writes what was played so far now and then.
+fn play_all(args: &LeagueArgs) -> Result<Course, Failure> {
     let registry = leeward_lab::registry();
     let picked = if args.random_only { Vec::new() } else { scenes(&args.scenarios, args.quick)? };
     let drawn = args.random.unwrap_or(match (args.scenarios.is_empty(), args.quick) {
@@ -75,10 +132,12 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
         let words = if args.random_only { "--random: 0 scenes are none to play" } else { words };
         return Err(Failure::Input(anyhow::anyhow!("{words} (`leeward list` shows the scenarios)")));
     }
-    let interrupt = Interrupt::listen(Leaving::Soon)?;
+    // A run is broken off by nothing but the process's end. Short ones are waited for, and the table is of what was played.
+    let are_short = args.quick || args.random_only;
+    let interrupt = Interrupt::listen(if are_short { Leaving::InOrder } else { Leaving::Soon })?;
     let options = Options { seed: args.seed, threads: args.threads.map(usize::from), ..Options::default() };
     let total = picked.len() + drawn as usize;
-    let mut matches: Vec<Match> = Vec::new();
+    let (mut matches, mut played) = (Vec::new(), 0);
     {
         let bar = Bar::new("league", &interrupt);
         let slow = picked.len();
@@ -87,19 +146,30 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
         for (done, scene) in all.enumerate() {
             let scene: Scene = scene?;
             bar.show(Progress { done, total });
-            matches.extend(play(&scene, &registry, &options, interrupt.flag())?);
+            match play(&scene, &registry, &options, interrupt.flag()) {
+                Err(RunError::Cancelled) => break,
+                result => matches.extend(result?),
+            }
+            played = done + 1;
             let is_due = done < slow || (done - slow) % SAVED_EVERY == 0;
             if let Some(folder) = args.out.as_ref().filter(|_| is_due) {
-                save(args, folder, &matches, &standings(&matches))?;
+                save(&command(args), folder, &matches, &standings(&matches))?;
             }
         }
     }
-    interrupt.finish()?;
-    let table = standings(&matches);
+    // Whoever interrupted gets what there is.
+    let _ = interrupt.finish();
+    Ok(Course { matches, scenes: played, total })
+}
+
+/// Writes and prints the table, and judges it if that is asked for.
+fn conclude(args: &LeagueArgs, played: &Played) -> Result<(), Failure> {
+    let Played { command, matches } = played;
+    let table = standings(matches);
     if let Some(folder) = &args.out {
-        save(args, folder, &matches, &table)?;
+        save(command, folder, matches, &table)?;
     }
-    stdout::print(&text(&matches, &table))?;
+    stdout::print(&text(matches, &table))?;
     let locked = table.iter().find(|standing| standing.controller == "auto" && standing.lock_outs > 0);
     match locked.filter(|_| args.check) {
         Some(standing) => Err(Failure::Runtime(anyhow::anyhow!("`auto` locked out in {} matches", standing.lock_outs))),
@@ -107,7 +177,8 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
     }
 }
 
-fn save(args: &LeagueArgs, folder: &std::path::Path, matches: &[Match], table: &[Standing]) -> Result<(), Failure> {
+/// The command line that plays the same.
+fn command(args: &LeagueArgs) -> String {
     let mut command = String::from("leeward league");
     if args.quick {
         command += " --quick";
@@ -122,24 +193,29 @@ fn save(args: &LeagueArgs, folder: &std::path::Path, matches: &[Match], table: &
     if args.seed != 1 {
         command += &format!(" --seed {}", args.seed);
     }
+    command
+}
+
+fn save(command: &str, folder: &std::path::Path, matches: &[Match], table: &[Standing]) -> Result<(), Failure> {
     let all = serde_json::json!({ "command": command, "standings": table, "matches": matches });
     target::write_json(folder, "league.json", &all)?;
-    target::write_into(folder, "league.md", &markdown(&command, matches, table))
+    target::write_into(folder, "league.md", &markdown(command, matches, table))
 }
 
 fn text(matches: &[Match], table: &[Standing]) -> String {
     let mut text = format!(
-        "{} matches; goodput as a share: median, worst tenth, worst\n\n{:<12} {:^20} {:^20} {:>9} {:>9}\n",
+        "{} matches; goodput as a share: median, worst tenth, worst\n\n{:<12} {:^20} {:^20} {:>9} {:>9} {:>6}\n",
         matches.len(),
         "",
         "of the oracle's",
         "of the best other's",
         "lock-outs",
-        "p99 late"
+        "p99 late",
+        "alone"
     );
-    for Standing { controller, of_oracle, of_best, lock_outs, too_late, .. } in table {
+    for Standing { controller, of_oracle, of_best, lock_outs, too_late, late_alone, .. } in table {
         text += &format!(
-            "{controller:<12} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {lock_outs:>9} {too_late:>9}\n",
+            "{controller:<12} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {lock_outs:>9} {too_late:>9} {late_alone:>6}\n",
             of_oracle.median, of_oracle.tenth, of_oracle.worst, of_best.median, of_best.tenth, of_best.worst
         );
     }

@@ -377,6 +377,49 @@ fn the_league_tells_who_reached_what() {
 }
 
 #[test]
+fn leagues_are_joined_and_no_scene_counts_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let play = |seed: &str| {
+        let output =
+            leeward(&["league", "--random-only", "--random", "1", "--seed", seed, "--out", seed], folder.path());
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    play("3");
+    play("4");
+    let join = ["league", "--join", "3/league.json", "--join", "4/league.json", "--out", "both"];
+    let output = leeward(&join, folder.path());
+    assert!(output.status.success() && stdout(&output).contains("2 matches"), "{}", stderr(&output));
+    let page = std::fs::read_to_string(folder.path().join("both/league.md")).unwrap();
+    assert!(page.contains("--random 1 --seed 3`, `leeward league --random-only --random 1 --seed 4`"), "{page}");
+    let refused = |arguments: &[&str], part: &str| check_refused(&leeward(arguments, folder.path()), &[part]);
+    refused(&["league", "--join", "3/league.json", "--join", "both/league.json"], "`random-3` is in a file before");
+    refused(&["league", "--join", "both/league.md"], "accepted: a league.json");
+    refused(&["league", "--join", "3/league.json", "--random", "9"], "cannot be used with");
+}
+
+#[test]
+fn an_interrupted_league_shows_what_was_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["league", "--random-only", "--random", "100000", "--out", "table"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first scene is written as soon as it was played.
+    while !folder.path().join("table/league.md").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    assert!(stdout(&output).contains("matches; ") && stdout(&output).contains("\nauto "), "{}", stdout(&output));
+    assert!(stderr(&output).contains(" of 100000 scenes"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_league_of_nobody_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], part: &str| check_refused(&leeward(arguments, folder.path()), &[part]);

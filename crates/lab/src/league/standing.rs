@@ -1,11 +1,14 @@
 //! Standings: what each controller reached over all matches.
 
-use super::play::Match;
+use super::play::{Entry, Match};
 use crate::numbers::quantile;
 use serde::{Deserialize, Serialize};
 
 /// A share of the oracle's goodput below which a controller counts as locked out, where another one has ten times as much.
 const LOCKED_OUT: f64 = 0.05;
+
+/// Goodput of another controller that is as much as one's own, or nearly.
+const AS_MUCH: f64 = 0.97;
 
 /// A controller's place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,8 @@ pub struct Standing {
     pub lock_outs: usize,
     /// Matches in which its 99th percentile was beyond the objective though the oracle's was not.
     pub too_late: usize,
+    /// Of those, matches in which another controller was in time with as much goodput, or nearly: the lateness was not the scene's.
+    pub late_alone: usize,
     /// The match of its worst ratio to the best.
     pub worst: String,
 }
@@ -62,7 +67,8 @@ pub fn standings(matches: &[Match]) -> Vec<Standing> {
 }
 
 fn standing(name: &str, matches: &[Match]) -> Option<Standing> {
-    let (mut of_oracle, mut of_best, mut lock_outs, mut too_late) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut of_oracle, mut of_best) = (Vec::new(), Vec::new());
+    let (mut lock_outs, mut too_late, mut late_alone) = (0, 0, 0);
     let mut worst: Option<(f64, &Match)> = None;
     for one in matches.iter().filter(|one| one.oracle_rps > 0.0) {
         let Some(own) = one.entries.iter().find(|entry| entry.label == name) else { continue };
@@ -74,7 +80,10 @@ fn standing(name: &str, matches: &[Match]) -> Option<Standing> {
         let ratio = if best > 0.0 { own.goodput_rps / best } else { 1.0 };
         of_best.push(ratio);
         lock_outs += usize::from(part < LOCKED_OUT && best > own.goodput_rps * 10.0);
-        too_late += usize::from(own.p99_us > one.slo_us && one.oracle_p99_us <= one.slo_us);
+        let is_late = own.p99_us > one.slo_us && one.oracle_p99_us <= one.slo_us;
+        let is_as_good = |entry: &Entry| entry.p99_us <= one.slo_us && entry.goodput_rps >= own.goodput_rps * AS_MUCH;
+        too_late += usize::from(is_late);
+        late_alone += usize::from(is_late && one.entries.iter().any(is_as_good));
         if worst.is_none_or(|(least, _)| ratio < least) {
             worst = Some((ratio, one));
         }
@@ -87,13 +96,13 @@ fn standing(name: &str, matches: &[Match]) -> Option<Standing> {
         of_best: Spread::of(&mut of_best),
         lock_outs,
         too_late,
+        late_alone,
         worst: format!("{}: {}", worst.scene, worst.workload),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::play::Entry;
     use super::*;
 
     fn entry(label: &str, goodput_rps: f64) -> Entry {
@@ -118,5 +127,18 @@ mod tests {
         assert_eq!((auto.matches, auto.of_oracle.worst, auto.of_best.worst), (2, 0.4, 0.5));
         assert_eq!((auto.lock_outs, auto.too_late, auto.worst.as_str()), (0, 0, "b: exp"));
         assert_eq!(all[1].lock_outs, 1);
+    }
+
+    #[test]
+    fn who_is_late_alone_could_have_been_in_time() {
+        let late = |goodput_rps| Entry { p99_us: 201.0, ..entry("late", goodput_rps) };
+        let matches = [
+            game("as good as another", 100.0, vec![late(90.0), entry("other", 88.0)]),
+            game("better than another", 100.0, vec![late(90.0), entry("other", 80.0)]),
+            Match { oracle_p99_us: 201.0, ..game("as the oracle", 100.0, vec![late(90.0), entry("other", 90.0)]) },
+        ];
+        let all = standings(&matches);
+        let late = all.iter().find(|standing| standing.controller == "late").unwrap();
+        assert_eq!((late.too_late, late.late_alone), (2, 1));
     }
 }

@@ -88,6 +88,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "tier-leaf-overload",
         "tier-scale",
         "real-mismatch",
+        "real-disk",
         "real-overall",
         "real-spike",
     ]

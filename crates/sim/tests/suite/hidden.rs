@@ -90,6 +90,37 @@ fn who_waits_for_nothing_does_not_pay_for_those_who_do() {
     assert!(unknown < 0.6 * known, "{unknown} of {known}");
 }
 
+/// An objective that nothing can keep: less than the service on cores, less than the disk's time, less than the round trip. `auto` serves as
+/// many as the bottleneck can do all the same, late, and goes on for as long as it lasts.
+#[test]
+fn an_objective_that_nobody_can_keep_locks_nobody_out() {
+    let cores = |rate| SimConfig { application: Application::default(), ..config(rate) };
+    let waits = |rate| SimConfig { application: disk(), ..config(rate) };
+    let constant = |config: SimConfig, slo: u64| {
+        let mut config = config;
+        config.workload.service = Service::Constant(Nanos::from_micros(100));
+        config.slo = Nanos::from_micros(slo);
+        config.window = Some(Nanos::from_millis(100));
+        config
+    };
+    // Ten cores do 98 k/s, the disk 12.5 k/s.
+    for (what, config, possible) in [
+        ("half of what cores can do", constant(cores(49_000.0), 50), 49_000.0),
+        ("all that cores can do", constant(cores(98_000.0), 50), 98_000.0),
+        ("half of what the disk can do", constant(waits(6_000.0), 50), 6_000.0),
+        ("twice what the disk can do", constant(waits(25_000.0), 50), 12_500.0),
+        ("an objective less than a round trip", constant(cores(49_000.0), 5), 49_000.0),
+    ] {
+        let outcome = run(&config, "auto");
+        let served = outcome.counts.completed as f64;
+        println!("{what}: {served} of {possible}");
+        assert_eq!(outcome.counts.good, 0, "{what}: nothing can be in time");
+        assert!(served > 0.5 * possible, "{what}: {served} of {possible}");
+        let least = outcome.windows.iter().map(|window| window.clients.counts.completed).min().unwrap();
+        assert!(least > 0, "{what}: nothing for a whole window");
+    }
+}
+
 /// Steps as they come, with waits and locks, under every controller: the audit looks at every lock and session.
 #[test]
 fn random_paths_keep_their_books() {

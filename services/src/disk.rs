@@ -1,0 +1,317 @@
+//! Writes what it is sent to a file, and answers once the disk has it: one thread syncs, a record at a time. No core waits meanwhile and no
+//! lock tells of it, so nothing but the time that responses take says that the disk is full. Never here: a store worth using, which
+//! would sync many records together.
+
+use crate::arguments::{Argument, Elsewhere, Kind, Values};
+use crate::case::{Case, CaseError, Progress, Requests, Target};
+use crate::echo::Echoes;
+use crate::served::{Backend, Bottleneck, Served};
+use leeward_control::units::UnitError;
+use leeward_load::ask::Ask;
+use leeward_rpc::server::{Builder, Failed, OwnedRequest, Server, ServerError};
+use leeward_workload::Service;
+use leeward_workload::rng::{Purpose, Rng};
+use std::fmt::{self, Display, Formatter};
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+const FILE: Argument = Argument {
+    name: "disk-file",
+    value_name: "FILE",
+    help: "File that each request is written to and synced; by default one without a name, for temporary files",
+    kind: Kind::File,
+    default: None,
+    elsewhere: Elsewhere::Refused,
+};
+
+const TIME: Argument = Argument {
+    name: "disk-time",
+    value_name: "TIME",
+    help: "How long a pretended disk takes for each request, instead of a file: const:, exp:, bimodal: or lognormal: and a mean",
+    kind: Kind::Checked(|text| Service::parse(text).map(|_| ()).map_err(|error| error.to_string())),
+    default: None,
+    elsewhere: Elsewhere::Refused,
+};
+
+/// A file that grows longer than this is begun anew: the disk is measured, not kept.
+const LONGEST_FILE: u64 = 64 << 20;
+
+/// The disk in the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskCase;
+
+impl Case for DiskCase {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Sends the argument back once it is on the disk, one after the other"
+    }
+
+    fn arguments(&self) -> &'static [Argument] {
+        &[FILE, TIME]
+    }
+
+    fn open(&self, values: &Values, _: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        let times = values.text(TIME.name).map(Service::parse).transpose().map_err(CaseError::input)?;
+        let file = values.file(FILE.name).map(Path::to_path_buf);
+        if times.is_some() && file.is_some() {
+            return Err(CaseError::input("--disk-time pretends a disk, which has no --disk-file: give one of the two"));
+        }
+        let backend = DiskBackend { medium: times.map_or(Medium::File(file), Medium::Pretended) };
+        backend.medium.open().map_err(CaseError::input)?;
+        Ok(Box::new(backend))
+    }
+
+    fn requests_help(&self) -> &'static str {
+        "bytes to write to a disk, or to one that takes so long for each: disk, disk:exp:500us"
+    }
+
+    fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
+        let fail = || UnitError { written: text.chars().take(40).collect(), expected: "`disk`, `disk:exp:500us`" };
+        let times = match text.strip_prefix("disk") {
+            Some("") => None,
+            Some(rest) => Some(Service::parse(rest.strip_prefix(':').ok_or_else(fail)?).map_err(|_| fail())?),
+            None => return Err(fail()),
+        };
+        Ok(Arc::new(Writes { times, text: text.into() }))
+    }
+}
+
+/// The disk of a server.
+#[derive(Clone, Debug)]
+enum Medium {
+    /// This file, or one without a name.
+    File(Option<PathBuf>),
+    /// None: times, drawn in the same order after every start.
+    Pretended(Service),
+}
+
+impl Medium {
+    fn open(&self) -> io::Result<Disk> {
+        match self {
+            Medium::File(path) => {
+                let file = path.as_ref().map_or_else(nameless, File::create);
+                let named = |error: io::Error| {
+                    let path = path.clone().unwrap_or_else(std::env::temp_dir);
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                };
+                Ok(Disk::File { file: file.map_err(named)?, written: 0 })
+            }
+            Medium::Pretended(times) => {
+                Ok(Disk::Pretended { times: times.clone(), draws: Rng::new(1, Purpose::Service) })
+            }
+        }
+    }
+}
+
+/// A file in the folder for temporary files that is gone when the server is.
+fn nameless() -> io::Result<File> {
+    let path = std::env::temp_dir().join(format!("leeward-disk-{}", std::process::id()));
+    let file = File::options().write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// An open disk.
+enum Disk {
+    File { file: File, written: u64 },
+    Pretended { times: Service, draws: Rng },
+}
+
+impl Disk {
+    /// Returns when `bytes` are on the disk.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Disk::File { file, written } => {
+                if *written > LONGEST_FILE {
+                    file.set_len(0)?;
+                    io::Seek::rewind(file)?;
+                    *written = 0;
+                }
+                *written += bytes.len() as u64;
+                file.write_all(bytes)?;
+                file.sync_data()
+            }
+            Disk::Pretended { times, draws } => {
+                thread::sleep(Duration::from_nanos(times.draw(draws).0));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A record on its way to the disk.
+struct Record {
+    bytes: Vec<u8>,
+    answer: Arc<Mutex<Answer>>,
+}
+
+/// The disk's answer to a record.
+#[derive(Default)]
+struct Answer {
+    result: Option<io::Result<Vec<u8>>>,
+    waker: Option<Waker>,
+}
+
+fn locked(answer: &Mutex<Answer>) -> std::sync::MutexGuard<'_, Answer> {
+    answer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A wait for the disk's answer.
+struct Written(Arc<Mutex<Answer>>);
+
+impl Future for Written {
+    type Output = io::Result<Vec<u8>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut answer = locked(&self.0);
+        match answer.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                answer.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The disk's thread: writes one record after the other, in the order in which they came. Nobody waits any more for those whose client has
+/// left, and they are not written. How many were.
+fn serve(mut disk: Disk, records: &Receiver<Record>) -> u64 {
+    let mut written = 0;
+    for Record { bytes, answer } in records {
+        if Arc::strong_count(&answer) == 1 {
+            continue;
+        }
+        written += 1;
+        let result = disk.write(&bytes).map(|()| bytes);
+        let waker = {
+            let mut answer = locked(&answer);
+            answer.result = Some(result);
+            answer.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+    written
+}
+
+#[derive(Clone, Debug)]
+struct DiskBackend {
+    medium: Medium,
+}
+
+impl Backend for DiskBackend {
+    fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
+        let disk = self.medium.open()?;
+        let (sender, records): (Sender<Record>, _) = channel();
+        // It ends with the server, which drops the handler and with it the sender.
+        thread::Builder::new().name("disk".into()).spawn(move || serve(disk, &records))?;
+        let handler = move |request: OwnedRequest| {
+            let answer = Arc::<Mutex<Answer>>::default();
+            let sent = sender.send(Record { bytes: request.payload, answer: Arc::clone(&answer) });
+            async move {
+                sent.map_err(|_| Failed::Because("the disk's thread has ended".into()))?;
+                Written(answer).await.map_err(|error| Failed::Because(error.to_string()))
+            }
+        };
+        builder.start_async(address, handler)
+    }
+}
+
+/// Asks for eight bytes to be written. The times are a pretended disk's where both ends are started here; a server elsewhere has what it has.
+#[derive(Clone, Debug)]
+struct Writes {
+    times: Option<Service>,
+    text: String,
+}
+
+impl Display for Writes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Requests for Writes {
+    fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
+        Ok(Some(Arc::new(Echoes)))
+    }
+
+    fn both_ends(&self, _: &Progress<'_>) -> Result<Served, CaseError> {
+        let backend = DiskBackend { medium: self.times.clone().map_or(Medium::File(None), Medium::Pretended) };
+        let ask = Some(Arc::new(Echoes) as Arc<dyn Ask>);
+        // The disk's thread is no core of the server's, and its clients take little: the server may have all CPUs.
+        Ok(Served { backend: Arc::new(backend), ask, words: None, bottleneck: Bottleneck::Locks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Value;
+    use std::time::Instant;
+
+    #[test]
+    fn a_text_is_a_disk_or_a_pretended_one() {
+        for text in ["disk", "disk:exp:500us", "disk:const:1ms"] {
+            assert_eq!(DiskCase.requests(text).unwrap().to_string(), text);
+        }
+        for text in ["disks", "disk:", "disk:exp", "tape"] {
+            assert!(DiskCase.requests(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_disk_is_a_file_or_pretended_and_a_file_can_be_had() {
+        let mut values = Values::default();
+        values.set(FILE.name, Value::File("/nowhere/at/all".into()));
+        let words = DiskCase.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        assert!(words.contains("/nowhere/at/all"), "{words}");
+        values.set(TIME.name, Value::Text("const:1ms".into()));
+        let words = DiskCase.open(&values, 1, &|_| {}).err().unwrap().to_string();
+        assert!(words.contains("one of the two"), "{words}");
+    }
+
+    #[test]
+    fn records_are_written_one_after_the_other_and_the_forgotten_are_not() {
+        let disk = Medium::Pretended(Service::parse("const:5ms").unwrap()).open().unwrap();
+        let (sender, records) = channel();
+        let began = Instant::now();
+        let thread = thread::spawn(move || serve(disk, &records));
+        let kept: Vec<_> = (0..8u8)
+            .map(|number| {
+                let answer = Arc::<Mutex<Answer>>::default();
+                sender.send(Record { bytes: vec![number], answer: Arc::clone(&answer) }).unwrap();
+                answer
+            })
+            .collect();
+        (0..1_000).for_each(|_| sender.send(Record { bytes: Vec::new(), answer: Arc::default() }).unwrap());
+        drop(sender);
+        assert_eq!(thread.join().unwrap(), 8, "nobody waits for the others");
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(40), "eight together took {took:?}");
+        for (number, answer) in kept.iter().enumerate() {
+            assert_eq!(locked(answer).result.take().unwrap().unwrap(), [number as u8]);
+        }
+    }
+
+    #[test]
+    fn what_a_file_was_given_is_in_it() {
+        let path = std::env::temp_dir().join(format!("leeward-disk-test-{}", std::process::id()));
+        let mut disk = Medium::File(Some(path.clone())).open().unwrap();
+        disk.write(b"one").unwrap();
+        disk.write(b", two").unwrap();
+        let found = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(found, b"one, two");
+    }
+}
