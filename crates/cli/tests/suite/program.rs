@@ -400,7 +400,7 @@ fn leagues_are_joined_and_no_scene_counts_twice() {
 #[test]
 fn an_interrupted_league_shows_what_was_played() {
     let folder = tempfile::tempdir().unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
         .args(["league", "--random-only", "--random", "100000", "--out", "table"])
         .current_dir(folder.path())
         .stdout(Stdio::piped())
@@ -409,6 +409,7 @@ fn an_interrupted_league_shows_what_was_played() {
         .unwrap();
     // The first scene is written as soon as it was played.
     while !folder.path().join("table/league.md").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it had played a scene");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
