@@ -257,7 +257,7 @@ mod tests {
         let before = Statistics { cores: 1, slo_ns: 50_000, ..Statistics::default() };
         let now = Statistics { uptime_ns: 1_000_000_000, completed: 1_000, ..before.clone() };
         let tells =
-            |now: &Statistics| text("here", &before, now).contains("\nobjective requests take more than 50 us,");
+            |now: &Statistics| text("here", &before, now).contains("\nobjective requests take more than 50 µs,");
         assert!(tells(&now) && tells(&Statistics { in_time: 9, ..now.clone() }), "{}", text("here", &before, &now));
         assert!(!tells(&Statistics { in_time: 10, ..now.clone() }), "one in a hundred is in time");
         assert!(!tells(&Statistics { completed: 99, ..now.clone() }), "too few say nothing");
