@@ -132,9 +132,8 @@ fn play_all(args: &LeagueArgs) -> Result<Course, Failure> {
         let words = if args.random_only { "--random: 0 scenes are none to play" } else { words };
         return Err(Failure::Input(anyhow::anyhow!("{words} (`leeward list` shows the scenarios)")));
     }
-    // A run is broken off by nothing but the process's end. Short ones are waited for, and the table is of what was played.
-    let are_short = args.quick || args.random_only;
-    let interrupt = Interrupt::listen(if are_short { Leaving::InOrder } else { Leaving::Soon })?;
+    // Runs stop at once; what is owed then is the table of what was played.
+    let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let options = Options { seed: args.seed, threads: args.threads.map(usize::from), ..Options::default() };
     let total = picked.len() + drawn as usize;
     let (mut matches, mut played) = (Vec::new(), 0);
