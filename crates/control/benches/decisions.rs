@@ -58,7 +58,7 @@ fn server(criterion: &mut Criterion) {
     requests(criterion, "server: request and reply", PLAIN, |_, _, halves| halves);
 }
 
-/// What is counted for a session and for a method: more than any class has, and several requests in each round trip.
+/// Counts for sessions and for methods: more methods than there are classes, and several requests of a session in each round trip.
 fn counted(criterion: &mut Criterion) {
     let course = Course { in_a_row: 8, methods: 40 };
     requests(criterion, "server: request and reply, bursts of 40 methods", course, |_, _, halves| halves);
