@@ -32,6 +32,8 @@ struct lw_clock {
     /* Another line, seldom read. While the clock ticks less often than it was told to, because the machine is busy: `coarse` is 1, and
      * `previous` the value of `now` before this one. */
     _Atomic uint64_t coarse, previous;
+    /* 1 while locks are counted. */
+    _Atomic uint64_t counting;
 };
 extern struct lw_clock lw_clock __asm__("__leeward_clock");
 
@@ -78,6 +80,7 @@ struct lw_sleds {
     const void *elf;           /* the module's ELF header, or NULL if it isn't in memory */
     const struct lw_sled *begin, *end;
     struct lw_sleds *next;
+    struct lw_sites *sites; /* calls of its functions are counted; or NULL */
     _Bool known, patched;
 };
 LW_EXPORT void __leeward_sleds_add(struct lw_sleds *sleds);

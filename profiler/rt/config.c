@@ -103,6 +103,10 @@ static bool read_option(struct lw_config *config, const char *name, const char *
         return read_span(value, &config->tick) && config->tick >= 100 && config->tick <= 1000000000;
     }
     if (strcmp(name, "overhead") == 0) {
+        if (strcmp(value, "off") == 0) {
+            config->overhead = 0;
+            return true;
+        }
         char *end;
         double percent = strtod(value, &end);
         config->overhead = percent / 100;
@@ -168,7 +172,7 @@ static const char *accepted(const char *name) {
         const char *name, *values;
     } options[] = {
         {"tick", "100ns to 1s, or busy"},
-        {"overhead", "0.1% to 100%"},
+        {"overhead", "0.1% to 100%, or off"},
         {"threshold", "a time, such as 1us"},
         {"lock-threshold", "a time, such as 1us"},
         {"idle", "10ms or more, or never"},

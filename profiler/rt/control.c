@@ -1,6 +1,6 @@
 /* The control thread: it starts and stops recording, listens to a signal and to a socket, and carries blocks to the disk.
  * There is none unless LEEWARD_PROFILE is set. */
-#include "rt.h"
+#include "pace.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -267,6 +267,7 @@ static void *control(void *unused) {
             serve_one();
         if (atomic_load(&lw_phase) == LW_ON) {
             lw_sched_step(lw_now());
+            lw_budget_step();
             if (!lw_writer_step())
                 lw_session_stop(LW_END_FAILED);
         }

@@ -1,5 +1,5 @@
 /* The run-time's life in a process: begin before main, fork, end. Does nothing unless LEEWARD_PROFILE is set. */
-#include "rt.h"
+#include "sleds.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,9 +1,7 @@
-/* The tick that follows from the share of the program's CPU time that recording may take (`overhead=`). A tick costs each thread that runs
- * one hand-over of the clock's cache line, and each event its writing and the hand-over of its place in the ring. What a hand-over costs is
+/* The tick that follows from the share of the program's CPU time that ticks and events may take (`overhead=`, less what budget.c gives to
+ * calls). A tick costs each thread that runs one hand-over of the clock's cache line, and each event its writing and the hand-over of its place in the ring. What a hand-over costs is
  * measured on this machine when recording begins; how many there are is counted while it goes on, and the tick is made longer or shorter. */
-#include "rt.h"
-
-#include <stdio.h>
+#include "pace.h"
 
 /* Nanoseconds that a hand-over can cost: less is noise, and so is more. */
 #define LEAST 50u
@@ -28,7 +26,11 @@ static _Atomic uint64_t measured_cost;
 
 static uint64_t handover = USUAL, tick = TICK_LEAST;
 static uint64_t look_at, seen_used, seen_events, seen_ticks;
-static uint64_t began, all_cost, all_used;
+static uint64_t began;
+/* In millionths of the program's CPU time: what may be taken, and what was lately. */
+static _Atomic uint64_t allowed, taken;
+
+#define MILLION 1e6
 
 static uint64_t time_of_reads(void) {
     uint64_t before = lw_now();
@@ -85,7 +87,9 @@ uint64_t lw_overhead_tick(void) { return tick; }
 
 void lw_overhead_begin(void) {
     measure();
-    look_at = seen_used = seen_events = seen_ticks = all_cost = all_used = 0;
+    look_at = seen_used = seen_events = seen_ticks = 0;
+    atomic_store(&taken, 0);
+    lw_overhead_leave(lw_config.overhead);
     began = lw_now();
     /* As if one thread wrote an event at every second tick. */
     double each = (double)handover + (double)(WRITING + handover) / 2;
@@ -110,17 +114,15 @@ bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events) {
     /* A program that does nothing has no share to take. */
     if (first || more < 1000000)
         return false;
-    all_cost += (uint64_t)cost;
-    all_used += (uint64_t)more;
-    double change = cost / more / lw_config.overhead;
+    atomic_store(&taken, (uint64_t)(cost / more * MILLION));
+    double change = cost / more * MILLION / (double)atomic_load(&allowed);
     double to = (double)tick * (change < 0.5 ? 0.5 : change > 2 ? 2 : change);
     tick = to < TICK_LEAST ? TICK_LEAST : to > TICK_MOST ? TICK_MOST : (uint64_t)to;
     return true;
 }
 
-void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks) {
-    snprintf(text, room,
-             "overhead: handing the clock over costs %llu ns here; ticks of %.1f us on average, at an estimated %.1f %% of the program's CPU time, beside what reading the clock costs each call",
-             (unsigned long long)handover, (double)(now - began) / (double)(ticks > 0 ? ticks : 1) / 1000,
-             all_used > 0 ? (double)all_cost * 100 / (double)all_used : 0);
-}
+void lw_overhead_leave(double share) { atomic_store(&allowed, (uint64_t)(share * MILLION) + 1); }
+
+uint64_t lw_overhead_handover(void) { return handover; }
+
+double lw_overhead_share(void) { return (double)atomic_load(&taken) / MILLION; }

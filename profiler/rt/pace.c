@@ -1,7 +1,7 @@
 /* How the clock's thread waits for its next tick, and what it misses. While there is a CPU for it, it spins. Where other work keeps it from
  * its CPU, it sleeps between ticks that are further apart: a thread that sleeps gets a CPU when it wakes, and one that spins is made to wait
  * for its turn, some milliseconds at a time. Where the process may, it sleeps with a real-time priority. It spins again once there is room. */
-#include "rt.h"
+#include "pace.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -180,6 +180,8 @@ extern __thread struct lw_thread *lw_self LW_INITIAL_EXEC;
 /* Whether something records: events are worth writing. */
 extern _Atomic bool lw_recording;
 extern _Atomic bool lw_locks_on;
+/* Locks taken while they were counted. */
+extern _Atomic uint64_t lw_locks_counted;
 /* Sets it, and lets the shim know, if there is one (shim.c). */
 void lw_locks_switch(bool on);
 __attribute__((weak, visibility("default"))) void lw_shim_switch(bool on);
@@ -269,7 +271,7 @@ static inline void lw_unlock(atomic_flag *lock) { atomic_flag_clear_explicit(loc
 #define LW_BLOCK_FRONT 48u
 #define LW_EVENT_ROOM 80u
 
-enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS };
+enum { LW_BLOCK_HEADER = 1, LW_BLOCK_MODULES, LW_BLOCK_THREADS, LW_BLOCK_EVENTS, LW_BLOCK_CLOCK, LW_BLOCK_NOTE, LW_BLOCK_END, LW_BLOCK_PACE, LW_BLOCK_LABELS, LW_BLOCK_SHARE };
 
 /* Events of one thread on their way to the file. */
 struct lw_block {
@@ -307,7 +309,7 @@ extern _Atomic uint64_t lw_lost_total;
 /* Writes an event of another thread on its behalf (the ticker's thread only). */
 void lw_emit(struct lw_thread *thread, enum lw_topic topic, const struct lw_event *event, uint64_t now);
 bool lw_ticker_start(enum lw_engine engine);
-/* CPU time of the program's own threads; by the ticking thread. */
+/* CPU time of the program's own threads; by the ticking thread and the control thread. */
 uint64_t lw_program_time(void);
 /* Stops it once all rings are empty and all blocks are handed in. */
 void lw_ticker_stop(void);
@@ -322,50 +324,6 @@ bool lw_scan_prepare(struct lw_thread *thread);
 /* Leaves out the calls that are on the stack now. */
 void lw_scan_reset(struct lw_thread *thread, const struct lw_shadow *shadow);
 void lw_scan_forget(struct lw_thread *thread, uint64_t now);
-
-/* ---- how the clock's thread waits (pace.c) --------------------------------------------------------------------------- */
-
-/* The clock stood still: nothing that lasted no longer than this is known of the time. */
-struct lw_still {
-    uint64_t start, length;
-    uint64_t used; /* CPU time that the program's threads used meanwhile */
-};
-/* What became of the clock since recording began; read by the control thread. */
-struct lw_pace {
-    _Atomic uint64_t stills, stood, worst; /* how often it stood still, how long in all and at most */
-    _Atomic uint64_t coarse;               /* time in which it ticked no more often than every `coarse_tick` */
-    _Atomic uint64_t coarse_tick;
-    _Atomic uint64_t used; /* CPU time of the program's threads */
-    _Atomic uint64_t tick; /* between two ticks, on average where it follows from `overhead` */
-    _Atomic uint64_t ticks; /* how many */
-    _Atomic bool real_time; /* it sleeps with priority over other programs */
-};
-extern struct lw_pace lw_pace;
-
-/* Events that were taken from rings since recording began; the ticking thread's. */
-extern uint64_t lw_events_taken;
-
-/* The tick that follows from the share of CPU time that recording may take (overhead.c); by the ticking thread. */
-void lw_overhead_begin(void);
-uint64_t lw_overhead_tick(void);
-/* Whether the tick was changed, after so many ticks and events. */
-bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
-void lw_overhead_words(char *text, size_t room, uint64_t now, uint64_t ticks);
-
-/* Forgets an earlier session, or that of a forked program's parent: by the control thread, before there is a ticking thread. The ticking
- * thread would clear what the control thread takes from. */
-void lw_pace_clear(void);
-/* Before the first tick; by the ticking thread, as the rest of these. */
-void lw_pace_begin(uint64_t now);
-/* Between two ticks now, in nanoseconds. */
-uint64_t lw_pace_tick(void);
-/* The clock went on from `before` to `now`. */
-void lw_pace_ticked(uint64_t before, uint64_t now);
-/* Lets time pass until the next tick, or a part of it. */
-void lw_pace_wait(uint64_t next, uint64_t now);
-void lw_pace_end(uint64_t now);
-/* The next time the clock stood still that nobody has taken yet; by the control thread. */
-bool lw_pace_take(struct lw_still *into);
 
 /* ---- files (writer.c, file.c, payload.c, modules.c, sched.c) ---------------------------------------------------------------------------- */
 
@@ -418,28 +376,18 @@ void lw_modules_reset(void);
 void lw_modules_hold(void);
 void lw_modules_let_go(void);
 
-/* Jumps at functions' entries (sleds.c): to their instrumented twins while something records. By the control thread. */
-void lw_sleds_switch(bool on);
-/* What became of them since that was last called. */
-struct lw_sleds_count {
-    uint64_t all;
-    uint64_t refused; /* the system did not let their pages be written, because of `error` */
-    uint64_t strange; /* something else is at their entry */
-    int error;
-};
-struct lw_sleds_count lw_sleds_counts(void);
-/* In a forked child that does not record: its functions stay as they are, and libraries that come are left alone. */
-void lw_sleds_forget(void);
-/* Around a fork. */
-void lw_sleds_hold(void);
-void lw_sleds_let_go(void);
-
 /* Scheduler events; NULL or why there are none. */
 const char *lw_sched_begin(char *reason, size_t room);
 void lw_sched_step(uint64_t now);
 void lw_sched_end(void);
 void lw_sched_abandon(void);
 void lw_sched_ignore_this_thread(void);
+/* Times that a thread of the program was switched out, as far as was recorded. */
+uint64_t lw_sched_switches(void);
+/* What recording one costs it, about, in nanoseconds. */
+uint64_t lw_sched_cost(void);
+/* Records no more of them. */
+void lw_sched_mute(void);
 /* The number that scheduler events gave to a thread that had no record yet; the thread takes it over. */
 bool lw_sched_number(pid_t tid, uint32_t *number);
 

@@ -23,6 +23,9 @@
 #define PAGES_IN_ALL 8192u
 #define MAX_TIDS 8192u
 #define BATCH 4096u
+/* What recording a switch costs whoever is switched, in nanoseconds, of a whole CPU and of one thread. */
+#define WIDE_COST 800u
+#define OWN_COST 2000u
 
 /* A CPU's buffer; the events of all threads on it write there. */
 struct source {
@@ -33,6 +36,8 @@ struct source {
 static struct source sources[MAX_CPUS];
 static int source_count;
 static uint64_t pages;
+static uint64_t switches;
+static bool wide;
 static int descriptors[MAX_EVENTS];
 static int descriptor_count;
 static size_t page_size;
@@ -186,14 +191,15 @@ static void add(pid_t tid, struct lw_event event, uint64_t now) {
 static void read_record(const uint8_t *bytes, uint64_t now) {
     struct perf_event_header header;
     memcpy(&header, bytes, sizeof header);
-    bool wide = header.type == PERF_RECORD_SWITCH_CPU_WIDE && header.size >= sizeof(struct wide_record);
-    if (wide || (header.type == PERF_RECORD_SWITCH && header.size >= sizeof(struct switch_record))) {
+    bool of_cpu = header.type == PERF_RECORD_SWITCH_CPU_WIDE && header.size >= sizeof(struct wide_record);
+    if (of_cpu || (header.type == PERF_RECORD_SWITCH && header.size >= sizeof(struct switch_record))) {
         struct switch_record record;
-        memcpy(&record, bytes + (wide ? sizeof(struct wide_record) - sizeof record : 0), sizeof record);
+        memcpy(&record, bytes + (of_cpu ? sizeof(struct wide_record) - sizeof record : 0), sizeof record);
         /* The idle task's; the last of a thread that has no id any more. */
         if ((pid_t)record.tid <= 0 || (pid_t)record.pid != process || is_ignored((pid_t)record.tid))
             return;
         bool out = header.misc & PERF_RECORD_MISC_SWITCH_OUT;
+        switches += out;
         bool runnable = out && header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
         struct lw_event event = {
             .first = out ? LW_SWITCHED_OUT | (runnable ? LW_MARK_RUNNABLE : 0) : LW_SWITCHED_IN,
@@ -247,6 +253,15 @@ static void close_all(void) {
     for (int i = 0; i < descriptor_count; i++)
         close(descriptors[i]);
     source_count = descriptor_count = 0;
+}
+
+uint64_t lw_sched_switches(void) { return switches; }
+
+uint64_t lw_sched_cost(void) { return wide ? WIDE_COST : OWN_COST; }
+
+void lw_sched_mute(void) {
+    for (int i = 0; i < descriptor_count; i++)
+        ioctl(descriptors[i], PERF_EVENT_IOC_DISABLE, 0);
 }
 
 void lw_sched_end(void) {
@@ -361,11 +376,13 @@ const char *lw_sched_begin(char *reason, size_t room) {
         atomic_store_explicit(&known[place], 0, memory_order_relaxed);
     memset(sources, 0, sizeof sources);
     batch_count = 0;
+    wide = false;
+    switches = 0;
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
     source_count = (int)(cpus < MAX_CPUS ? cpus : MAX_CPUS);
     for (pages = PAGES_MOST; pages > PAGES_LEAST && pages * (uint64_t)source_count > PAGES_IN_ALL;)
         pages /= 2;
-    if (!lw_config.sched_own && open_wide())
+    if (!lw_config.sched_own && (wide = open_wide()))
         return NULL;
     int threads = list_threads(tids, MAX_EVENTS);
     if (threads == 0)

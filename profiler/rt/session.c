@@ -1,5 +1,6 @@
 /* A recording: everything is started in order, and stopped in the opposite one. Only the control thread is here. */
-#include "rt.h"
+#include "pace.h"
+#include "sleds.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@ void lw_locks_switch(bool on) {
 /* Functions begin to be measured before the clock runs, so that none is missed once it does. */
 static void patch(void) {
     char text[320];
-    lw_sleds_switch(true);
+    lw_sleds_switch(LW_SLEDS_ON);
     struct lw_sleds_count count = lw_sleds_counts();
     if (count.refused > 0) {
         snprintf(text, sizeof text,
@@ -60,7 +61,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     if (lw_engine != LW_ENGINE_NONE)
         patch();
     if (!lw_ticker_start(lw_engine)) {
-        lw_sleds_switch(false);
+        lw_sleds_switch(LW_SLEDS_OFF);
         lw_sched_end();
         lw_writer_end(LW_END_FAILED);
         snprintf(error, room, "no thread for the clock could be made");
@@ -68,17 +69,18 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     }
     lw_shadows_enable(lw_engine == LW_ENGINE_SCAN);
     lw_locks_switch(lw_config.locks);
+    lw_budget_begin();
     atomic_store(&lw_phase, LW_ON);
     return NULL;
 }
 
 static void note_how_it_went(void) {
-    char text[320];
+    char text[512];
     lw_writer_pace(lw_now());
     double all = (double)(lw_now() - LW_GET(began)) / 100;
     uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
     if (lw_config.overhead > 0) {
-        lw_overhead_words(text, sizeof text, lw_now(), atomic_load(&lw_pace.ticks));
+        lw_budget_words(text, sizeof text);
         lw_writer_note(0, LW_NOTE_CALLS, text);
     }
     if (coarse > 0) {
@@ -114,11 +116,12 @@ void lw_session_stop(int reason) {
     if (atomic_load(&lw_phase) != LW_ON)
         return;
     atomic_store(&lw_phase, LW_ENDING);
+    lw_budget_end();
     lw_locks_switch(false);
     lw_shadows_enable(false);
     /* At the process's end nobody would be any better off. */
     if (reason != LW_END_EXIT)
-        lw_sleds_switch(false);
+        lw_sleds_switch(LW_SLEDS_OFF);
     lw_ticker_stop();
     lw_sched_end();
     note_how_it_went();

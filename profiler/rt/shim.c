@@ -128,6 +128,8 @@ static inline __attribute__((always_inline)) void acquired(volatile const void *
     next->since = since;
     next->wait = wait << 8 | object;
     mine.top = top + ONE;
+    if (LW_UNLIKELY(LW_GET(counting)))
+        atomic_fetch_add_explicit(&lw_locks_counted, 1, memory_order_relaxed);
 }
 
 /* Takes the newest hold of `lock` off the list; false if there is none. */

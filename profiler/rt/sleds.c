@@ -1,6 +1,6 @@
 /* The jumps at functions' entries: written while something records, and taken back when it stops. Threads of the program run through them
  * meanwhile. Which functions have any is the compiler plugin's decision (`pass/Sleds.cpp`). */
-#include "rt.h"
+#include "sleds.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -74,13 +74,43 @@ static void jump_to(uint8_t bytes[SLED_BYTES], const uint8_t *entry, const uint8
     memcpy(bytes + 1, &distance, sizeof distance);
 }
 
-/* Puts `to` where `from` is, by one store of an aligned word: a thread finds the one instruction or the other. False if something else is
- * there, such as a debugger's breakpoint. */
-static bool exchange(uint8_t *entry, const uint8_t from[SLED_BYTES], const uint8_t to[SLED_BYTES]) {
+/* Whether a sled is as this run-time left it: nothing but its own nop or one of its own jumps is ever replaced, and no debugger's breakpoint. */
+static bool is_ours(const struct lw_sleds *sleds, const struct lw_sled *sled, const uint8_t *entry) {
+    uint8_t jump[SLED_BYTES];
+    if (memcmp(entry, nop, SLED_BYTES) == 0)
+        return true;
+    jump_to(jump, entry, at(&sled->twin));
+    if (memcmp(entry, jump, SLED_BYTES) == 0)
+        return true;
+    int32_t distance;
+    memcpy(&distance, entry + 1, sizeof distance);
+    return entry[0] == 0xe9 && lw_sites_is_stub(sleds->sites, entry + SLED_BYTES + distance);
+}
+
+/* What is to be at this sled's entry. */
+static void bytes_for(const struct lw_sleds *sleds, const struct lw_sled *sled, enum lw_sled_state state, uint8_t bytes[SLED_BYTES]) {
+    const uint8_t *entry = at(&sled->entry), *to = at(&sled->twin);
+    if (sleds->sites) {
+        size_t which = (size_t)(sled - sleds->begin);
+        const struct lw_site *site = lw_sites_at(sleds->sites, which);
+        if (state == LW_SLEDS_COUNT_TWINS || state == LW_SLEDS_COUNT_BODIES)
+            to = lw_sites_stub(sleds->sites, which, state == LW_SLEDS_COUNT_TWINS || site->rare);
+        else if (state == LW_SLEDS_CHOSEN && !site->kept)
+            state = LW_SLEDS_OFF;
+    }
+    if (state == LW_SLEDS_OFF)
+        memcpy(bytes, nop, SLED_BYTES);
+    else
+        jump_to(bytes, entry, to);
+}
+
+/* Puts `to` at an entry, by one store of an aligned word: a thread finds the one instruction or the other. False if something else is
+ * there. */
+static bool exchange(const struct lw_sleds *sleds, const struct lw_sled *sled, uint8_t *entry, const uint8_t to[SLED_BYTES]) {
     uint64_t offset = (uintptr_t)entry & 7;
     if (memcmp(entry, to, SLED_BYTES) == 0)
         return true;
-    if (offset + SLED_BYTES > sizeof(uint64_t) || memcmp(entry, from, SLED_BYTES) != 0)
+    if (offset + SLED_BYTES > sizeof(uint64_t) || !is_ours(sleds, sled, entry))
         return false;
     uint64_t *word = (uint64_t *)(entry - offset), value;
     memcpy(&value, word, sizeof value);
@@ -97,7 +127,7 @@ static bool is_within(const struct lw_sled *sled, const struct segment *segment)
 /* ---- a module ---------------------------------------------------------------------------------------------------------- */
 
 /* The sleds of a module that are in this segment. How many there are; how many could not be changed goes into `counts`. */
-static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segment *segment, bool on) {
+static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segment *segment, enum lw_sled_state state) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = UINTPTR_MAX, last = 0;
     uint64_t number = 0;
     for (const struct lw_sled *sled = sleds->begin; sled < sleds->end; sled++) {
@@ -119,19 +149,20 @@ static uint64_t switch_segment(const struct lw_sleds *sleds, const struct segmen
         return number;
     }
     for (const struct lw_sled *sled = sleds->begin; sled < sleds->end; sled++) {
-        uint8_t *entry = at(&sled->entry), jump[SLED_BYTES];
+        uint8_t *entry = at(&sled->entry), bytes[SLED_BYTES];
         if (!is_within(sled, segment))
             continue;
-        jump_to(jump, entry, at(&sled->twin));
-        if (!exchange(entry, on ? nop : jump, on ? jump : nop))
+        bytes_for(sleds, sled, state, bytes);
+        if (!exchange(sleds, sled, entry, bytes))
             counts.strange++;
     }
     mprotect((void *)first, length, segment->protection);
     return number;
 }
 
-static void switch_module(struct lw_sleds *sleds, bool on) {
-    if (sleds->patched == on)
+static void switch_module(struct lw_sleds *sleds, enum lw_sled_state state) {
+    /* A module that has sites may be in any state, also in a child that was forked meanwhile. */
+    if (!sleds->sites && sleds->patched == (state != LW_SLEDS_OFF))
         return;
     struct segment segment;
     uint64_t all = 0, seen = 0, refused = counts.refused;
@@ -139,11 +170,11 @@ static void switch_module(struct lw_sleds *sleds, bool on) {
         all += sled->entry != 0;
     for (int which = 0; segment_of(sleds, which, &segment); which++)
         if (segment.protection & PROT_EXEC)
-            seen += switch_segment(sleds, &segment, on);
+            seen += switch_segment(sleds, &segment, state);
     counts.all += all;
     counts.strange += all - seen;
     /* What was refused may be tried again, by a child, and need not be taken back. */
-    sleds->patched = on && counts.refused == refused;
+    sleds->patched = state != LW_SLEDS_OFF && counts.refused == refused;
 }
 
 /* Other CPUs go on with what is in memory now. Without the system call they do so a little later. */
@@ -160,7 +191,7 @@ static void let_all_see(void) {
 #else
 
 static void find_table(struct lw_sleds *sleds) { (void)sleds; }
-static void switch_module(struct lw_sleds *sleds, bool on) { sleds->patched = on; }
+static void switch_module(struct lw_sleds *sleds, enum lw_sled_state state) { sleds->patched = state != LW_SLEDS_OFF; }
 static void let_all_see(void) {}
 
 #endif
@@ -174,16 +205,26 @@ static void add(struct lw_sleds *sleds) {
     modules = sleds;
 }
 
-void lw_sleds_switch(bool on) {
+void lw_sleds_switch(enum lw_sled_state state) {
     lw_lock(&lock);
     /* The program's own, which so need not wait for its turn among constructors. */
     add(&own_sleds);
-    wanted = on;
+    wanted = state != LW_SLEDS_OFF;
     counts = (struct lw_sleds_count){0};
     for (struct lw_sleds *sleds = modules; sleds; sleds = sleds->next)
-        switch_module(sleds, on);
+        switch_module(sleds, state);
     let_all_see();
     lw_unlock(&lock);
+}
+
+bool lw_sleds_add_sites(void) {
+    bool all = true;
+    lw_lock(&lock);
+    for (struct lw_sleds *sleds = modules; sleds; sleds = sleds->next)
+        if (sleds->patched && !sleds->sites && sleds->begin < sleds->end)
+            all &= (sleds->sites = lw_sites_make(sleds)) != NULL;
+    lw_unlock(&lock);
+    return all;
 }
 
 struct lw_sleds_count lw_sleds_counts(void) {
@@ -203,7 +244,7 @@ void __leeward_sleds_add(struct lw_sleds *sleds) {
     lw_lock(&lock);
     add(sleds);
     if (wanted && sleds->known) {
-        switch_module(sleds, true);
+        switch_module(sleds, LW_SLEDS_ON);
         let_all_see();
     }
     lw_unlock(&lock);
@@ -217,5 +258,7 @@ void __leeward_sleds_remove(struct lw_sleds *sleds) {
             break;
         }
     sleds->known = false;
+    lw_sites_forget(sleds->sites);
+    sleds->sites = NULL;
     lw_unlock(&lock);
 }

@@ -1,6 +1,7 @@
 /* What stands in a trace: each segment begins with its header, modules and threads, for a reader that has only this one; then events, and
  * whatever else happens. Files are file.c's business. Only the control thread is here. */
 #include "file.h"
+#include "pace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,6 +166,9 @@ static bool write_pace(uint64_t now) {
 void lw_writer_pace(uint64_t now) {
     while (write_pace(now))
         ;
+    struct lw_payload p = payload();
+    if (lw_budget_encode(&p, now))
+        lw_file_write_block(LW_BLOCK_SHARE, scratch, p.length);
     pace_next = now + PACE_PAUSE;
 }
 

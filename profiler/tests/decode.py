@@ -65,6 +65,7 @@ class Trace:
     def __init__(self):
         self.header, self.modules, self.threads, self.events, self.notes, self.ends = None, {}, {}, [], [], []
         self.bytes, self.stills, self.labels, self.pace = 0, [], {}, None
+        self.share, self.left_out = None, []
 
 
 def header(r):
@@ -183,6 +184,11 @@ def read(folder, events=True):
                 r.u64()
                 trace.pace = [r.varint() for _ in range(5)]
                 trace.stills += [(r.u64(), r.varint(), r.varint()) for _ in range(r.varint())]
+            elif kind == 10:
+                r.u64()
+                names = ("asked", "estimated", "functions", "left_out", "calls", "missed", "longest")
+                trace.share = {name: r.varint() for name in names} | {"marks": r.u8()}
+                trace.left_out = [(r.u64(), r.varint(), r.varint(), r.varint()) for _ in range(r.varint())]
             elif kind == 9:
                 trace.labels.update([(r.varint(), r.text()) for _ in range(r.varint())])
             elif kind == 7:
@@ -235,6 +241,10 @@ def main():
         if sum(length for _, length, _ in trace.stills) > trace.pace[0]:
             sys.exit("more pauses are listed than there were")
         print("pace", *trace.pace, "stills", len(trace.stills))
+    if trace.share:
+        print("share", *(f"{name} {value}" for name, value in trace.share.items()))
+        for function, calls, missed, length in trace.left_out:
+            print("left out", names.of(function), "calls", calls, "missed", missed, "length", length)
     for kind, thread, start, duration, rest in trace.events:
         if kind == "label":
             if rest[1] and rest[1] not in trace.labels:

@@ -1,12 +1,14 @@
-//! Estimate of the calls that a recording missed because its clock stood still: a call that begins and ends meanwhile leaves nothing.
+//! Estimate of the calls that a recording missed: because its clock stood still (a call that begins and ends meanwhile leaves nothing), or
+//! because their functions were left out so that recording kept to its share of the CPU.
 
 use serde::Serialize;
 
 use crate::format::What;
+use crate::format::meta::Share;
 use crate::trace::{Trace, TraceError, Watch};
 
 /// Parts of a run that its recording missed. Shares are from 0 to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Missing {
     /// Share of the time in which the clock stood still.
     pub stood: f64,
@@ -16,6 +18,8 @@ pub struct Missing {
     pub coarse: f64,
     /// How far apart, in nanoseconds.
     pub coarse_tick: u64,
+    /// Price of a recording that was told to keep to a share of the CPU, and what was left out for that.
+    pub share: Option<Share>,
 }
 
 /// Steps per doubling of a duration.
@@ -33,6 +37,7 @@ pub fn missing(trace: &Trace, watch: &mut Watch<'_>) -> Result<Missing, TraceErr
         calls: 0.0,
         coarse: (pace.coarse as f64 / span).min(1.0),
         coarse_tick: pace.coarse_tick,
+        share: trace.share().cloned(),
     };
     if pace.stills.is_empty() || trace.counts().calls == 0 {
         return Ok(missing);
@@ -88,6 +93,29 @@ impl Missing {
                 self.calls * 100.0
             ));
         }
+        if let Some(share) = self.share.as_ref().filter(|share| share.missed > 0 || share.locks || share.sched) {
+            parts.push(left_out(share));
+        }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
+}
+
+/// What was left out for the share, in words.
+fn left_out(share: &Share) -> String {
+    let mut what = Vec::new();
+    if share.missed > 0 {
+        what.push(format!(
+            "{} of {} functions were left out at times, with {:.0} % of all calls (on average they last {} at most)",
+            share.left_out,
+            share.functions,
+            share.missed as f64 * 100.0 / share.calls.max(1) as f64,
+            crate::span::show(share.longest)
+        ));
+    }
+    for (is_out, name) in [(share.locks, "locks"), (share.sched, "scheduler events")] {
+        if is_out {
+            what.push(format!("{name} were left out from some time on"));
+        }
+    }
+    format!("to keep to {} % of the CPU time, {}", share.asked as f64 / 1e4, what.join(", and "))
 }

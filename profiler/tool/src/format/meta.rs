@@ -388,3 +388,71 @@ pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<i64, Malformed> {
     let drift = i128::from(clock.nanos(time)) - i128::from(monotonic);
     Ok(drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
 }
+
+/// Function that was left out at times so that recording kept to its share of the CPU. Calls are estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Its address.
+    pub function: u64,
+    /// Calls since the recording began.
+    pub calls: u64,
+    /// How many of them nobody looked at.
+    pub missed: u64,
+    /// Mean length of a call, in nanoseconds.
+    pub length: u64,
+}
+
+/// Price of a recording that was told to keep to a share of the program's CPU time, and what was left out for it. Shares are in millionths,
+/// sums since the recording began, and calls are estimates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// Share that it was told to keep to.
+    pub asked: u64,
+    /// Share that it took, as far as it knows.
+    pub estimated: u64,
+    /// Functions that were called.
+    pub functions: u64,
+    /// Those of them that were left out at times.
+    pub left_out: u64,
+    /// Calls of all.
+    pub calls: u64,
+    /// Calls that nobody looked at.
+    pub missed: u64,
+    /// Mean length in nanoseconds of the calls of the slowest function that was left out.
+    pub longest: u64,
+    /// Whether locks were left out, from some time on.
+    pub locks: bool,
+    /// Whether scheduler events were.
+    pub sched: bool,
+    /// Functions of which most calls are missing.
+    pub most: Vec<LeftOut>,
+}
+
+impl Share {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is cut off.
+    pub fn read(payload: &[u8]) -> Result<Share, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        cursor.u64()?;
+        let mut share = Share {
+            asked: cursor.varint()?,
+            estimated: cursor.varint()?,
+            functions: cursor.varint()?,
+            left_out: cursor.varint()?,
+            calls: cursor.varint()?,
+            missed: cursor.varint()?,
+            longest: cursor.varint()?,
+            ..Share::default()
+        };
+        let marks = cursor.u8()?;
+        (share.locks, share.sched) = (marks & 1 != 0, marks & 2 != 0);
+        for _ in 0..cursor.bounded(MANY)? {
+            let function = cursor.u64()?;
+            let (calls, missed, length) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
+            share.most.push(LeftOut { function, calls, missed, length });
+        }
+        Ok(share)
+    }
+}

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::block::put_block;
 use super::event::{Extent, OffCpu, Pairs, What};
-use super::meta::{Clock, End, Engine, Header, Module, Pace, Thread};
+use super::meta::{Clock, End, Engine, Header, Module, Pace, Share, Thread};
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
@@ -268,6 +268,27 @@ impl TraceWriter {
             put_varint(&mut payload, still.used);
         }
         self.block(kind::PACE, &payload)
+    }
+
+    /// Writes what was left out so that recording kept to its share of the CPU.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn share(&mut self, share: &Share) -> io::Result<()> {
+        let mut payload = 0_u64.to_le_bytes().to_vec();
+        let Share { asked, estimated, functions, left_out, calls, missed, longest, .. } = *share;
+        for number in [asked, estimated, functions, left_out, calls, missed, longest] {
+            put_varint(&mut payload, number);
+        }
+        payload.push(u8::from(share.locks) | u8::from(share.sched) << 1);
+        put_varint(&mut payload, share.most.len() as u64);
+        for one in &share.most {
+            payload.extend(one.function.to_le_bytes());
+            for number in [one.calls, one.missed, one.length] {
+                put_varint(&mut payload, number);
+            }
+        }
+        self.block(kind::SHARE, &payload)
     }
 
     /// Writes the texts of labels.

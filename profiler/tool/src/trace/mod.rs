@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Each, Sink};
-use crate::format::meta::{End, Header, Module, Note, Pace, Thread};
+use crate::format::meta::{End, Header, Module, Note, Pace, Share, Thread};
 use crate::format::{Event, PREAMBLE, VERSION, kind};
 
 pub use damage::{Damage, Region};
@@ -120,6 +120,7 @@ pub struct Trace {
     counts: Counts,
     runs: Vec<Run>,
     pace: Pace,
+    share: Option<Share>,
     labels: BTreeMap<u32, String>,
 }
 
@@ -212,6 +213,11 @@ impl Trace {
     /// Course of the clock. Times at which it stood still are sorted by start, as far as they were listed.
     pub fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// Price of the recording and what was left out, where it was told to keep to a share of the CPU.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
     }
 
     /// Resolution of the times of calls that was achieved for most of the time, in nanoseconds.

@@ -14,7 +14,7 @@ use super::places::{self, Counts};
 use super::{Segment, Trace, TraceError, Watch, go_on, preamble};
 use crate::format::block::{BlockReader, Item};
 use crate::format::event::{Decoder, Sink};
-use crate::format::meta::{End, Header, Module, Note, Pace, Thread, read_clock, read_labels};
+use crate::format::meta::{End, Header, Module, Note, Pace, Share, Thread, read_clock, read_labels};
 use crate::format::varint::Malformed;
 use crate::format::{BLOCK_HEADER, kind};
 
@@ -80,6 +80,7 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         counts: Counts::new(),
         runs: Vec::new(),
         pace: Pace::default(),
+        share: None,
         labels: BTreeMap::new(),
         header,
     };
@@ -299,6 +300,8 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
             stills.extend(pace.stills.iter().take(STILLS.saturating_sub(stills.len())));
             trace.pace = Pace { stills, ..pace };
         }
+        // The last one has all.
+        kind::SHARE => trace.share = Some(Share::read(payload)?),
         kind::LABELS => {
             for (number, text) in read_labels(payload)? {
                 if trace.labels.len() < LABELS || trace.labels.contains_key(&number) {

@@ -22,6 +22,16 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         if let Some(words) = reading.missing.words() {
             text += &format!("  missing: {words}\n");
         }
+        if !reading.left_out.is_empty() {
+            text += "\nleft out at times, so that recording kept to its share of the CPU\n";
+        }
+        for (name, one) in reading.left_out.iter().take(LISTED) {
+            let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
+            text += &format!("  {}: {share:.0} % of about {} calls, {} each\n", plain(name), one.calls, show(one.length));
+        }
+        if reading.left_out.len() > LISTED {
+            text += &format!("  and {} more\n", reading.left_out.len() - LISTED);
+        }
         text += "\nmodules\n";
         for (path, found) in survey.iter().take(LISTED) {
             let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| plain(why));
@@ -43,6 +53,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
         "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
         "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
+        "left_out": reading.left_out.iter().map(|(name, one)| json!({"name": name, "calls": one.calls, "missed": one.missed, "mean_ns": one.length})).collect::<Vec<_>>(),
         "end": trace.end().map(|end| end.words()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
     });

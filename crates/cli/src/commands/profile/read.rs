@@ -8,7 +8,8 @@ use anyhow::{Error, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::missing::{Missing, missing};
-use leeward_profile::analysis::select::alike;
+use leeward_profile::analysis::select::{alike, is_called};
+use leeward_profile::format::meta::LeftOut;
 use leeward_profile::span::show;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
@@ -24,6 +25,8 @@ pub(super) struct Reading {
     pub(super) trace: Trace,
     pub(super) symbols: Symbols,
     pub(super) missing: Missing,
+    /// Functions that were left out at times, by name; those of which most calls are missing.
+    pub(super) left_out: Vec<(String, LeftOut)>,
     interrupt: Interrupt,
 }
 
@@ -51,8 +54,9 @@ impl Reading {
         }
         let missing = missing(&trace, &mut watch(&interrupt, "estimating what is missing")).map_err(failure)?;
         warn_of_missing(&trace, &missing);
-        let symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
-        Ok((Reading { trace, symbols, missing, interrupt }, besides))
+        let mut symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
+        let left_out = left_out(&trace, &mut symbols);
+        Ok((Reading { trace, symbols, missing, left_out, interrupt }, besides))
     }
 
     /// Somebody to tell how far reading has come.
@@ -104,9 +108,17 @@ impl Reading {
     /// Remark on calls that were taken for requests; empty for requests that the program marks.
     pub(super) fn only_recorded(&self, what: &What) -> String {
         let least = show(self.trace.header().call_threshold);
-        what.request_fn.as_ref().map_or(String::new(), |_| {
-            format!("Calls that took less than {least} were not recorded and are not among them.\n")
-        })
+        let Some(name) = &what.request_fn else { return String::new() };
+        let mut said = format!("Calls that took less than {least} were not recorded and are not among them.\n");
+        let out = self.left_out.iter().find(|(function, one)| one.missed > 0 && is_called(function, name));
+        if let Some((_, one)) = out {
+            let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
+            said += &format!(
+                "For {share:.0} % of its calls {name} was left out, so that recording kept to its share of the CPU: these are not \
+                 among them, either.\n"
+            );
+        }
+        said
     }
 
     /// The selection that was asked for; an error if there is nothing to select.
@@ -141,6 +153,13 @@ pub(super) fn no_calls(trace: &Trace) -> String {
         let program = header.command.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("the program");
         format!("{} must be built with `leeward cc` for that (docs/profile-build.md)", plain(program))
     }
+}
+
+/// Names of the functions that were left out so that recording kept to its share of the CPU.
+fn left_out(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, LeftOut)> {
+    let most = trace.share().map_or(&[][..], |share| &share.most);
+    let time = trace.counts().last;
+    most.iter().map(|one| (symbols.place(one.function, time).function(), *one)).collect()
 }
 
 /// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.

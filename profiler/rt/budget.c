@@ -1,0 +1,394 @@
+/* Which functions are measured so that recording keeps to a share of the program's CPU time (`overhead=`). What a measured call costs, no tick
+ * changes: a program of many short calls can only be recorded for little if some of its functions are left alone. Now and then, for a dozen
+ * milliseconds, all calls are counted, by turns of one millisecond while all functions are measured and while most are not. The difference
+ * of the CPU time per call is what measuring one costs in this program on this machine. Then those functions are measured whose calls last
+ * long, until the share is spent; the others, the short ones that are called most often, are left alone up to the next count. What is left
+ * out is in the trace. */
+#include "pace.h"
+#include "sleds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A count has so many turns of this length. */
+#define TURNS 12
+#define TURN 1000000u
+/* CPU time of the program from which something can be learnt: that of some counts, where it does little. How many times as much passes in
+ * between; none does until something was learnt some times. */
+#define LEARN_FROM 6000000u
+#define PAUSE_TIMES 60
+#define LEARN_FIRST 8
+/* Nanoseconds that measuring a call costs: less or more is noise. What is usual, and how far from it programs are, squared. */
+#define CALL_LEAST 1.0
+#define CALL_MOST 12.0
+#define CALL_USUAL 4.0
+#define USUAL_SPREAD 4.0
+/* Latest differences of which the median counts. */
+#define SAMPLES 15
+/* Counting one more call, by its stub. */
+#define COUNTING 1.5
+/* A lock that is taken and given back, while locks are recorded. */
+#define LOCK_PAIR 6.0
+/* Of the share, what calls may take: the rest is for ticks and events, which take what calls leave. While the clock ticks seldom anyway,
+ * they need little. */
+#define FOR_CALLS 0.6
+#define FOR_CALLS_COARSE 0.9
+/* Of what calls may take, what functions are given that are seldom called, whatever they are. */
+#define FOR_RARE 0.2
+/* Locks or scheduler events that take more than this of the share are left out. */
+#define FOR_OTHERS 0.4
+/* After so many counts. */
+#define OTHERS_FROM 6
+/* What was counted before counts less each time. */
+#define FADING 0.7
+/* As long as the calls are taken for of a function of which none was seen, once. */
+#define UNSEEN 1000.0
+/* Functions that the trace names. */
+#define NAMED 64
+
+
+/* All functions are measured (MEASURED), those that were chosen (CHOSEN), or only rare ones (BARE). */
+static enum { OFF, MEASURED, BARE, CHOSEN } phase;
+
+/* What was counted since something was learnt: the program's CPU time, calls of its functions and locks. */
+static struct tally {
+    double used, calls, locks;
+} measured, bare;
+
+static double samples[SAMPLES];
+static unsigned sample_count, learnt;
+static double call_cost;
+/* The program's CPU time when the next count is due, when calls were last accounted for, and when switches were last looked at. */
+static uint64_t used_next, used_accounted, used_weighed, switches_then;
+static bool locks_out, sched_out, unreachable;
+static double locks_share, sched_share, calls_share;
+/* Estimated cost up to now, in the program's CPU time, and that time. */
+static double cost_sum, cost_time;
+
+_Atomic uint64_t lw_locks_counted;
+
+/* CPU time is put together from the clocks of some threads, one after the other: it may seem to go back. */
+static double between(uint64_t before, uint64_t after) { return after > before ? (double)(after - before) : 0; }
+
+static double at_least(double value, double least) { return value > least ? value : least; }
+
+/* ---- functions ------------------------------------------------------------------------------------------------------------------- */
+
+static void each_site(void (*what)(struct lw_site *, double), double argument) {
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        for (size_t i = 0; i < each->count; i++)
+            what(&each->sites[i], argument);
+}
+
+/* What it was called since this was last asked, by `used` of the program's CPU time, and whether that was recorded. */
+static void account_for(struct lw_site *site, double used) {
+    double calls = site->rate * used;
+    bool missed = (phase == CHOSEN && !site->kept) || (phase == BARE && !site->rare);
+    site->all += calls;
+    if (missed)
+        site->missed += calls;
+    site->left_out |= phase == CHOSEN && !site->kept && calls >= 1;
+}
+
+static void account(uint64_t used_now) {
+    double used = between(used_accounted, used_now);
+    used_accounted = used_now;
+    each_site(account_for, used);
+    if (phase == CHOSEN) {
+        cost_sum += used * (calls_share + lw_overhead_share() + locks_share + sched_share);
+        cost_time += used;
+    }
+}
+
+/* Nanoseconds within, for each call. */
+static double length_of(const struct lw_site *site) { return (site->time + UNSEEN) / (site->calls + 1); }
+
+static int by_rate(const void *a, const void *b) {
+    const struct lw_site *one = *(struct lw_site *const *)a, *other = *(struct lw_site *const *)b;
+    return (one->rate > other->rate) - (one->rate < other->rate);
+}
+
+static int by_length(const void *a, const void *b) {
+    /* What is measured stays so unless another is much longer: each change leaves a hole. */
+    const struct lw_site *one = *(struct lw_site *const *)a, *other = *(struct lw_site *const *)b;
+    double first = length_of(one) * (one->kept ? 1.2 : 1), second = length_of(other) * (other->kept ? 1.2 : 1);
+    return (first < second) - (first > second);
+}
+
+/* Chooses the functions that are measured, for a share of the program's CPU time. */
+static void choose(double share) {
+    size_t room = 1, called = 0;
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        room += each->count;
+    struct lw_site **sites = mmap(NULL, room * sizeof *sites, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (sites == MAP_FAILED)
+        return;
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        for (size_t i = 0; i < each->count; i++) {
+            each->sites[i].rare = each->sites[i].kept = true;
+            if (each->sites[i].rate > 0)
+                sites[called++] = &each->sites[i];
+        }
+    double taken = 0;
+    size_t rare = 0;
+    qsort(sites, called, sizeof *sites, by_rate);
+    for (; rare < called && taken + sites[rare]->rate * call_cost <= share * FOR_RARE; rare++)
+        taken += sites[rare]->rate * call_cost;
+    qsort(sites + rare, called - rare, sizeof *sites, by_length);
+    for (size_t i = rare; i < called; i++) {
+        double cost = sites[i]->rate * call_cost;
+        sites[i]->rare = false;
+        sites[i]->kept = taken + cost <= share;
+        taken += sites[i]->kept ? cost : 0;
+    }
+    calls_share = taken;
+    munmap(sites, room * sizeof *sites);
+}
+
+/* ---- what things cost -------------------------------------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+static double median_of(const double *values, unsigned count) {
+    double sorted[SAMPLES];
+    memcpy(sorted, values, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_numbers);
+    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+/* A program goes about other work from one count to the next, so each says little: what is usual is believed as much as the spread of all
+ * makes it likely. */
+static void learn_cost(void) {
+    if (measured.calls < 1000 || bare.calls < 1000)
+        return;
+    /* Ticks and events have an account of their own. */
+    samples[sample_count++ % SAMPLES] = measured.used * (1 - lw_overhead_share()) / measured.calls - bare.used / bare.calls;
+    unsigned known = sample_count < SAMPLES ? sample_count : SAMPLES;
+    if (known < 4)
+        return;
+    double median = median_of(samples, known), off[SAMPLES];
+    for (unsigned i = 0; i < known; i++)
+        off[i] = samples[i] > median ? samples[i] - median : median - samples[i];
+    /* As the deviation of a normal distribution follows from its median deviation, and a median's error from that. */
+    double deviation = median_of(off, known) * 1.48 * 1.25;
+    double error = deviation * deviation / known;
+    double cost = CALL_USUAL + (median - CALL_USUAL) * USUAL_SPREAD / (USUAL_SPREAD + error);
+    call_cost = cost < CALL_LEAST ? CALL_LEAST : cost > CALL_MOST ? CALL_MOST : cost;
+}
+
+/* Locks and scheduler events: left out if they take too much. */
+static void weigh_others(uint64_t used_now) {
+    double most = FOR_OTHERS * lw_config.overhead;
+    if (!locks_out && lw_config.locks) {
+        double share = (measured.locks + bare.locks) * LOCK_PAIR / (measured.used + bare.used);
+        locks_share = learnt == 0 ? share : FADING * locks_share + (1 - FADING) * share;
+    }
+    if (learnt >= OTHERS_FROM && locks_share > most) {
+        lw_locks_switch(false);
+        locks_out = true;
+        locks_share = 0;
+    }
+    double used = between(used_weighed, used_now);
+    if (sched_out || used < OTHERS_FROM * LEARN_FROM)
+        return;
+    uint64_t switches = lw_sched_switches();
+    sched_share = (double)(switches - switches_then) * (double)lw_sched_cost() / used;
+    switches_then = switches;
+    used_weighed = used_now;
+    if (sched_share > most) {
+        lw_sched_mute();
+        sched_out = true;
+        sched_share = 0;
+    }
+}
+
+/* ---- counting ------------------------------------------------------------------------------------------------------------------ */
+
+/* Calls since this was last asked. */
+static double take_counters(void) {
+    double sum = 0;
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        for (size_t i = 0; i < each->count; i++) {
+            struct lw_site *site = &each->sites[i];
+            uint64_t now = each->counters[i];
+            double calls = (double)(now - site->counted);
+            site->counted = now;
+            site->counts += calls;
+            site->calls += phase == MEASURED ? calls : 0;
+            sum += calls;
+        }
+    return sum;
+}
+
+static void take_turn(bool all, struct tally *into) {
+    phase = all ? MEASURED : BARE;
+    lw_sleds_switch(all ? LW_SLEDS_COUNT_TWINS : LW_SLEDS_COUNT_BODIES);
+    uint64_t from = lw_now(), used = lw_program_time(), locks = atomic_load(&lw_locks_counted);
+    if (all)
+        lw_sites_watch(from);
+    lw_sleep(TURN);
+    uint64_t used_now = lw_program_time();
+    into->used += between(used, used_now);
+    into->locks += (double)(atomic_load(&lw_locks_counted) - locks);
+    into->calls += take_counters();
+    if (all)
+        lw_sites_watch_no_more(lw_now());
+    account(used_now);
+}
+
+static void count_calls(void) {
+    account(lw_program_time());
+    unreachable |= !lw_sleds_add_sites();
+    LW_SET(counting, 1);
+    /* There and back again: whatever becomes more or less meanwhile does so for both. */
+    for (int turn = 0; turn < TURNS; turn++)
+        take_turn(turn % 4 == 0 || turn % 4 == 3, turn % 4 == 0 || turn % 4 == 3 ? &measured : &bare);
+    LW_SET(counting, 0);
+}
+
+static void fade(struct lw_site *site, double used) {
+    /* What is called more often than it was is so at once, and what is called less often little by little. */
+    double rate = site->counts / used;
+    site->rate = rate > site->rate ? rate : FADING * site->rate + (1 - FADING) * rate;
+    site->counts = 0;
+    site->time += (double)atomic_exchange_explicit(&site->seen, 0, memory_order_relaxed);
+    site->calls *= FADING;
+    site->time *= FADING;
+}
+
+static void learn(uint64_t used_now) {
+    double used = measured.used + bare.used, calls = measured.calls + bare.calls;
+    each_site(fade, used);
+    learn_cost();
+    weigh_others(used_now);
+    double counting = calls / used * (COUNTING + call_cost / 2) / PAUSE_TIMES;
+    double rest = at_least(lw_config.overhead - locks_share - sched_share - counting, lw_config.overhead / 4);
+    choose(rest * (LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
+    lw_overhead_leave(at_least(rest - calls_share, rest / 4));
+    measured = bare = (struct tally){0};
+    learnt++;
+}
+
+/* ---- in the course of a recording ---------------------------------------------------------------------------------------------- */
+
+void lw_budget_begin(void) {
+    phase = OFF;
+    sample_count = learnt = 0;
+    call_cost = CALL_USUAL;
+    measured = bare = (struct tally){0};
+    used_next = used_accounted = used_weighed = lw_program_time();
+    switches_then = lw_sched_switches();
+    locks_out = sched_out = unreachable = false;
+    locks_share = sched_share = calls_share = cost_sum = cost_time = 0;
+    if (lw_config.overhead <= 0 || lw_engine != LW_ENGINE_TICK)
+        return;
+    unreachable = !lw_sleds_add_sites();
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        for (size_t i = 0; i < each->count; i++)
+            each->sites[i] = (struct lw_site){.entry = each->sites[i].entry, .kept = true, .counted = each->counters[i]};
+    phase = MEASURED;
+    used_next += LEARN_FROM / 2;
+}
+
+void lw_budget_step(void) {
+    uint64_t before = phase == OFF ? 0 : lw_program_time();
+    if (phase == OFF || before < used_next)
+        return;
+    count_calls();
+    uint64_t used = lw_program_time();
+    double counted = measured.used + bare.used;
+    bool enough = counted >= LEARN_FROM;
+    if (enough)
+        learn(used);
+    bool chosen = learnt > 0;
+    lw_sleds_switch(chosen ? LW_SLEDS_CHOSEN : LW_SLEDS_ON);
+    phase = chosen ? CHOSEN : MEASURED;
+    used_next = used + (!enough ? LEARN_FROM / 2 : learnt < LEARN_FIRST ? 0 : (uint64_t)counted * PAUSE_TIMES);
+}
+
+void lw_budget_end(void) {
+    if (phase == OFF)
+        return;
+    account(lw_program_time());
+}
+
+/* ---- what it came to --------------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    uint64_t functions, left_out;
+    double calls, missed, longest; /* longest: mean length of the calls of a function that was left out */
+} sums;
+
+static void add_to_sums(struct lw_site *site, double unused) {
+    (void)unused;
+    sums.functions += site->all >= 1;
+    sums.left_out += site->left_out;
+    sums.calls += site->all;
+    sums.missed += site->missed;
+    if (site->left_out && length_of(site) > sums.longest)
+        sums.longest = length_of(site);
+}
+
+static double estimate(void) { return cost_time > 0 ? cost_sum / cost_time : 0; }
+
+void lw_budget_words(char *text, size_t room) {
+    memset(&sums, 0, sizeof sums);
+    each_site(add_to_sums, 0);
+    snprintf(text, room,
+             "overhead: an estimated %.1f %% of the program's CPU time; ticks of %.1f us on average; measuring a call costs %.1f ns here, and handing the clock over %llu ns; "
+             "%llu of %llu functions were left out at times%s%s%s",
+             estimate() * 100, (double)atomic_load(&lw_pace.tick) / 1000, call_cost, (unsigned long long)lw_overhead_handover(),
+             (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks_out ? ", locks too" : "", sched_out ? ", scheduler events too" : "",
+             unreachable ? "; functions of some modules are always measured, for there is no memory in reach of their code" : "");
+}
+
+static int by_missed(const void *a, const void *b) {
+    const struct lw_site *one = *(struct lw_site *const *)a, *other = *(struct lw_site *const *)b;
+    return (one->missed < other->missed) - (one->missed > other->missed);
+}
+
+/* The functions of which most calls are missing; how many. */
+static size_t most_missed(struct lw_site *most[NAMED]) {
+    size_t found = 0;
+    for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
+        for (size_t i = 0; i < each->count; i++) {
+            struct lw_site *site = &each->sites[i];
+            if (!site->left_out || (found == NAMED && site->missed <= most[found - 1]->missed))
+                continue;
+            found += found < NAMED;
+            most[found - 1] = site;
+            qsort(most, found, sizeof *most, by_missed);
+        }
+    return found;
+}
+
+bool lw_budget_encode(struct lw_payload *p, uint64_t now) {
+    if (phase == OFF)
+        return false;
+    struct lw_site *most[NAMED];
+    size_t found = most_missed(most);
+    memset(&sums, 0, sizeof sums);
+    each_site(add_to_sums, 0);
+    lw_put_u64(p, now);
+    lw_put_varint(p, (uint64_t)(lw_config.overhead * 1e6));
+    lw_put_varint(p, (uint64_t)(estimate() * 1e6));
+    lw_put_varint(p, sums.functions);
+    lw_put_varint(p, sums.left_out);
+    lw_put_varint(p, (uint64_t)sums.calls);
+    lw_put_varint(p, (uint64_t)sums.missed);
+    lw_put_varint(p, (uint64_t)sums.longest);
+    lw_put_u8(p, (uint8_t)(locks_out | sched_out << 1));
+    lw_put_varint(p, found);
+    for (size_t i = 0; i < found; i++) {
+        lw_put_u64(p, most[i]->entry);
+        lw_put_varint(p, (uint64_t)most[i]->all);
+        lw_put_varint(p, (uint64_t)most[i]->missed);
+        lw_put_varint(p, (uint64_t)length_of(most[i]));
+    }
+    return true;
+}

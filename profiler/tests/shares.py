@@ -1,0 +1,84 @@
+"""Tests of recording within a share of the CPU: which functions are left out for it, that the trace says so, and that nothing goes wrong while
+functions are left out and taken in again. Not a program: `tests/run` runs them."""
+import os, re, shutil, subprocess, time
+
+from bench import ATTEMPTS, LIMIT, SLOW, Failed, ask
+
+EVERY = ["-mllvm", "-leeward-min-instructions=0", "-mllvm", "-leeward-bounded-instructions=0"]
+
+
+def share_of(text):
+    said = re.search(r"^share (.*)", text, re.M)
+    if not said:
+        raise Failed("no share in the trace\n" + text[:2000])
+    words = said[1].split()
+    share = dict(zip(words[::2], map(int, words[1::2])))
+    share["out"] = {name: (int(calls), int(missed), int(length))
+                    for name, calls, missed, length in re.findall(r"^left out (\S+) calls (\d+) missed (\d+) length (\d+)", text, re.M)}
+    return share
+
+
+def shared(bench):
+    """The short functions that are called most are left out, and said to be; of the slow one hardly any call is missing. With room for all, none is left
+    out."""
+    target = os.path.join(bench.tmp, "short")
+    bench.compile("short.c", target, "tick", extra=EVERY)
+    for attempt in range(ATTEMPTS):
+        folder = os.path.join(bench.tmp, "shared")
+        shutil.rmtree(folder, ignore_errors=True)
+        done = bench.call([target, "2"], env=dict(os.environ, LEEWARD_PROFILE=f"on,dir={folder},overhead=3%"))
+        slows = int(done.stdout.split()[1])
+        text = bench.decode(folder)
+        share, found = share_of(text), len(re.findall(SLOW % "slow from main", text, re.M))
+        calls, missed, length = share["out"].get("tiny", (0, 0, 0))
+        # A call of `hundred` takes some hundred times as long: where that is left out, `tiny` must be, too.
+        if share["asked"] == 30000 and missed > calls / 2 and calls > 1e6 and length < 1000 and "slow" not in share["out"] and found >= slows * 0.95:
+            break
+    else:
+        raise Failed(f"shared: {found} of {slows} slow calls, {share}")
+    if not re.search(r"^note 0 4 overhead: an estimated \d+\.\d % .* ticks of \d+\.\d us", text, re.M):
+        raise Failed("shared: no note\n" + text[:2000])
+    bench.compile("recursion.c", target, "tick", extra=EVERY)
+    text = bench.recorded([target], "overhead=50%", [r"^share asked 500000 "])
+    if share_of(text)["left_out"]:
+        raise Failed(f"shared: functions were left out though there was room for all\n{text[:2000]}")
+    print("ok shared", flush=True)
+
+
+def shared_threads(bench):
+    """Calls are counted, and functions left out, while threads are within them and libraries come and go; then all is as it was."""
+    target, library, other = (os.path.join(bench.tmp, name) for name in ("sleds", "sledlib.so", "other.so"))
+    bench.compile("sledlib.c", library, "tick", extra=EVERY, link="library")
+    shutil.copy(library, other)
+    bench.compile("sleds.c", target, "tick", extra=EVERY)
+    program = subprocess.Popen([target, library, other], env=dict(os.environ, LEEWARD_PROFILE="wait"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        program.stdout.readline()
+        out = 0
+        for phase in range(5):
+            folder = os.path.join(bench.tmp, f"shares-{phase}")
+            # All are measured in the fourth: nothing is left of what was left out before.
+            answer = ask(program.pid, f"start dir={folder},disk=4M,sched=off,overhead={'1%' if phase != 3 else 'off'}")
+            if not answer.startswith("ok recording"):
+                raise Failed(f"shared_threads: {answer}")
+            time.sleep(0.6)
+            answer = ask(program.pid, "stop")
+            if not answer.startswith("ok stopped"):
+                raise Failed(f"shared_threads: {answer}")
+            text = bench.decode(folder)
+            if "missing: " in text or phase == 3 and not re.search(r"^call .* works from", text, re.M):
+                raise Failed(f"shared_threads: {phase}\n{text[:2000]}")
+            if phase != 3:
+                out += share_of(text)["left_out"]
+            shutil.rmtree(folder)
+        said, complaint = program.communicate("", timeout=LIMIT)
+    finally:
+        program.kill()
+        program.wait()
+    if program.returncode != 0 or not said.startswith("right") or out == 0:
+        raise Failed(f"shared_threads: {program.returncode} {said}{complaint}, {out} left out")
+    print("ok shared_threads", flush=True)
+
+
+SHARES = {"shared": shared, "shared_threads": shared_threads}
