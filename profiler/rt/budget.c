@@ -189,7 +189,7 @@ static void weigh_others(uint64_t used_now) {
         locks_share = learnt == 0 ? share : FADING * locks_share + (1 - FADING) * share;
     }
     if (learnt >= OTHERS_FROM && locks_share > most) {
-        lw_locks_switch(false);
+        lw_locks_switch(LW_LOCKS_WAITS);
         locks_out = true;
         locks_share = 0;
     }
@@ -267,8 +267,10 @@ static void learn(uint64_t used_now) {
     learn_cost();
     weigh_others(used_now);
     double counting = calls / used * (COUNTING + call_cost / 2) / PAUSE_TIMES;
-    double rest = at_least(lw_config.overhead - locks_share - sched_share - counting, lw_config.overhead / 4);
-    choose(rest * (LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
+    /* Ticks that come as often as they were told to cost what they cost. */
+    double fixed = lw_config.tick_follows ? 0 : lw_overhead_share();
+    double rest = at_least(lw_config.overhead - locks_share - sched_share - counting - fixed, lw_config.overhead / 4);
+    choose(rest * (!lw_config.tick_follows ? 1 : LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
     lw_overhead_leave(at_least(rest - calls_share, rest / 4));
     measured = bare = (struct tally){0};
     learnt++;
@@ -343,7 +345,7 @@ void lw_budget_words(char *text, size_t room) {
              "overhead: an estimated %.1f %% of the program's CPU time; ticks of %.1f us on average; measuring a call costs %.1f ns here, and handing the clock over %llu ns; "
              "%llu of %llu functions were left out at times%s%s%s",
              estimate() * 100, (double)atomic_load(&lw_pace.tick) / 1000, call_cost, (unsigned long long)lw_overhead_handover(),
-             (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks_out ? ", locks too" : "", sched_out ? ", scheduler events too" : "",
+             (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks_out ? ", holders of locks too" : "", sched_out ? ", scheduler events too" : "",
              unreachable ? "; functions of some modules are always measured, for there is no memory in reach of their code" : "");
 }
 

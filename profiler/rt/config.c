@@ -96,6 +96,7 @@ static bool read_engine(const char *text, enum lw_engine *into) {
 static bool read_option(struct lw_config *config, const char *name, const char *value, bool *known) {
     *known = true;
     if (strcmp(name, "tick") == 0) {
+        config->tick_follows = false;
         if (strcmp(value, "busy") == 0) {
             config->tick = 0;
             return true;
@@ -105,11 +106,13 @@ static bool read_option(struct lw_config *config, const char *name, const char *
     if (strcmp(name, "overhead") == 0) {
         if (strcmp(value, "off") == 0) {
             config->overhead = 0;
+            config->tick_follows = false;
             return true;
         }
         char *end;
         double percent = strtod(value, &end);
         config->overhead = percent / 100;
+        config->tick_follows = true;
         return *value >= '0' && *value <= '9' && (*end == '\0' || strcmp(end, "%") == 0) && percent >= 0.1 && percent <= 100;
     }
     if (strcmp(name, "threshold") == 0)

@@ -41,7 +41,7 @@ static void after_fork_in_child(void) {
     bool wanted = lw_control_exists() && lw_config.follow;
     process = getpid();
     atomic_store(&lw_recording, false);
-    lw_locks_switch(false);
+    lw_locks_switch(LW_LOCKS_OFF);
     atomic_store(&lw_phase, LW_OFF);
     lw_threads_forget();
     lw_blocks_reset();

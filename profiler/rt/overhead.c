@@ -86,7 +86,10 @@ static void measure(void) {
 uint64_t lw_overhead_tick(void) { return tick; }
 
 void lw_overhead_begin(void) {
-    measure();
+    handover = USUAL;
+    /* Otherwise it is only for the sum, and nobody wants to wait for that. */
+    if (lw_config.tick_follows)
+        measure();
     look_at = seen_used = seen_events = seen_ticks = 0;
     atomic_store(&taken, 0);
     lw_overhead_leave(lw_config.overhead);
@@ -115,6 +118,8 @@ bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events) {
     if (first || more < 1000000)
         return false;
     atomic_store(&taken, (uint64_t)(cost / more * MILLION));
+    if (!lw_config.tick_follows)
+        return false;
     double change = cost / more * MILLION / (double)atomic_load(&allowed);
     double to = (double)tick * (change < 0.5 ? 0.5 : change > 2 ? 2 : change);
     tick = to < TICK_LEAST ? TICK_LEAST : to > TICK_MOST ? TICK_MOST : (uint64_t)to;

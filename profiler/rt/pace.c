@@ -96,7 +96,7 @@ static uint64_t pauses_length(void) {
 }
 
 /* As far apart as ticks should be while there is a CPU for the clock. */
-static uint64_t wanted_tick(void) { return lw_config.overhead > 0 ? lw_overhead_tick() : lw_config.tick; }
+static uint64_t wanted_tick(void) { return lw_config.tick_follows ? lw_overhead_tick() : lw_config.tick; }
 
 uint64_t lw_pace_tick(void) {
     uint64_t tick = wanted_tick();
@@ -236,7 +236,8 @@ void lw_pace_ticked(uint64_t before, uint64_t now) {
     add(&lw_pace.ticks, 1);
     if (lw_config.overhead > 0) {
         uint64_t ticks = atomic_load_explicit(&lw_pace.ticks, memory_order_relaxed);
-        atomic_store_explicit(&lw_pace.tick, (now - LW_GET(began)) / ticks, memory_order_relaxed);
+        if (lw_config.tick_follows)
+            atomic_store_explicit(&lw_pace.tick, (now - LW_GET(began)) / ticks, memory_order_relaxed);
         if (lw_overhead_look(now, ticks, lw_events_taken))
             tell_clock();
     }

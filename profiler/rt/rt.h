@@ -60,7 +60,8 @@ struct lw_config {
     bool on;               /* record from the start on */
     enum lw_engine engine; /* how calls are recorded */
     uint64_t tick;         /* nanoseconds between two ticks or scans; 0: as often as possible */
-    double overhead;       /* share of the program's CPU time that recording may take; 0: as `tick` says */
+    double overhead;       /* share of the program's CPU time that recording may take; 0: whatever it takes */
+    bool tick_follows;     /* ticks come as often as that share allows, whatever `tick` says */
     uint64_t threshold;    /* shortest call that is recorded */
     uint64_t lock_threshold;
     uint64_t segment; /* bytes */
@@ -179,12 +180,14 @@ extern __thread struct lw_thread *lw_self LW_INITIAL_EXEC;
 
 /* Whether something records: events are worth writing. */
 extern _Atomic bool lw_recording;
-extern _Atomic bool lw_locks_on;
+/* What is recorded of locks: nothing, waits for them, or also who holds them since when. */
+enum lw_locks { LW_LOCKS_OFF, LW_LOCKS_WAITS, LW_LOCKS_ALL };
+extern _Atomic int lw_locks;
 /* Locks taken while they were counted. */
 extern _Atomic uint64_t lw_locks_counted;
 /* Sets it, and lets the shim know, if there is one (shim.c). */
-void lw_locks_switch(bool on);
-__attribute__((weak, visibility("default"))) void lw_shim_switch(bool on);
+void lw_locks_switch(enum lw_locks what);
+__attribute__((weak, visibility("default"))) void lw_shim_switch(enum lw_locks what);
 
 /* This thread's record, made if need be; NULL if it has none. */
 struct lw_thread *lw_thread_make(void);

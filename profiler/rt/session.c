@@ -6,14 +6,14 @@
 #include <string.h>
 
 _Atomic int lw_phase;
-_Atomic bool lw_locks_on;
+_Atomic int lw_locks;
 _Atomic uint32_t lw_session;
 enum lw_engine lw_engine;
 
-void lw_locks_switch(bool on) {
-    atomic_store(&lw_locks_on, on);
+void lw_locks_switch(enum lw_locks what) {
+    atomic_store(&lw_locks, what);
     if (lw_shim_switch)
-        lw_shim_switch(on);
+        lw_shim_switch(what);
 }
 
 /* Functions begin to be measured before the clock runs, so that none is missed once it does. */
@@ -68,7 +68,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
         return error;
     }
     lw_shadows_enable(lw_engine == LW_ENGINE_SCAN);
-    lw_locks_switch(lw_config.locks);
+    lw_locks_switch(lw_config.locks ? LW_LOCKS_ALL : LW_LOCKS_OFF);
     lw_budget_begin();
     atomic_store(&lw_phase, LW_ON);
     return NULL;
@@ -117,7 +117,7 @@ void lw_session_stop(int reason) {
         return;
     atomic_store(&lw_phase, LW_ENDING);
     lw_budget_end();
-    lw_locks_switch(false);
+    lw_locks_switch(LW_LOCKS_OFF);
     lw_shadows_enable(false);
     /* At the process's end nobody would be any better off. */
     if (reason != LW_END_EXIT)

@@ -72,8 +72,11 @@ REAL(sem_wait, NULL)
 REAL(_exit, NULL)
 
 static inline bool on(void) {
-    return LW_UNLIKELY(atomic_load_explicit(&lw_locks_on, memory_order_relaxed)) && lw_self != LW_NOBODY;
+    return LW_UNLIKELY(atomic_load_explicit(&lw_locks, memory_order_relaxed) != LW_LOCKS_OFF) && lw_self != LW_NOBODY;
 }
+
+/* Whether it is known what this thread holds. */
+static inline bool holds_on(void) { return atomic_load_explicit(&lw_locks, memory_order_relaxed) == LW_LOCKS_ALL; }
 
 /* ---- what this thread holds ------------------------------------------------------------------------------------------------ */
 
@@ -179,14 +182,16 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 #define SWITCHED(function, type)                                                                                                              \
     static int first_##function(type *lock);                                                                                                  \
     static int recorded_##function(type *lock);                                                                                               \
+    static int waits_##function(type *lock);                                                                                                  \
     static int (*now_##function)(type *) = first_##function;                                                                                  \
     static int first_##function(type *lock) {                                                                                                 \
         int (*expected)(type *) = first_##function;                                                                                           \
         __atomic_compare_exchange_n(&now_##function, &expected, get_##function(), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                 \
         return get_##function()(lock);                                                                                                        \
     }                                                                                                                                         \
-    static void switch_##function(bool to_recorded) {                                                                                         \
-        __atomic_store_n(&now_##function, to_recorded ? recorded_##function : first_##function, __ATOMIC_RELEASE);                            \
+    static void switch_##function(enum lw_locks what) {                                                                                       \
+        int (*to)(type *) = what == LW_LOCKS_ALL ? recorded_##function : what == LW_LOCKS_WAITS ? waits_##function : first_##function;        \
+        __atomic_store_n(&now_##function, to, __ATOMIC_RELEASE);                                                                              \
     }                                                                                                                                         \
     /* A jump, so that the return address is still the program's: sanitizers would make a call of it. And one instruction, which              \
      * compilers make of a plain load only: of an atomic one they make two. */                                                                \
@@ -209,9 +214,15 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         uint64_t began = lw_now();                                                                                                            \
         int result = get_##function()(lock);                                                                                                  \
         uint64_t now = lw_now();                                                                                                              \
-        if (result == 0)                                                                                                                      \
+        if (result == 0 && holds_on())                                                                                                        \
             acquired(lock, object_, site, now, now - began);                                                                                  \
+        else if (result == 0 && now - began >= LW_GET(lock_threshold))                                                                        \
+            say(LW_WAITED, object_, lock, site, now - began, now);                                                                            \
         return result;                                                                                                                        \
+    }                                                                                                                                         \
+    static int waits_##function(type *lock) {                                                                                                 \
+        int result = KNOWN(try)(lock);                                                                                                        \
+        return LW_UNLIKELY(result != 0) ? waited_##function(lock, result, HERE) : 0;                                                          \
     }                                                                                                                                         \
     SWITCHED(function, type) {                                                                                                                \
         int result = KNOWN(try)(lock);                                                                                                        \
@@ -220,7 +231,11 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                        \
         return 0;                                                                                                                             \
     }
+/* What never waits. */
+#define WITHOUT_WAIT(function, type)                                                                                                          \
+    static int waits_##function(type *lock) { return KNOWN(function)(lock); }
 #define TRY(function, type, object_)                                                                                                          \
+    WITHOUT_WAIT(function, type)                                                                                                              \
     SWITCHED(function, type) {                                                                                                                \
         int result = KNOWN(function)(lock);                                                                                                   \
         if (result == 0)                                                                                                                      \
@@ -248,6 +263,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         released(hold, now, wanted);                                                                                                          \
         return result;                                                                                                                        \
     }                                                                                                                                         \
+    WITHOUT_WAIT(function, type)                                                                                                              \
     SWITCHED(function, type) {                                                                                                                \
         uint64_t top = mine.top;                                                                                                              \
         if (LW_UNLIKELY(hold_at(top)->lock != lock))                                                                                          \
@@ -275,10 +291,10 @@ UNLOCK(pthread_spin_unlock, pthread_spinlock_t, LW_SPIN)
     does(pthread_rwlock_wrlock) does(pthread_rwlock_tryrdlock) does(pthread_rwlock_trywrlock) does(pthread_rwlock_unlock)                     \
     does(pthread_spin_lock) does(pthread_spin_trylock) does(pthread_spin_unlock)
 
-LW_EXPORT void lw_shim_switch(bool to_recorded) {
+LW_EXPORT void lw_shim_switch(enum lw_locks what) {
 #define FIND(function) get_##function();
-#define SWITCH(function) switch_##function(to_recorded);
-    if (to_recorded) {
+#define SWITCH(function) switch_##function(what);
+    if (what != LW_LOCKS_OFF) {
         ALL_SWITCHED(FIND)
     }
     ALL_SWITCHED(SWITCH)
@@ -290,9 +306,9 @@ LW_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *lock, const struct timesp
     uint64_t began = lw_now();
     int result = get_pthread_mutex_timedlock()(lock, until);
     uint64_t now = lw_now();
-    if (result == 0)
+    if (result == 0 && holds_on())
         acquired(lock, LW_MUTEX, HERE, now, now - began);
-    else if (result == ETIMEDOUT && now - began >= LW_GET(lock_threshold))
+    else if ((result == ETIMEDOUT || result == 0) && now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, LW_MUTEX, lock, HERE, now - began, now);
     return result;
 }
@@ -307,14 +323,15 @@ static void waited(pthread_cond_t *condition, pthread_mutex_t *lock, const void 
         released(before, began, false);
     if (now - began >= LW_GET(lock_threshold))
         say(LW_WAITED, LW_CONDITION, condition, site, now - began, now);
-    acquired(lock, LW_MUTEX, site, now, 0);
+    if (holds_on())
+        acquired(lock, LW_MUTEX, site, now, 0);
 }
 
 LW_EXPORT int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock) {
     if (LW_LIKELY(!on()))
         return get_pthread_cond_wait()(condition, lock);
     struct held before;
-    bool known = forget(lock, &before);
+    bool known = forget(lock, &before) && holds_on();
     uint64_t began = lw_now();
     int result = get_pthread_cond_wait()(condition, lock);
     waited(condition, lock, HERE, &before, known, began);
@@ -325,7 +342,7 @@ LW_EXPORT int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t 
     if (LW_LIKELY(!on()))
         return get_pthread_cond_timedwait()(condition, lock, until);
     struct held before;
-    bool known = forget(lock, &before);
+    bool known = forget(lock, &before) && holds_on();
     uint64_t began = lw_now();
     int result = get_pthread_cond_timedwait()(condition, lock, until);
     waited(condition, lock, HERE, &before, known, began);
@@ -337,7 +354,7 @@ LW_EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t 
     if (LW_LIKELY(!on()))
         return get_pthread_cond_clockwait()(condition, lock, clock, until);
     struct held before;
-    bool known = forget(lock, &before);
+    bool known = forget(lock, &before) && holds_on();
     uint64_t began = lw_now();
     int result = get_pthread_cond_clockwait()(condition, lock, clock, until);
     waited(condition, lock, HERE, &before, known, began);

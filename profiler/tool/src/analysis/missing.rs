@@ -112,7 +112,7 @@ fn left_out(share: &Share) -> String {
             crate::span::show(share.longest)
         ));
     }
-    for (is_out, name) in [(share.locks, "locks"), (share.sched, "scheduler events")] {
+    for (is_out, name) in [(share.locks, "holders of locks"), (share.sched, "scheduler events")] {
         if is_out {
             what.push(format!("{name} were left out from some time on"));
         }
