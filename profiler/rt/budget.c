@@ -13,18 +13,19 @@
 #include <sys/mman.h>
 
 /* A count has so many turns of this length. */
-#define TURNS 12
-#define TURN 1000000u
+#define TURNS 4
+#define TURN 500000u
 /* CPU time of the program from which something can be learnt: that of some counts, where it does little. How many times as much passes in
- * between; none does until something was learnt some times. */
-#define LEARN_FROM 6000000u
-#define PAUSE_TIMES 60
+ * between, and at first. */
+#define LEARN_FROM 1000000u
+#define PAUSE_TIMES 100
 #define LEARN_FIRST 8
+#define PAUSE_TIMES_FIRST 40
 /* Nanoseconds that measuring a call costs: less or more is noise. What is usual, and how far from it programs are, squared. */
-#define CALL_LEAST 1.0
+#define CALL_LEAST 0.7
 #define CALL_MOST 12.0
-#define CALL_USUAL 4.0
-#define USUAL_SPREAD 4.0
+#define CALL_USUAL 2.0
+#define USUAL_SPREAD 2.0
 /* Latest differences of which the median counts. */
 #define SAMPLES 15
 /* Counting one more call, by its stub. */
@@ -33,14 +34,15 @@
 #define LOCK_PAIR 6.0
 /* Of the share, what calls may take: the rest is for ticks and events, which take what calls leave. While the clock ticks seldom anyway,
  * they need little. */
-#define FOR_CALLS 0.6
-#define FOR_CALLS_COARSE 0.9
+#define FOR_CALLS 0.5
+#define FOR_CALLS_COARSE 0.8
 /* Of what calls may take, what functions are given that are seldom called, whatever they are. */
 #define FOR_RARE 0.2
 /* Locks or scheduler events that take more than this of the share are left out. */
 #define FOR_OTHERS 0.4
-/* After so many counts. */
-#define OTHERS_FROM 6
+/* Not before so many counts, and so much of the program's CPU time. */
+#define OTHERS_FROM 4
+#define OTHERS_TIME 50000000u
 /* What was counted before counts less each time. */
 #define FADING 0.7
 /* As long as the calls are taken for of a function of which none was seen, once. */
@@ -59,7 +61,9 @@ static struct tally {
 
 static double samples[SAMPLES];
 static unsigned sample_count, learnt;
-static double call_cost;
+static double call_cost = CALL_USUAL;
+/* Calls of all functions by nanosecond of the program's CPU time. */
+static double all_rate;
 /* The program's CPU time when the next count is due, when calls were last accounted for, and when switches were last looked at. */
 static uint64_t used_next, used_accounted, used_weighed, switches_then;
 static bool locks_out, sched_out, unreachable;
@@ -194,7 +198,7 @@ static void weigh_others(uint64_t used_now) {
         locks_share = 0;
     }
     double used = between(used_weighed, used_now);
-    if (sched_out || used < OTHERS_FROM * LEARN_FROM)
+    if (sched_out || used < OTHERS_TIME)
         return;
     uint64_t switches = lw_sched_switches();
     sched_share = (double)(switches - switches_then) * (double)lw_sched_cost() / used;
@@ -261,27 +265,42 @@ static void fade(struct lw_site *site, double used) {
     site->time *= FADING;
 }
 
-static void learn(uint64_t used_now) {
-    double used = measured.used + bare.used, calls = measured.calls + bare.calls;
-    each_site(fade, used);
-    learn_cost();
-    weigh_others(used_now);
-    double counting = calls / used * (COUNTING + call_cost / 2) / PAUSE_TIMES;
+static unsigned pause_times(void) { return learnt < LEARN_FIRST ? PAUSE_TIMES_FIRST : PAUSE_TIMES; }
+
+/* Chooses functions and ticks by what is known now. */
+static void share_out(void) {
+    double counting = all_rate * (COUNTING + call_cost / 2) / pause_times();
     /* Ticks that come as often as they were told to cost what they cost. */
     double fixed = lw_config.tick_follows ? 0 : lw_overhead_share();
     double rest = at_least(lw_config.overhead - locks_share - sched_share - counting - fixed, lw_config.overhead / 4);
     choose(rest * (!lw_config.tick_follows ? 1 : LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
     lw_overhead_leave(at_least(rest - calls_share, rest / 4));
+}
+
+static void learn(uint64_t used_now) {
+    double used = measured.used + bare.used;
+    all_rate = (measured.calls + bare.calls) / used;
+    each_site(fade, used);
+    learn_cost();
+    weigh_others(used_now);
+    share_out();
     measured = bare = (struct tally){0};
     learnt++;
 }
 
 /* ---- in the course of a recording ---------------------------------------------------------------------------------------------- */
 
+/* What was found out stays; what was missed was another recording's. */
+static void begin_site(struct lw_site *site, uint64_t counter) {
+    site->kept = true;
+    site->left_out = false;
+    site->counted = counter;
+    site->counts = site->all = site->missed = 0;
+    atomic_store(&site->seen, 0);
+}
+
 void lw_budget_begin(void) {
     phase = OFF;
-    sample_count = learnt = 0;
-    call_cost = CALL_USUAL;
     measured = bare = (struct tally){0};
     used_next = used_accounted = used_weighed = lw_program_time();
     switches_then = lw_sched_switches();
@@ -292,9 +311,15 @@ void lw_budget_begin(void) {
     unreachable = !lw_sleds_add_sites();
     for (struct lw_sites *each = lw_sites_first(); each; each = each->next)
         for (size_t i = 0; i < each->count; i++)
-            each->sites[i] = (struct lw_site){.entry = each->sites[i].entry, .kept = true, .counted = each->counters[i]};
+            begin_site(&each->sites[i], each->counters[i]);
     phase = MEASURED;
     used_next += LEARN_FROM / 2;
+    /* An earlier recording has found out what the program does. */
+    if (learnt > 0) {
+        share_out();
+        lw_sleds_switch(LW_SLEDS_CHOSEN);
+        phase = CHOSEN;
+    }
 }
 
 void lw_budget_step(void) {
@@ -310,7 +335,7 @@ void lw_budget_step(void) {
     bool chosen = learnt > 0;
     lw_sleds_switch(chosen ? LW_SLEDS_CHOSEN : LW_SLEDS_ON);
     phase = chosen ? CHOSEN : MEASURED;
-    used_next = used + (!enough ? LEARN_FROM / 2 : learnt < LEARN_FIRST ? 0 : (uint64_t)counted * PAUSE_TIMES);
+    used_next = used + (!enough ? LEARN_FROM / 2 : (uint64_t)counted * pause_times());
 }
 
 void lw_budget_end(void) {

@@ -12,6 +12,7 @@ use leeward_profile::analysis::{Selection, slowest, tail};
 use leeward_profile::export::{self, Format, Options};
 use leeward_profile::format::block::{BlockReader, Item, put_block};
 use leeward_profile::format::event::OffCpu;
+use leeward_profile::format::meta::{LeftOut, Pace, Share, Still};
 use leeward_profile::format::write::{TraceWriter, segment_path};
 use leeward_profile::format::{PREAMBLE, What};
 use leeward_profile::stats::{self, Collector};
@@ -27,6 +28,10 @@ const EDGES: [u8; 9] = [0, 1, 2, 0x42, 127, 128, 129, 254, 255];
 fn rich() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    let stills = vec![Still { start: 500_000, length: 60_000, used: 50_000 }];
+    writer.pace(&Pace { stood: 60_000, used: 1_000_000, tick: 1000, stills, ..Pace::default() }).unwrap();
+    let most = vec![LeftOut { function: PARSE, calls: 300, missed: 200, length: 12 }];
+    writer.share(&Share { asked: 50_000, functions: 3, left_out: 1, calls: 400, missed: 200, most, ..Share::default() }).unwrap();
     for id in 1..=20_u64 {
         let start = id * 100_000;
         writer

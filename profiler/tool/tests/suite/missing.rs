@@ -4,7 +4,7 @@ use crate::support::*;
 use leeward_profile::analysis::missing::missing;
 use leeward_profile::format::What;
 use leeward_profile::format::event::OffCpu;
-use leeward_profile::format::meta::{Pace, Still};
+use leeward_profile::format::meta::{LeftOut, Pace, Share, Still};
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::trace::{Trace, ignore};
 
@@ -77,4 +77,25 @@ fn blocked(clock_stood: bool) -> String {
 fn a_call_that_came_later_is_not_said_to_have_blocked() {
     assert_eq!(blocked(true), format!("off the CPU, blocked in {HANDLE:#x}"));
     assert_eq!(blocked(false), format!("off the CPU, blocked in {RARE:#x}"));
+}
+
+#[test]
+fn what_was_left_out_for_a_share_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    let most = vec![LeftOut { function: PARSE, calls: 900_000, missed: 700_000, length: 12 }];
+    let first = Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() };
+    let last = Share { estimated: 48_000, functions: 40, left_out: 1, calls: 1_000_000, missed: 700_000, longest: 12, locks: true, most, ..first };
+    writer.share(&Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() }).unwrap();
+    writer.event(WORKER, 2_000, call(PARSE, 1_000)).unwrap();
+    writer.share(&last).unwrap();
+    writer.finish(1_000_000).unwrap();
+    let trace = Trace::open(folder.path(), &mut ignore).unwrap();
+    assert_eq!(trace.share(), Some(&last));
+    let said = missing(&trace, &mut ignore).unwrap().words().unwrap();
+    assert_eq!(
+        said,
+        "to keep to 5 % of the CPU time, 1 of 40 functions were left out at times, with 70 % of all calls (on average they last 12 ns at most), \
+         and holders of locks were left out from some time on"
+    );
 }

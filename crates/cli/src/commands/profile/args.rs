@@ -42,11 +42,12 @@ pub(crate) struct Recording {
     /// How calls are timed: `tick`, `scan`, or as the program was built
     #[arg(long, default_value = "auto", value_parser = ["auto", "tick", "scan", "none"])]
     pub(crate) engine: String,
-    /// Resolution of calls' times
-    #[arg(long, value_name = "SPAN", default_value = "1us")]
-    pub(crate) tick: String,
-    /// Instead of a tick: most of the program's CPU time that recording may take, such as 5%; the ticks come as often as that allows
-    #[arg(long, value_name = "PERCENT", conflicts_with = "tick")]
+    /// Resolution of calls' times; 1us unless --overhead says what it may cost
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) tick: Option<String>,
+    /// Most of the program's CPU time that recording may take, such as 5%, or `off`. The shortest functions that are called most are left out
+    /// for it, and ticks come as often as it allows, or as --tick says
+    #[arg(long, value_name = "PERCENT")]
     pub(crate) overhead: Option<String>,
     /// Shortest call that is recorded
     #[arg(long, value_name = "SPAN", default_value = "1us")]
@@ -93,7 +94,7 @@ const RECORD: &str = "\
 Examples:
   leeward profile record -- ./server --port 8080
   leeward profile record --threshold 5us --out /tmp/t -- ./server
-  leeward profile record --overhead 5% -- ./server               says which resolution that bought
+  leeward profile record --overhead 5% -- ./server               says what was left out for that
   leeward profile record --wait -- ./server      then: leeward profile attach PID";
 
 /// Start recording in a running process that has the profiler's run-time

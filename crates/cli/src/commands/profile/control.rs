@@ -30,22 +30,29 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let out = out.to_str().filter(|path| !path.contains([',', '\n', '%']));
     let refused = || anyhow!("--out {}: commas and per cents are not accepted here", recording.out.display());
     let out = out.ok_or_else(refused).map_err(Failure::Input)?;
-    let Recording { engine, tick, threshold, lock_threshold, disk, ring, .. } = recording;
-    for text in [tick, threshold, lock_threshold, disk, ring] {
+    let Recording { engine, threshold, lock_threshold, disk, ring, .. } = recording;
+    for text in [threshold, lock_threshold, disk, ring].into_iter().chain(&recording.tick) {
         if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '.') {
             return Err(Failure::Input(anyhow!("`{}`: a number with a unit, such as 1us or 1G", plain(text))));
         }
     }
     let on = |off: bool| if off { "off" } else { "on" };
     let mut options = format!(
-        "dir={out}/%p,engine={engine},tick={tick},threshold={threshold},lock-threshold={lock_threshold},disk={disk},ring={ring},locks={},sched={}",
+        "dir={out}/%p,engine={engine},threshold={threshold},lock-threshold={lock_threshold},disk={disk},ring={ring},locks={},sched={}",
         on(recording.no_locks),
         on(recording.no_sched)
     );
     if let Some(overhead) = &recording.overhead {
         let number = overhead.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.1..=100.0).contains(number));
-        let number = number.ok_or_else(|| anyhow!("--overhead {}: accepted are 0.1% to 100%", plain(overhead)));
-        options += &format!(",overhead={}", number.map_err(Failure::Input)?);
+        if number.is_none() && overhead != "off" {
+            let refused = anyhow!("--overhead {}: accepted are 0.1% to 100%, or off", plain(overhead));
+            return Err(Failure::Input(refused));
+        }
+        options += &format!(",overhead={}", number.map_or("off".into(), |number| number.to_string()));
+    }
+    // Behind the share, from which ticks would follow.
+    if let Some(tick) = &recording.tick {
+        options += &format!(",tick={tick}");
     }
     if let Some(cpu) = recording.cpu {
         options += &format!(",cpu={cpu}");
