@@ -30,12 +30,13 @@
 #define SAMPLES 15
 /* Counting one more call, by its stub. */
 #define COUNTING 1.5
-/* A lock that is taken and given back, while locks are recorded. */
+/* A lock that is taken and given back, while its holders are recorded, and while only waits for it are. */
 #define LOCK_PAIR 6.0
+#define LOCK_WAITS 2.0
 /* Of the share, what calls may take: the rest is for ticks and events, which take what calls leave. While the clock ticks seldom anyway,
  * they need little. */
-#define FOR_CALLS 0.5
-#define FOR_CALLS_COARSE 0.8
+#define FOR_CALLS 0.45
+#define FOR_CALLS_COARSE 0.6
 /* Of what calls may take, what functions are given that are seldom called, whatever they are. */
 #define FOR_RARE 0.2
 /* Locks or scheduler events that take more than this of the share are left out. */
@@ -66,8 +67,11 @@ static double call_cost = CALL_USUAL;
 static double all_rate;
 /* The program's CPU time when the next count is due, when calls were last accounted for, and when switches were last looked at. */
 static uint64_t used_next, used_accounted, used_weighed, switches_then;
-static bool locks_out, sched_out, unreachable;
-static double locks_share, sched_share, calls_share;
+/* What is still recorded of locks, and how many are taken by nanosecond of the program's CPU time. */
+static enum lw_locks locks;
+static double lock_rate;
+static bool sched_out, unreachable;
+static double sched_share, calls_share;
 /* Estimated cost up to now, in the program's CPU time, and that time. */
 static double cost_sum, cost_time;
 
@@ -75,6 +79,8 @@ _Atomic uint64_t lw_locks_counted;
 
 /* CPU time is put together from the clocks of some threads, one after the other: it may seem to go back. */
 static double between(uint64_t before, uint64_t after) { return after > before ? (double)(after - before) : 0; }
+
+static double others(void);
 
 static double at_least(double value, double least) { return value > least ? value : least; }
 
@@ -101,7 +107,7 @@ static void account(uint64_t used_now) {
     used_accounted = used_now;
     each_site(account_for, used);
     if (phase == CHOSEN) {
-        cost_sum += used * (calls_share + lw_overhead_share() + locks_share + sched_share);
+        cost_sum += used * (calls_share + lw_overhead_share() + others());
         cost_time += used;
     }
 }
@@ -185,30 +191,38 @@ static void learn_cost(void) {
     call_cost = cost < CALL_LEAST ? CALL_LEAST : cost > CALL_MOST ? CALL_MOST : cost;
 }
 
-/* Locks and scheduler events: left out if they take too much. */
-static void weigh_others(uint64_t used_now) {
+/* Locks and scheduler events take too much: an earlier recording may have found that out. */
+static void leave_others_out(void) {
     double most = FOR_OTHERS * lw_config.overhead;
-    if (!locks_out && lw_config.locks) {
-        double share = (measured.locks + bare.locks) * LOCK_PAIR / (measured.used + bare.used);
-        locks_share = learnt == 0 ? share : FADING * locks_share + (1 - FADING) * share;
+    if (lw_config.locks && locks == LW_LOCKS_ALL && lock_rate * LOCK_PAIR > most) {
+        locks = lock_rate * LOCK_WAITS > most ? LW_LOCKS_OFF : LW_LOCKS_WAITS;
+        lw_locks_switch(locks);
     }
-    if (learnt >= OTHERS_FROM && locks_share > most) {
-        lw_locks_switch(LW_LOCKS_WAITS);
-        locks_out = true;
-        locks_share = 0;
-    }
-    double used = between(used_weighed, used_now);
-    if (sched_out || used < OTHERS_TIME)
-        return;
-    uint64_t switches = lw_sched_switches();
-    sched_share = (double)(switches - switches_then) * (double)lw_sched_cost() / used;
-    switches_then = switches;
-    used_weighed = used_now;
-    if (sched_share > most) {
+    if (!sched_out && sched_share > most) {
         lw_sched_mute();
         sched_out = true;
-        sched_share = 0;
     }
+}
+
+/* What is recorded of them takes so much. */
+static double others(void) {
+    return lock_rate * (locks == LW_LOCKS_ALL ? LOCK_PAIR : locks == LW_LOCKS_WAITS ? LOCK_WAITS : 0) + (sched_out ? 0 : sched_share);
+}
+
+static void weigh_others(uint64_t used_now) {
+    if (lw_config.locks && locks == LW_LOCKS_ALL) {
+        double rate = (measured.locks + bare.locks) / (measured.used + bare.used);
+        lock_rate = learnt == 0 ? rate : FADING * lock_rate + (1 - FADING) * rate;
+    }
+    double used = between(used_weighed, used_now);
+    if (!sched_out && used >= OTHERS_TIME) {
+        uint64_t switches = lw_sched_switches();
+        sched_share = (double)(switches - switches_then) * (double)lw_sched_cost() / used;
+        switches_then = switches;
+        used_weighed = used_now;
+    }
+    if (learnt >= OTHERS_FROM)
+        leave_others_out();
 }
 
 /* ---- counting ------------------------------------------------------------------------------------------------------------------ */
@@ -272,7 +286,7 @@ static void share_out(void) {
     double counting = all_rate * (COUNTING + call_cost / 2) / pause_times();
     /* Ticks that come as often as they were told to cost what they cost. */
     double fixed = lw_config.tick_follows ? 0 : lw_overhead_share();
-    double rest = at_least(lw_config.overhead - locks_share - sched_share - counting - fixed, lw_config.overhead / 4);
+    double rest = at_least(lw_config.overhead - others() - counting - fixed, lw_config.overhead / 4);
     choose(rest * (!lw_config.tick_follows ? 1 : LW_GET(coarse) ? FOR_CALLS_COARSE : FOR_CALLS));
     lw_overhead_leave(at_least(rest - calls_share, rest / 4));
 }
@@ -304,8 +318,9 @@ void lw_budget_begin(void) {
     measured = bare = (struct tally){0};
     used_next = used_accounted = used_weighed = lw_program_time();
     switches_then = lw_sched_switches();
-    locks_out = sched_out = unreachable = false;
-    locks_share = sched_share = calls_share = cost_sum = cost_time = 0;
+    locks = LW_LOCKS_ALL;
+    sched_out = unreachable = false;
+    calls_share = cost_sum = cost_time = 0;
     if (lw_config.overhead <= 0 || lw_engine != LW_ENGINE_TICK)
         return;
     unreachable = !lw_sleds_add_sites();
@@ -316,6 +331,7 @@ void lw_budget_begin(void) {
     used_next += LEARN_FROM / 2;
     /* An earlier recording has found out what the program does. */
     if (learnt > 0) {
+        leave_others_out();
         share_out();
         lw_sleds_switch(LW_SLEDS_CHOSEN);
         phase = CHOSEN;
@@ -370,7 +386,7 @@ void lw_budget_words(char *text, size_t room) {
              "overhead: an estimated %.1f %% of the program's CPU time; ticks of %.1f us on average; measuring a call costs %.1f ns here, and handing the clock over %llu ns; "
              "%llu of %llu functions were left out at times%s%s%s",
              estimate() * 100, (double)atomic_load(&lw_pace.tick) / 1000, call_cost, (unsigned long long)lw_overhead_handover(),
-             (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks_out ? ", holders of locks too" : "", sched_out ? ", scheduler events too" : "",
+             (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks == LW_LOCKS_WAITS ? ", holders of locks too" : locks == LW_LOCKS_OFF ? ", locks too" : "", sched_out ? ", scheduler events too" : "",
              unreachable ? "; functions of some modules are always measured, for there is no memory in reach of their code" : "");
 }
 
@@ -409,7 +425,7 @@ bool lw_budget_encode(struct lw_payload *p, uint64_t now) {
     lw_put_varint(p, (uint64_t)sums.calls);
     lw_put_varint(p, (uint64_t)sums.missed);
     lw_put_varint(p, (uint64_t)sums.longest);
-    lw_put_u8(p, (uint8_t)(locks_out | sched_out << 1));
+    lw_put_u8(p, (uint8_t)((locks != LW_LOCKS_ALL) | sched_out << 1 | (locks == LW_LOCKS_OFF) << 2));
     lw_put_varint(p, found);
     for (size_t i = 0; i < found; i++) {
         lw_put_u64(p, most[i]->entry);

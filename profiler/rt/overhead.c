@@ -86,9 +86,8 @@ static void measure(void) {
 uint64_t lw_overhead_tick(void) { return tick; }
 
 void lw_overhead_begin(void) {
-    handover = USUAL;
-    /* Otherwise it is only for the sum, and nobody wants to wait for that. */
-    if (lw_config.tick_follows)
+    /* Once is enough; and where no tick follows from it, it is not worth waiting for. */
+    if (lw_config.tick_follows && !atomic_load(&measured))
         measure();
     look_at = seen_used = seen_events = seen_ticks = 0;
     atomic_store(&taken, 0);

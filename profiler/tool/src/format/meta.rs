@@ -420,8 +420,10 @@ pub struct Share {
     pub missed: u64,
     /// Mean length in nanoseconds of the calls of the slowest function that was left out.
     pub longest: u64,
-    /// Whether locks were left out, from some time on.
-    pub locks: bool,
+    /// Whether it was left out who holds locks, from some time on.
+    pub holders: bool,
+    /// Whether waits for locks were left out as well.
+    pub waits: bool,
     /// Whether scheduler events were.
     pub sched: bool,
     /// Functions of which most calls are missing.
@@ -447,7 +449,7 @@ impl Share {
             ..Share::default()
         };
         let marks = cursor.u8()?;
-        (share.locks, share.sched) = (marks & 1 != 0, marks & 2 != 0);
+        (share.holders, share.sched, share.waits) = (marks & 1 != 0, marks & 2 != 0, marks & 4 != 0);
         for _ in 0..cursor.bounded(MANY)? {
             let function = cursor.u64()?;
             let (calls, missed, length) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);

@@ -280,7 +280,7 @@ impl TraceWriter {
         for number in [asked, estimated, functions, left_out, calls, missed, longest] {
             put_varint(&mut payload, number);
         }
-        payload.push(u8::from(share.locks) | u8::from(share.sched) << 1);
+        payload.push(u8::from(share.holders) | u8::from(share.sched) << 1 | u8::from(share.waits) << 2);
         put_varint(&mut payload, share.most.len() as u64);
         for one in &share.most {
             payload.extend(one.function.to_le_bytes());
