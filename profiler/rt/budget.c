@@ -44,6 +44,8 @@
 /* Not before so many counts, and so much of the program's CPU time. */
 #define OTHERS_FROM 4
 #define OTHERS_TIME 50000000u
+/* At first, a function that is given less than this. */
+#define SELDOM 0.0005
 /* What was counted before counts less each time. */
 #define FADING 0.7
 /* As long as the calls are taken for of a function of which none was seen, once. */
@@ -259,13 +261,20 @@ static void take_turn(bool all, struct tally *into) {
     account(used_now);
 }
 
+/* Before anything was learnt: whether it seems to be called so seldom that nothing is saved without it. */
+static void guess(struct lw_site *site, double used) { site->rare = site->calls * call_cost <= used * SELDOM; }
+
 static void count_calls(void) {
     account(lw_program_time());
     unreachable |= !lw_sleds_add_sites();
     LW_SET(counting, 1);
     /* There and back again: whatever becomes more or less meanwhile does so for both. */
-    for (int turn = 0; turn < TURNS; turn++)
-        take_turn(turn % 4 == 0 || turn % 4 == 3, turn % 4 == 0 || turn % 4 == 3 ? &measured : &bare);
+    for (int turn = 0; turn < TURNS; turn++) {
+        bool all = turn % 4 == 0 || turn % 4 == 3;
+        take_turn(all, all ? &measured : &bare);
+        if (learnt == 0 && turn == 0)
+            each_site(guess, measured.used);
+    }
     LW_SET(counting, 0);
 }
 
@@ -313,13 +322,18 @@ static void begin_site(struct lw_site *site, uint64_t counter) {
     atomic_store(&site->seen, 0);
 }
 
+bool lw_budget_leaves_sched_out(void) {
+    return lw_config.overhead > 0 && learnt > 0 && sched_share > FOR_OTHERS * lw_config.overhead;
+}
+
 void lw_budget_begin(void) {
     phase = OFF;
     measured = bare = (struct tally){0};
     used_next = used_accounted = used_weighed = lw_program_time();
     switches_then = lw_sched_switches();
     locks = LW_LOCKS_ALL;
-    sched_out = unreachable = false;
+    sched_out = lw_budget_leaves_sched_out();
+    unreachable = false;
     calls_share = cost_sum = cost_time = 0;
     if (lw_config.overhead <= 0 || lw_engine != LW_ENGINE_TICK)
         return;

@@ -57,7 +57,9 @@ double lw_overhead_share(void);
 
 /* ---- functions within a share of CPU time (budget.c) -------------------------------------------------------------------- */
 
-/* All by the control thread: while something records, once the clock runs. */
+/* All by the control thread. Whether an earlier recording has found that the share has no room for scheduler events: */
+bool lw_budget_leaves_sched_out(void);
+/* While something records, once the clock runs: */
 void lw_budget_begin(void);
 /* Counts calls now and then, and decides which functions are measured. */
 void lw_budget_step(void);

@@ -54,7 +54,7 @@ const char *lw_session_start(bool child, char *error, size_t room) {
     char reason[256];
     if (!lw_config.sched)
         lw_writer_note(0, LW_NOTE_SCHED, "no scheduler events: switched off");
-    else if (lw_sched_begin(reason, sizeof reason))
+    else if (!lw_budget_leaves_sched_out() && lw_sched_begin(reason, sizeof reason))
         lw_writer_note(1, LW_NOTE_SCHED, reason);
     lw_threads_discard();
     lw_pace_clear();
