@@ -22,10 +22,10 @@
 #define LEARN_FIRST 8
 #define PAUSE_TIMES_FIRST 40
 /* Nanoseconds that measuring a call costs: less or more is noise. What is usual, and how far from it programs are, squared. */
-#define CALL_LEAST 0.7
-#define CALL_MOST 12.0
-#define CALL_USUAL 2.0
-#define USUAL_SPREAD 2.0
+#define CALL_LEAST 1.0
+#define CALL_MOST 8.0
+#define CALL_USUAL 1.5
+#define USUAL_SPREAD 0.5
 /* Latest differences of which the median counts. */
 #define SAMPLES 15
 /* Counting one more call, by its stub. */
