@@ -1,6 +1,6 @@
 /* Which functions are measured so that recording keeps to a share of the program's CPU time (`overhead=`). What a measured call costs, no tick
- * changes: a program of many short calls can only be recorded for little if some of its functions are left alone. Now and then, for a dozen
- * milliseconds, all calls are counted, by turns of one millisecond while all functions are measured and while most are not. The difference
+ * changes: a program of many short calls can only be recorded for little if some of its functions are left alone. Now and then, for two
+ * milliseconds, all calls are counted, by turns of a half while all functions are measured and while most are not. The difference
  * of the CPU time per call is what measuring one costs in this program on this machine. Then those functions are measured whose calls last
  * long, until the share is spent; the others, the short ones that are called most often, are left alone up to the next count. What is left
  * out is in the trace. */
@@ -52,7 +52,6 @@
 #define UNSEEN 1000.0
 /* Functions that the trace names. */
 #define NAMED 64
-
 
 /* All functions are measured (MEASURED), those that were chosen (CHOSEN), or only rare ones (BARE). */
 static enum { OFF, MEASURED, BARE, CHOSEN } phase;

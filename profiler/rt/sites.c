@@ -89,6 +89,9 @@ struct lw_sites *lw_sites_first(void) {
     return all;
 }
 
+void lw_sites_hold(void) { lw_lock(&index_lock); }
+void lw_sites_let_go(void) { lw_unlock(&index_lock); }
+
 void lw_sites_forget(struct lw_sites *sites) {
     if (sites)
         sites->gone = true;

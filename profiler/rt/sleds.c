@@ -236,8 +236,14 @@ struct lw_sleds_count lw_sleds_counts(void) {
 
 void lw_sleds_forget(void) { wanted = false; }
 
-void lw_sleds_hold(void) { lw_lock(&lock); }
-void lw_sleds_let_go(void) { lw_unlock(&lock); }
+void lw_sleds_hold(void) {
+    lw_lock(&lock);
+    lw_sites_hold();
+}
+void lw_sleds_let_go(void) {
+    lw_sites_let_go();
+    lw_unlock(&lock);
+}
 
 /* Libraries call these from their constructors and destructors, before and after the rest of their code can run. */
 void __leeward_sleds_add(struct lw_sleds *sleds) {

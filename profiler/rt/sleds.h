@@ -70,6 +70,9 @@ static inline const struct lw_site *lw_sites_at(const struct lw_sites *sites, si
 /* Adds the time of calls that end from now on to their functions' sites, or stops. By the control thread. */
 void lw_sites_watch(uint64_t from);
 void lw_sites_watch_no_more(uint64_t until);
+/* Around a fork. */
+void lw_sites_hold(void);
+void lw_sites_let_go(void);
 /* A call was recorded; by the ticking thread. */
 void lw_sites_saw(const struct lw_event *event);
 

@@ -81,4 +81,17 @@ def shared_threads(bench):
     print("ok shared_threads", flush=True)
 
 
-SHARES = {"shared": shared, "shared_threads": shared_threads}
+def shared_forks(bench):
+    """Children that come while calls are counted record, and end."""
+    target = os.path.join(bench.tmp, "storm")
+    bench.compile("storm.c", target, "tick", extra=EVERY)
+    bench.behave([target, "100"], f"on,dir={bench.tmp}/shared-storm,overhead=1%,disk=2M")
+    found = [folder for folder in os.listdir(bench.tmp) if folder.startswith("shared-storm-")]
+    if not found:
+        raise Failed("shared_forks: no child was recorded")
+    for folder in found:
+        shutil.rmtree(os.path.join(bench.tmp, folder))
+    print("ok shared_forks", flush=True)
+
+
+SHARES = {"shared": shared, "shared_threads": shared_threads, "shared_forks": shared_forks}
