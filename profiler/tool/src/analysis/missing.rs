@@ -93,7 +93,9 @@ impl Missing {
                 self.calls * 100.0
             ));
         }
-        if let Some(share) = self.share.as_ref().filter(|share| share.missed > 0 || share.holders || share.waits || share.sched) {
+        if let Some(share) =
+            self.share.as_ref().filter(|share| share.missed > 0 || share.holders || share.waits || share.sched)
+        {
             parts.push(left_out(share));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
@@ -112,7 +114,9 @@ fn left_out(share: &Share) -> String {
             crate::span::show(share.longest)
         ));
     }
-    for (is_out, name) in [(share.waits, "locks"), (share.holders && !share.waits, "holders of locks"), (share.sched, "scheduler events")] {
+    for (is_out, name) in
+        [(share.waits, "locks"), (share.holders && !share.waits, "holders of locks"), (share.sched, "scheduler events")]
+    {
         if is_out {
             what.push(format!("{name} were left out from some time on"));
         }

@@ -31,7 +31,9 @@ fn rich() -> Vec<u8> {
     let stills = vec![Still { start: 500_000, length: 60_000, used: 50_000 }];
     writer.pace(&Pace { stood: 60_000, used: 1_000_000, tick: 1000, stills, ..Pace::default() }).unwrap();
     let most = vec![LeftOut { function: PARSE, calls: 300, missed: 200, length: 12 }];
-    writer.share(&Share { asked: 50_000, functions: 3, left_out: 1, calls: 400, missed: 200, most, ..Share::default() }).unwrap();
+    writer
+        .share(&Share { asked: 50_000, functions: 3, left_out: 1, calls: 400, missed: 200, most, ..Share::default() })
+        .unwrap();
     for id in 1..=20_u64 {
         let start = id * 100_000;
         writer

@@ -85,7 +85,17 @@ fn what_was_left_out_for_a_share_is_told() {
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
     let most = vec![LeftOut { function: PARSE, calls: 900_000, missed: 700_000, length: 12 }];
     let first = Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() };
-    let last = Share { estimated: 48_000, functions: 40, left_out: 1, calls: 1_000_000, missed: 700_000, longest: 12, holders: true, most, ..first };
+    let last = Share {
+        estimated: 48_000,
+        functions: 40,
+        left_out: 1,
+        calls: 1_000_000,
+        missed: 700_000,
+        longest: 12,
+        holders: true,
+        most,
+        ..first
+    };
     writer.share(&Share { asked: 50_000, functions: 3, calls: 10, ..Share::default() }).unwrap();
     writer.event(WORKER, 2_000, call(PARSE, 1_000)).unwrap();
     writer.share(&last).unwrap();

@@ -27,7 +27,8 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         }
         for (name, one) in reading.left_out.iter().take(LISTED) {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
-            text += &format!("  {}: {share:.0} % of about {} calls, {} each\n", plain(name), one.calls, show(one.length));
+            text +=
+                &format!("  {}: {share:.0} % of about {} calls, {} each\n", plain(name), one.calls, show(one.length));
         }
         if reading.left_out.len() > LISTED {
             text += &format!("  and {} more\n", reading.left_out.len() - LISTED);
@@ -46,6 +47,10 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let (files, bytes) = trace.size();
     let threads = trace.threads().map(|thread| json!({"tid": thread.tid, "name": thread.name}));
     let modules = survey.iter().map(|(path, found)| json!({"path": path, "missing": found.as_ref().err()}));
+    let left_out = reading
+        .left_out
+        .iter()
+        .map(|(name, one)| json!({"name": name, "calls": one.calls, "missed": one.missed, "mean_ns": one.length}));
     let value = json!({
         "command": header.command, "pid": header.pid, "writer": header.writer, "engine": header.engine,
         "call_threshold_ns": header.call_threshold, "lock_threshold_ns": header.lock_threshold,
@@ -53,7 +58,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
         "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
         "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
-        "left_out": reading.left_out.iter().map(|(name, one)| json!({"name": name, "calls": one.calls, "missed": one.missed, "mean_ns": one.length})).collect::<Vec<_>>(),
+        "left_out": left_out.collect::<Vec<_>>(),
         "end": trace.end().map(|end| end.words()), "damage": trace.damage().to_string().lines().collect::<Vec<_>>(),
         "threads": threads.collect::<Vec<_>>(), "modules": modules.collect::<Vec<_>>(),
     });
