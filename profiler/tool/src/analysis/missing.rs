@@ -102,7 +102,7 @@ impl Missing {
     }
 }
 
-/// What was left out for the share, in words.
+/// Words for what was left out to keep to the share.
 fn left_out(share: &Share) -> String {
     let mut what = Vec::new();
     if share.missed > 0 {

@@ -412,7 +412,7 @@ pub struct Share {
     pub estimated: u64,
     /// Functions that were called.
     pub functions: u64,
-    /// Those of them that were left out at times.
+    /// Number of them that were left out at times.
     pub left_out: u64,
     /// Calls of all.
     pub calls: u64,

@@ -45,6 +45,6 @@ pub mod kind {
     pub const PACE: u8 = 8;
     /// Texts that requests are labelled with.
     pub const LABELS: u8 = 9;
-    /// What was left out so that recording kept to a share of the CPU.
+    /// Price of the recording, and what was left out to keep to its share of the CPU.
     pub const SHARE: u8 = 10;
 }
