@@ -18,6 +18,11 @@ pub trait Case: Debug + Send + Sync {
     /// Name on the command line, and the beginning of a text that [`Case::requests`] reads.
     fn name(&self) -> &'static str;
 
+    /// Other names that are taken for it, such as a paper's.
+    fn aliases(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Summary of the service in one line, without a full stop.
     fn summary(&self) -> &'static str;
 

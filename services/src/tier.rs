@@ -17,7 +17,8 @@ use leeward_rpc::wire::Method;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-pub(crate) const LEAVES: Argument = Argument {
+/// The leaves of a tier.
+pub const LEAVES: Argument = Argument {
     name: "leaves",
     value_name: "ADDRESSES",
     help: "Leaves to ask, with commas between them",
@@ -29,7 +30,8 @@ pub(crate) const LEAVES: Argument = Argument {
 /// End of the name of a file of curves.
 pub const CURVES: &str = ".toml";
 
-pub(crate) const THREADING: Argument = Argument {
+/// The threading of a tier.
+pub const THREADING: Argument = Argument {
     name: "threading",
     value_name: "SETUP|FILE.toml",
     help: "Threading model and its pools: SIP1, SDB1-16, AIP1-0-1, ADB1-4-4 or CORE2; or curves of `leeward train`, from which a policy chooses",
@@ -59,7 +61,8 @@ const LINKS: Argument = Argument {
     elsewhere: Elsewhere::Refused,
 };
 
-pub(crate) const TIMEOUT: Argument = Argument {
+/// Time that a tier waits for leaves.
+pub const TIMEOUT: Argument = Argument {
     name: "leaf-timeout",
     value_name: "TIME",
     help: "How long a request waits for its leaves at most",

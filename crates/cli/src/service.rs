@@ -104,7 +104,9 @@ pub(crate) fn failure(error: CaseError) -> Failure {
 impl clap::Args for ServiceArgs {
     fn augment_args(command: clap::Command) -> clap::Command {
         let catalogue = Catalogue::builtin();
-        let names = catalogue.cases().map(|case| PossibleValue::new(case.name()).help(case.summary()));
+        let names = catalogue
+            .cases()
+            .map(|case| PossibleValue::new(case.name()).help(case.summary()).aliases(case.aliases().iter().copied()));
         let service = Arg::new(SERVICE)
             .long(SERVICE)
             .value_name("SERVICE")

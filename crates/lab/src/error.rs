@@ -36,6 +36,9 @@ pub enum RunError {
     /// The scenario asks for a service that the simulator doesn't have.
     #[error("`{0}` is measured, not simulated: run it with --plant real")]
     NotSimulated(String),
+    /// A service's tier is measured under models that it can change to.
+    #[error("{0} can't be changed to or from while a tier serves; accepted: setups such as SIP1 and SDB1-16")]
+    Fixed(String),
     /// Only a tier has threading to train.
     #[error("not a tier: there is no threading to train; accepted: a scenario with a section [tier]")]
     NotATier,

@@ -7,6 +7,7 @@
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
 //! - [`threads`]: what its threads cost: waking, changing, polling.
 //! - [`tier`]: a tier of the simulator's, served here with its leaves.
+//! - [`leaves`]: a service with leaves, each of its servers on its part of the CPUs.
 //! - [`run`]: one controller under one workload.
 //!
 //! Linux only. Never here: scenarios and results (`leeward-lab`), sockets (`leeward-rpc`, `leeward-load`).
@@ -15,6 +16,7 @@
 
 pub mod error;
 mod identity;
+pub mod leaves;
 mod locks;
 pub mod machine;
 pub mod measured;
@@ -28,6 +30,7 @@ pub mod tier;
 
 pub use error::RealError;
 pub use identity::this_machine;
+pub use leaves::{LeavesHere, MiddleTier};
 pub use leeward_rpc::client::Transport;
 pub use leeward_services::served::Served;
 pub use machine::Machine;

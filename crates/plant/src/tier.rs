@@ -92,17 +92,22 @@ impl Backend for RealTier {
         let service =
             Fan { clock: Clock::start(), ask: model.ask, resume: self.model.resume, drawn: AtomicU64::new(1) };
         let options = self.options(leaves)?;
-        // Threads inherit the CPUs of whoever starts them: all of the crew may run on any of the server's.
-        let before = sched_getaffinity(None).ok();
-        allow(&self.placement.server);
-        let started = builder.cpus(Vec::new()).start_tier(address, options, service);
-        if let Some(before) = before {
-            let _ = sched_setaffinity(None, &before);
-        }
+        let started = on(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
         let tier = started.map_err(|error| failed(error.to_string()))?;
         *self.switch.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.switch().clone());
         Ok(Port::of(WithLeaves { tier: tier.into_server(), leaves: servers }).into())
     }
+}
+
+/// Starts a crew on these CPUs. Threads inherit the CPUs of whoever starts them: all of the crew may run on any.
+pub(crate) fn on<T>(cpus: &[usize], start: impl FnOnce() -> T) -> T {
+    let before = sched_getaffinity(None).ok();
+    allow(cpus);
+    let started = start();
+    if let Some(before) = before {
+        let _ = sched_setaffinity(None, &before);
+    }
+    started
 }
 
 fn allow(cpus: &[usize]) {

@@ -69,9 +69,9 @@ impl Catalogue {
         self.cases().map(Case::name).collect()
     }
 
-    /// The service of this name.
+    /// The service of this name, or with this alias.
     pub fn find(&self, name: &str) -> Option<&'static dyn Case> {
-        self.cases().find(|case| case.name() == name)
+        self.cases().find(|case| case.name() == name || case.aliases().contains(&name))
     }
 
     /// The arguments of all services, those that several share once.
@@ -99,12 +99,22 @@ impl Catalogue {
     /// # Ok::<(), leeward_control::units::UnitError>(())
     /// ```
     pub fn requests(&self, text: &str) -> Result<Arc<dyn Requests>, UnitError> {
-        self.named(text).unwrap_or(&SyntheticCase).requests(text)
+        let Some((case, name)) = self.begun(text) else { return SyntheticCase.requests(text) };
+        case.requests(&format!("{}{}", case.name(), &text[name.len()..]))
     }
 
     /// The service that a text of [`Catalogue::requests`] names; `None` for a service time.
     pub fn named(&self, text: &str) -> Option<&'static dyn Case> {
-        self.cases().filter(|case| text.starts_with(case.name())).max_by_key(|case| case.name().len())
+        self.begun(text).map(|(case, _)| case)
+    }
+
+    /// The service with whose name, or alias, a text begins, and which of these it is: the longest.
+    fn begun(&self, text: &str) -> Option<(&'static dyn Case, &'static str)> {
+        let names = self.cases().flat_map(|case| {
+            let own = std::iter::once(case.name()).chain(case.aliases().iter().copied());
+            own.map(move |name| (case, name))
+        });
+        names.filter(|(_, name)| text.starts_with(name)).max_by_key(|(_, name)| name.len())
     }
 }
 
@@ -134,6 +144,18 @@ mod tests {
             assert_eq!(told(argument), told(shared), "one name, two arguments");
             assert!(argument.default.is_none() || argument.default_value().is_some(), "{}", argument.name);
         }
+    }
+
+    #[test]
+    fn an_alias_is_taken_for_the_name() {
+        let catalogue = Catalogue::builtin();
+        for (alias, name) in [("set-algebra", "sets"), ("set-algebra-leaf", "sets-leaf")] {
+            assert_eq!(catalogue.find(alias).map(Case::name), Some(name));
+            assert_eq!(catalogue.requests(alias).unwrap().to_string(), name);
+            assert!(!catalogue.names().contains(&alias));
+        }
+        assert_eq!(catalogue.requests("set-algebra:words=1-10").unwrap().to_string(), "sets:words=1-10");
+        assert!(catalogue.requests("set-algebraic").is_err());
     }
 
     #[test]

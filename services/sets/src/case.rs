@@ -66,6 +66,10 @@ impl Case for SetsCase {
         "sets"
     }
 
+    fn aliases(&self) -> &'static [&'static str] {
+        &["set-algebra"]
+    }
+
     fn summary(&self) -> &'static str {
         "Finds the documents with all of some words: puts lists of leaves together"
     }
@@ -100,6 +104,10 @@ impl Case for SetsCase {
 impl Case for SetsLeafCase {
     fn name(&self) -> &'static str {
         "sets-leaf"
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["set-algebra-leaf"]
     }
 
     fn summary(&self) -> &'static str {

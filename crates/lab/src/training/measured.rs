@@ -1,19 +1,20 @@
 //! A tier on this machine as a bench for training: its threads on the server's CPUs, clients and leaves, which wait instead of computing, on
 //! another.
 
-use super::{Bench, Sample};
+use super::{AUTO, Bench, Sample};
 use crate::error::RunError;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
 use leeward_control::registry::Registry;
 use leeward_control::threading::Threading;
+use leeward_control::threading::curves::Curves;
 use leeward_control::units::{Nanos, Rate};
 use leeward_plant::measured::WINDOW;
 use leeward_plant::run::{RunReport, RunSpec, run};
-use leeward_plant::{Placement, RealError, RealTier};
+use leeward_plant::{Placement, RealError, RealTier, Served};
 use leeward_sim::SimConfig;
-use leeward_sim::config::Segment;
-use leeward_sim::threads::model::{Gather, Sharing};
+use leeward_sim::config::{Segment, Workload};
+use leeward_sim::threads::model::{Gather, PolicyModel, Sharing, Tier};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -42,6 +43,32 @@ impl MeasuredTier {
     }
 }
 
+impl MeasuredTier {
+    fn offer(
+        &self,
+        change: impl FnOnce(&mut Tier),
+        run: &dyn Fn() -> String,
+        asked: (Rate, u64, u32),
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
+        (tier.policy, tier.front, tier.gather) = (None, Sharing::Shared, Gather::Own);
+        change(&mut tier);
+        let failed = |source| RunError::Real { run: run(), source };
+        let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
+        let (load, requests, round) = asked;
+        let offered = Offered {
+            placement: &self.placement,
+            served: &served,
+            workload: &self.config.workload,
+            rtt: self.config.network.rtt,
+            slo: self.config.slo,
+            seed: self.config.seed.wrapping_add(u64::from(round)),
+        };
+        offered.measure(run, load, requests, &self.registry, stop)
+    }
+}
+
 impl Bench for MeasuredTier {
     fn takes_real_time(&self) -> bool {
         true
@@ -55,27 +82,61 @@ impl Bench for MeasuredTier {
         round: u32,
         stop: &AtomicBool,
     ) -> Result<Sample, RunError> {
-        let Some(mut tier) = self.config.tier.clone() else { return Err(RunError::NotATier) };
-        tier.threading = setup;
-        (tier.policy, tier.front, tier.gather) = (None, Sharing::Shared, Gather::Own);
+        let run = || format!("{setup} at {:.0}/s", load.0);
+        self.offer(|tier| tier.threading = setup, &run, (load, requests, round), stop)
+    }
+
+    fn measure_policy(
+        &self,
+        curves: &Arc<Curves>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
+        let policy = PolicyModel { name: AUTO.into(), params: Params::default(), curves: Some(curves.clone()) };
+        let governed = |tier: &mut Tier| (tier.threading, tier.policy) = (curves.strongest().setup, Some(policy));
+        self.offer(governed, &|| format!("{AUTO} at {:.0}/s", load.0), (load, requests, round), stop)
+    }
+}
+
+/// A server that clients of this machine load.
+pub(super) struct Offered<'a> {
+    pub(super) placement: &'a Placement,
+    pub(super) served: &'a Served,
+    /// Clients and their gaps; the demand is each measurement's own.
+    pub(super) workload: &'a Workload,
+    pub(super) rtt: Nanos,
+    pub(super) slo: Nanos,
+    pub(super) seed: u64,
+}
+
+impl Offered<'_> {
+    /// Offers `load` until about so many requests have ended. `run` names it in errors.
+    pub(super) fn measure(
+        &self,
+        run_name: &dyn Fn() -> String,
+        load: Rate,
+        requests: u64,
+        registry: &Registry,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError> {
         let failed = |source| match source {
             RealError::Cancelled => RunError::Cancelled,
-            source => RunError::Real { run: format!("{setup} at {:.0}/s", load.0), source },
+            source => RunError::Real { run: run_name(), source },
         };
-        let served = RealTier::new(&tier, &self.placement, self.config.slo).map(Arc::new).map_err(failed)?.served();
-        let mut workload = self.config.workload.clone();
-        workload.demand = vec![Segment { from: Nanos::ZERO, rate: load }];
+        let workload = Workload { demand: vec![Segment { from: Nanos::ZERO, rate: load }], ..self.workload.clone() };
         let measured = Nanos::from_secs_f64(requests as f64 / load.0).max(SHORTEST);
         let spec = RunSpec {
-            placement: &self.placement,
-            served: &served,
+            placement: self.placement,
+            served: self.served,
             budget: Budget::UNLIMITED,
-            algorithm: self.registry.find("none")?,
+            algorithm: registry.find("none")?,
             params: &Params::default(),
-            rtt: self.config.network.rtt,
-            slo: self.config.slo,
+            rtt: self.rtt,
+            slo: self.slo,
             workload: &workload,
-            seed: self.config.seed.wrapping_add(u64::from(round)),
+            seed: self.seed,
             warmup: WARMUP,
             duration: WARMUP + measured,
             window: WINDOW,
@@ -92,10 +153,7 @@ impl Bench for MeasuredTier {
             report = run(&RunSpec { seed, ..spec }, stop, |_| ()).map_err(failed)?;
         }
         match report.violations.first() {
-            Some(violation) => {
-                let run = format!("{setup} at {:.0}/s", load.0);
-                Err(RunError::Violation { run, violation: violation.clone() })
-            }
+            Some(violation) => Err(RunError::Violation { run: run_name(), violation: violation.clone() }),
             None => Ok(sample(&report)),
         }
     }

@@ -3,19 +3,25 @@
 
 pub mod advice;
 mod eliminate;
+mod fresh;
 mod measured;
 mod sample;
+mod served;
 mod simulated;
 
 pub use eliminate::{Plan, Progress, Trained, train};
+pub use fresh::{Fresh, check};
 pub use leeward_sim::config::Arrivals;
 pub use measured::MeasuredTier;
 pub use sample::Sample;
+pub use served::{ServedTier, Wanted};
 pub use simulated::SimulatedTier;
 
 use crate::error::RunError;
 use leeward_control::threading::Threading;
+use leeward_control::threading::curves::Curves;
 use leeward_control::units::Rate;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// A place in which setups are measured: a simulated tier, or a real one.
@@ -34,6 +40,19 @@ pub trait Bench: Sync {
         stop: &AtomicBool,
     ) -> Result<Sample, RunError>;
 
+    /// The same of a server whose setups the policy `leeward` chooses by `curves`.
+    ///
+    /// # Errors
+    /// The measurement failed, or `stop` was set.
+    fn measure_policy(
+        &self,
+        curves: &Arc<Curves>,
+        load: Rate,
+        requests: u64,
+        round: u32,
+        stop: &AtomicBool,
+    ) -> Result<Sample, RunError>;
+
     /// Whether measurements at the same time leave each other alone: simulated ones do.
     fn is_parallel(&self) -> bool {
         false
@@ -44,6 +63,9 @@ pub trait Bench: Sync {
         false
     }
 }
+
+/// The policy that serves by curves.
+const AUTO: &str = "leeward";
 
 /// Setups that are trained where nobody names any: every model, with the pools that the paper found good (§7).
 pub const SETUPS: [&str; 14] = [

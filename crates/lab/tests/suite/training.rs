@@ -6,8 +6,8 @@ use leeward_control::units::{Nanos, Rate};
 use leeward_lab::training::advice::{Confidence, Question, advise};
 use leeward_lab::training::{Bench, Plan, Sample, Trained, train};
 use leeward_outcome::Percentiles;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Latencies by formula: in-line polls take 100 us and end at 1,000/s per thread, dispatched ones 150 and 4,000, blocking adds 60 us.
 #[derive(Default)]
@@ -52,6 +52,17 @@ impl Bench for Formula {
             max: at(1.2),
         };
         Ok(Sample { issued: requests, completed, latency, cpu: 1.0 })
+    }
+
+    fn measure_policy(
+        &self,
+        _: &Arc<Curves>,
+        _: Rate,
+        _: u64,
+        _: u32,
+        _: &AtomicBool,
+    ) -> Result<Sample, leeward_lab::run::RunError> {
+        unreachable!("training measures setups")
     }
 }
 

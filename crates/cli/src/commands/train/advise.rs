@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use leeward_control::units::{Nanos, Rate, parse_duration};
+use leeward_lab::training::Fresh;
 use leeward_lab::training::advice::{self, Advice, Question};
 use serde_json::json;
 
@@ -29,6 +30,9 @@ pub(crate) struct AdviseArgs {
     /// Write the curves to this file, such as curves.toml
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Measure anew, on other requests: what was advised and `auto`, beside every setup that may be better
+    #[arg(long)]
+    check: bool,
     /// Print the advice as one JSON object
     #[arg(long)]
     json: bool,
@@ -37,6 +41,8 @@ pub(crate) struct AdviseArgs {
 const ADVISE: &str = "\
 Examples:
   leeward advise hdsearch --slo 1ms --load 50..8k
+  leeward advise hdsearch --slo 1ms --check
+  leeward advise router --plant real --slo 5ms --out curves.toml
   leeward advise mt-sync --slo 5ms --load 20..11k --out curves.toml";
 
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +58,12 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         target::check_file("--out", out)?;
     }
-    let training = Training::of(&args.bench)?;
+    let training = Training::of(&args.bench, args.slo.0)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;
     let trained = training.run(&interrupt)?;
-    interrupt.finish()?;
+    if !args.check {
+        interrupt.finish()?;
+    }
     let file = training.file(&trained, "advise");
     if let Some(out) = &args.out {
         target::write(out, &file.to_toml())?;
@@ -69,14 +77,23 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     let (lowest, highest) = training.plan().loads.unwrap_or((Rate(measured_low), Rate(measured_high)));
     let question = Question { slo: args.slo.0, tail: training.plan().tail, lowest, highest };
     let advice = advice::advise(&file.curves, &question);
+    let fresh = match args.check {
+        true => {
+            let fresh = training.check(&advice, &file.curves, &interrupt)?;
+            interrupt.finish()?;
+            fresh
+        }
+        false => Vec::new(),
+    };
     if args.json {
-        return stdout::print(&as_json(&advice, &question).to_string());
+        return stdout::print(&as_json(&advice, &question, &fresh).to_string());
     }
     let end = args.out.as_ref().map_or(String::new(), |out| ending(&trained, out));
-    stdout::print(&format!("{}{end}", words::advice(&advice, &question, args.out.as_deref())))
+    let checked = if args.check { words::fresh(&fresh, &question) } else { String::new() };
+    stdout::print(&format!("{}{checked}{end}", words::advice(&advice, &question, args.out.as_deref())))
 }
 
-fn as_json(advice: &Advice, question: &Question) -> serde_json::Value {
+fn as_json(advice: &Advice, question: &Question, fresh: &[Fresh]) -> serde_json::Value {
     let alone = |alone: &Option<advice::Alone>| {
         alone.map(|alone| json!({ "setup": alone.setup.to_string(), "factor": alone.factor, "cpu": alone.cpu }))
     };
@@ -86,6 +103,15 @@ fn as_json(advice: &Advice, question: &Question) -> serde_json::Value {
         "alone": alone(&advice.alone),
         "frugal": alone(&advice.frugal),
         "kept_to": advice.kept_to.map(|load| load.0),
+        "fresh": fresh.iter().map(|one| json!({
+            "load": one.load.0,
+            "requests": one.requests,
+            "advised": one.advised.0.to_string(),
+            "factor": one.factor(),
+            "best": one.best.0.to_string(),
+            "best_tail_us": one.best.1.as_micros_f64(),
+            "auto_factor": one.policy_factor(),
+        })).collect::<Vec<_>>(),
         "rows": advice.rows.iter().map(|row| json!({
             "load": row.load.0,
             "best": row.best.to_string(),

@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use leeward_catalogue::Catalogue;
 use leeward_control::threading::Threading;
-use leeward_control::threading::curves::Tail;
+use leeward_control::threading::curves::{Curves, Tail};
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_lab::training::{self, Arrivals, Bench, Plan, Progress, SETUPS, SimulatedTier, Trained};
+use leeward_lab::training::advice::Advice;
+use leeward_lab::training::{
+    self, Arrivals, Bench, Fresh, Plan, Progress, SETUPS, ServedTier, SimulatedTier, Trained, Wanted,
+};
 use leeward_lab::{Scenario, builtin_scenarios};
 use leeward_plant::this_machine;
 
@@ -24,12 +28,19 @@ pub(super) struct BenchArgs {
     /// The scenario's tier, where it has several
     #[arg(long, value_name = "NAME")]
     tier: Option<String>,
-    /// Where to measure: sim, or real (this machine, whose leaves wait instead of computing)
+    /// Where to measure: sim, or real (this machine: a service that `leeward serve` knows with its leaves, or a scenario's tier, whose leaves
+    /// wait instead of computing)
     #[arg(long, default_value = "sim", value_name = "PLANT", value_parser = ["sim", "real"])]
     plant: String,
     /// CPUs of a real tier
     #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     cpus: u32,
+    /// Data of a service, as `leeward serve` takes them; with --plant real
+    #[arg(long, value_name = "DATA")]
+    data: Option<String>,
+    /// Leaves of a service, each with its part of the data; 4 by default, with --plant real
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=64))]
+    leaves: Option<u32>,
     /// Setups, such as SIP1,SDB1-16; by default some of every model
     #[arg(long, value_delimiter = ',', value_name = "SETUP")]
     setups: Vec<Threading>,
@@ -46,6 +57,9 @@ pub(super) struct BenchArgs {
     #[arg(long, default_value = "10m", value_name = "TIME", value_parser = budget)]
     budget: Budget,
 }
+
+/// Leaves of a service where nobody says how many.
+const LEAVES: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct TailArg(Tail);
@@ -81,6 +95,7 @@ fn budget(text: &str) -> Result<Budget, String> {
 pub(super) struct Training {
     bench: Box<dyn Bench>,
     name: String,
+    data: String,
     machine: String,
     plan: Plan,
     budget: Duration,
@@ -88,25 +103,48 @@ pub(super) struct Training {
 }
 
 impl Training {
-    pub(super) fn of(args: &BenchArgs) -> Result<Training, Failure> {
+    pub(super) fn of(args: &BenchArgs, slo: Nanos) -> Result<Training, Failure> {
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
-        let tier = find(args, arrivals)?;
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
         let mut plan = Plan { tail: args.objective.0, ..Plan::new(setups) };
         plan.loads = args.load.map(|(low, high)| (Rate(low), Rate(high)));
-        let made = format!(
+        let mut made = format!(
             "{} --plant {} --arrivals {} --seed {}",
             args.what.scenario, args.plant, args.arrivals, args.what.seed
         );
+        let is_real = args.plant == "real";
+        if is_real && ServedTier::is_known(&args.what.scenario) {
+            let wanted = Wanted {
+                data: args.data.clone(),
+                leaves: args.leaves.unwrap_or(LEAVES),
+                cpus: args.cpus,
+                arrivals,
+                slo,
+                seed: args.what.seed,
+            };
+            made += &format!(" --leaves {} --cpus {}", wanted.leaves, wanted.cpus);
+            let steps = Steps::new(&format!("starting {}", args.what.scenario));
+            let tier = ServedTier::start(&args.what.scenario, &wanted, &|step| steps.show(step))?;
+            drop(steps);
+            let (name, data) = (tier.name().to_string(), tier.data().to_string());
+            let machine = this_machine(args.cpus as usize);
+            return Ok(Training { bench: Box::new(tier), name, data, machine, plan, budget: args.budget.0, made });
+        }
+        if args.data.is_some() || args.leaves.is_some() {
+            let names: Vec<&str> =
+                Catalogue::builtin().names().into_iter().filter(|name| ServedTier::is_known(name)).collect();
+            let words = "--data and --leaves go with --plant real and a service";
+            return Err(Failure::Input(anyhow!("{words}; accepted: {}", names.join(", "))));
+        }
+        let tier = find(args, arrivals)?;
         let name = tier.name().to_string();
-        let (bench, machine): (Box<dyn Bench>, String) = match args.plant.as_str() {
-            "real" => (Box::new(tier.measured(args.cpus)?), this_machine(args.cpus as usize)),
-            _ => {
-                let machine = tier.machine();
-                (Box::new(tier), machine)
-            }
+        let (bench, machine): (Box<dyn Bench>, String) = if is_real {
+            (Box::new(tier.measured(args.cpus)?), this_machine(args.cpus as usize))
+        } else {
+            let machine = tier.machine();
+            (Box::new(tier), machine)
         };
-        Ok(Training { bench, name, machine, plan, budget: args.budget.0, made })
+        Ok(Training { bench, name, data: String::new(), machine, plan, budget: args.budget.0, made })
     }
 
     /// Setups that are trained, loads and percentile.
@@ -127,10 +165,17 @@ impl Training {
         Ok(training::train(self.bench.as_ref(), &self.plan, &show, &is_over, interrupt.flag())?)
     }
 
+    /// Measures anew what was advised.
+    pub(super) fn check(&self, advice: &Advice, curves: &Curves, interrupt: &Interrupt) -> Result<Vec<Fresh>, Failure> {
+        let steps = Steps::watched(&format!("checking {}", self.name), interrupt);
+        let tell = |load: Rate| steps.show(&format!("{:.0}/s", load.0));
+        Ok(training::check(self.bench.as_ref(), advice, curves, &self.plan, &tell, interrupt.flag())?)
+    }
+
     pub(super) fn file(&self, trained: &Trained, command: &str) -> CurvesFile {
         CurvesFile {
             service: self.name.clone(),
-            data: String::new(),
+            data: self.data.clone(),
             made: format!("leeward {command} {}", self.made),
             machine: self.machine.clone(),
             curves: trained.curves.clone(),
@@ -146,6 +191,8 @@ fn default_setups() -> Result<Vec<Threading>, Failure> {
 /// The tier of the scenario that is named, or the tier of that name in a scenario that comes with the program.
 fn find(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
     let (name, seed) = (&args.what.scenario, args.what.seed);
+    // A paper's name of a service.
+    let name = Catalogue::builtin().find(name).map_or(name.as_str(), |case| case.name());
     let is_scenario = builtin_scenarios().iter().any(|known| known.id == name) || name.contains(['/', '\\', '.']);
     if !is_scenario {
         let is_named = format!("name = \"{name}\"");

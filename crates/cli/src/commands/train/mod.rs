@@ -8,6 +8,7 @@ pub(crate) use advise::{AdviseArgs, advise};
 
 use std::path::{Path, PathBuf};
 
+use leeward_control::units::Nanos;
 use leeward_lab::training::Trained;
 use serde_json::json;
 
@@ -37,13 +38,17 @@ pub(crate) struct TrainArgs {
 const TRAIN: &str = "\
 Examples:
   leeward train hdsearch --out curves.toml
+  leeward train hdsearch --plant real --data synthetic:64:50000:1 --out curves.toml
   leeward train mt-sync --setups SIP1,SDP1-20,SDB1-50 --load 20..11k --out curves.toml";
+
+/// Objective of a tier whose curves are asked for without one. Training has no policy that would use it.
+const SLO: Nanos = Nanos::from_millis(1);
 
 /// The command.
 pub(crate) fn train(args: &TrainArgs) -> Result<(), Failure> {
     // Better now than after the training.
     target::check_file("--out", &args.out)?;
-    let training = Training::of(&args.bench)?;
+    let training = Training::of(&args.bench, SLO)?;
     let interrupt = Interrupt::listen(Leaving::Soon)?;
     let trained = training.run(&interrupt)?;
     interrupt.finish()?;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use leeward_control::threading::curves::{Curve, Curves, Tail};
 use leeward_control::units::{Nanos, Rate};
+use leeward_lab::training::Fresh;
 use leeward_lab::training::advice::{Advice, Alone, Question};
 use serde_json::{Value, json};
 
@@ -109,4 +110,36 @@ fn rows(advice: &Advice, question: &Question) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// What came of the advice on other requests.
+pub(super) fn fresh(fresh: &[Fresh], question: &Question) -> String {
+    let tail = if question.tail == Tail::P99 { "p99" } else { "p99.9" };
+    let columns = [
+        ("load/s", Align::Right),
+        ("requests", Align::Right),
+        ("advised", Align::Left),
+        (tail, Align::Right),
+        ("over best", Align::Right),
+        ("auto over best", Align::Right),
+        ("best", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    let times = |factor: f64| format!("{factor:.3}x");
+    for one in fresh {
+        let (again, factor) = match one.advised.1 {
+            Nanos::MAX => ("not sustained".into(), "-".into()),
+            again => (Nanos((again.0 + 500) / 1_000 * 1_000).to_string(), times(one.factor())),
+        };
+        table.row(vec![
+            format!("{:.0}", one.load.0),
+            one.requests.to_string(),
+            one.advised.0.to_string(),
+            again,
+            factor,
+            one.policy_factor().map_or("not sustained".into(), times),
+            one.best.0.to_string(),
+        ]);
+    }
+    format!("\nmeasured anew\n{table}")
 }
