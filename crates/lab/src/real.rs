@@ -294,6 +294,7 @@ fn one(
             run.name()
         )
     });
+    rows.doubt = rows.doubt.or_else(|| crowd(run, plant));
     // Cores of our own are no model of threads: the simulator does not know them.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
     if !plant.served.is_measured() && has_setup {
@@ -303,6 +304,14 @@ fn one(
         rows.point.predicted_p99_us = Some(predicted.p99_us);
     }
     Ok(rows)
+}
+
+/// Polling threads that are more than there are CPUs for: what is measured of them says little of machines with enough.
+fn crowd(run: &PlannedRun<'_>, plant: &Measured<'_>) -> Option<String> {
+    let setup = run.config.tier.as_ref()?.threading.setup()?;
+    let (pollers, cpus) = (setup.pollers(), plant.placement.server.len());
+    (pollers as usize > cpus)
+        .then(|| format!("{}: {pollers} threads poll on {cpus} of this machine's CPUs", run.name()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Router in the catalogue: its data, how its mid-tier and its leaves are served, and what clients ask.
 
 use crate::wire::{GET, Pair, SET, Told};
-use crate::{Acks, Router, RouterLeaf};
+use crate::{Acks, Router, RouterLeaf, StoreLeaf};
 use leeward_control::units::UnitError;
 use leeward_kv::case::{MEMORY, PairService, Pairs, memory, store_all};
 use leeward_kv::service::Kv;
@@ -31,6 +31,16 @@ const ACKS: Argument = Argument {
     help: "With `--service router`: how many copies a set waits for",
     kind: Kind::Checked(|text| acks(text).map(|_| ())),
     default: Some("most"),
+    elsewhere: Elsewhere::Refused,
+};
+
+/// A memcached server that has a leaf's pairs.
+const STORE: Argument = Argument {
+    name: "store",
+    value_name: "ADDRESS",
+    help: "With `--service router-leaf`: a memcached server that keeps the pairs, in the place of the leaf's own memory",
+    kind: Kind::Text,
+    default: None,
     elsewhere: Elsewhere::Refused,
 };
 
@@ -83,10 +93,14 @@ impl Case for RouterLeafCase {
     }
 
     fn arguments(&self) -> &'static [Argument] {
-        const { &[MEMORY] }
+        const { &[MEMORY, STORE] }
     }
 
     fn open(&self, values: &Values, cores: usize, _: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
+        if let Some(address) = values.text(STORE.name) {
+            let leaf = StoreLeaf::new(address).map_err(|problem| CaseError::input(format!("--store: {problem}")))?;
+            return Ok(Box::new(LeafOf::new(self.name(), leaf)));
+        }
         let memory = memory(values.text(MEMORY.name).or(MEMORY.default).unwrap_or_default());
         let config = StoreConfig {
             memory: memory.map_err(|problem| CaseError::input(format!("--memory {problem}")))?,

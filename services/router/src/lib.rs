@@ -2,18 +2,20 @@
 //! (µSuite's Router; µTune §5).
 //!
 //! - [`wire`]: arguments and results as bytes. [`spooky`]: the hash.
-//! - [`RouterLeaf`]: a leaf, which is the key-value service's store. [`Router`]: the mid-tier.
+//! - [`RouterLeaf`]: a leaf, which is the key-value service's store. [`StoreLeaf`]: one in front of a memcached server. [`Router`]: the mid-tier.
 //! - [`case`]: both in the catalogue: arguments, and what clients ask.
 //!
-//! Never here: admission, sockets, threads.
+//! Never here: admission, threads.
 
 #![forbid(unsafe_code)]
 
 pub mod case;
 mod leaf;
 pub mod spooky;
+mod store;
 mod tier;
 pub mod wire;
 
 pub use leaf::RouterLeaf;
+pub use store::StoreLeaf;
 pub use tier::{Acks, Router};

@@ -68,3 +68,41 @@ fn a_tier_serves_by_its_curves() {
         assert!(count("completed") > 0 && count("failed") == 0, "{policy}: {report}");
     }
 }
+
+#[test]
+fn an_advice_can_be_checked_on_other_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = ["--setups", "SIP1,SDB1-4", "--load", "100..800", "--slo", "5ms"];
+    let advise = |flags: &[&str]| leeward(&[&["advise", "set-algebra"], &few[..], flags].concat(), folder.path());
+    let output = advise(&["--check", "--json", "--out", "curves.toml"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let fresh = told["fresh"].as_array().unwrap();
+    assert_eq!(fresh.len(), told["rows"].as_array().unwrap().len());
+    for one in fresh {
+        assert!(one["factor"].as_f64().unwrap() >= 1.0 && one["requests"] == 8_000, "{one}");
+    }
+    let curves = std::fs::read_to_string(folder.path().join("curves.toml")).unwrap();
+    assert!(curves.contains("service = \"sets\""), "{curves}");
+    let refused = |flags: &[&str], expected: &str| {
+        let output = advise(flags);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), words.lines().count()), (Some(2), 1), "{words}");
+        assert!(words.contains(expected), "{words}");
+    };
+    refused(&["--data", "small"], "--data and --leaves go with --plant real and a service; accepted: hdsearch, router");
+    refused(&["--plant", "real", "--data", "/dev/zero"], "a regular file");
+    refused(&["--plant", "real", "--leaves", "0"], "--leaves");
+}
+
+#[test]
+fn threads_that_poll_on_too_few_cpus_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["serve", "--listen", "203.0.113.1:1", "--service", "tier", "--leaves", "127.0.0.1:9", "--cpus", "0"];
+    let warned = |setup: &str| {
+        // It does not start: no machine has this address. Warnings come before that.
+        let output = leeward(&[&flags[..], &["--threading", setup]].concat(), folder.path());
+        String::from_utf8_lossy(&output.stderr).contains("threads poll on 1 CPU")
+    };
+    assert!(warned("SIP2") && warned("AIP1-0-1") && !warned("SIP1") && !warned("SDB1-50"));
+}

@@ -12,6 +12,7 @@ use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, Segment};
 use leeward_sim::threads::model::PolicyModel;
 use leeward_sim::{SimConfig, simulate_until};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -45,7 +46,8 @@ impl SimulatedTier {
         let found = tiers.clone().find(|run| name.is_none_or(|name| run.service.text == name));
         let Some(run) = found else {
             let mut names: Vec<String> = tiers.by_ref().map(|run| run.service.text.clone()).collect();
-            names.dedup();
+            let mut seen = BTreeSet::new();
+            names.retain(|name| seen.insert(name.clone()));
             let asked = name.unwrap_or("tier").chars().take(60).collect();
             return Err(if names.is_empty() {
                 RunError::NotATier

@@ -4,7 +4,7 @@ use leeward_control::threading::curves::{Curve, Curves, Knot, Tail};
 use leeward_control::threading::{Handling, Threading, Wait};
 use leeward_control::units::{Nanos, Rate};
 use leeward_lab::training::advice::{Confidence, Question, advise};
-use leeward_lab::training::{Bench, Plan, Sample, Trained, train};
+use leeward_lab::training::{Arrivals, Bench, Plan, Sample, ServedTier, Trained, Wanted, train};
 use leeward_outcome::Percentiles;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -208,4 +208,34 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
     let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
     let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
+}
+
+#[test]
+fn services_with_leaves_are_measured_as_they_are_served() {
+    let wanted = Wanted {
+        data: Some("synthetic:2000:20:1".into()),
+        leaves: 2,
+        cpus: 1,
+        arrivals: Arrivals::Poisson,
+        slo: Nanos::from_millis(50),
+        seed: 1,
+    };
+    let stop = AtomicBool::new(false);
+    let tier = ServedTier::start("set-algebra", &wanted, &|_| ()).unwrap();
+    assert_eq!((tier.name(), tier.data()), ("sets", "synthetic:2000:20:1"));
+    // How many a busy machine answers in time is nobody's promise; that none is answered in part is: a failed request is an error.
+    for setup in ["SIB1", "SDB1-2", "ADB1-1-1"] {
+        let sample = tier.measure(setup.parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap();
+        assert!(sample.issued > 20 && sample.completed <= sample.issued, "{setup}: {sample:?}");
+    }
+    let knot = |load| Knot { load, p50_us: 1.0, p99_us: 2.0, p999_us: 3.0, cpu: 1.0, samples: 500, spread: 0.1 };
+    let curve =
+        |setup: &str| Curve { setup: setup.parse().unwrap(), knots: vec![knot(10.0), knot(900.0)], sustains: 900.0 };
+    let curves = Arc::new(Curves::new(vec![curve("SIB1"), curve("ADB1-1-1")]).unwrap());
+    assert!(tier.measure_policy(&curves, Rate(200.0), 60, 0, &stop).unwrap().issued > 20);
+    let refused = tier.measure("CORE1".parse().unwrap(), Rate(200.0), 60, 0, &stop).unwrap_err();
+    assert!(refused.is_input() && refused.to_string().starts_with("CORE1 can't be changed to"), "{refused}");
+    assert!(!ServedTier::is_known("echo") && ServedTier::is_known("hdsearch"));
+    let nothing = Wanted { data: Some("synthetic:0:0:0".into()), ..wanted };
+    assert!(ServedTier::start("hdsearch", &nothing, &|_| ()).err().is_some_and(|error| error.is_input()));
 }

@@ -29,12 +29,12 @@ pub enum LeavesError {
         count: usize,
     },
     /// An address can't be resolved.
-    #[error("leaf `{address}`: {source}; accepted: HOST:PORT, such as 127.0.0.1:5300 or [::1]:5300")]
+    #[error("leaf `{address}`: {reason}; accepted: HOST:PORT, such as 127.0.0.1:5300 or [::1]:5300")]
     Address {
         /// The address.
         address: String,
-        /// Why.
-        source: io::Error,
+        /// Why, as the system says it.
+        reason: io::Error,
     },
     /// Two leaves are the same.
     #[error("leaf `{address}` is there twice; accepted: each leaf once")]
@@ -254,7 +254,7 @@ fn shown(address: &str) -> String {
 }
 
 fn resolve(address: &str) -> Result<Leaf, LeavesError> {
-    let refused = |source| LeavesError::Address { address: shown(address), source };
+    let refused = |reason| LeavesError::Address { address: shown(address), reason };
     let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(refused)?.collect();
     if addresses.is_empty() {
         return Err(refused(io::Error::new(io::ErrorKind::NotFound, "no such host")));

@@ -36,6 +36,10 @@ pub(super) struct Link<T> {
     is_known: bool,
     /// How many lives there were: a reservation ends with its life.
     lives: u32,
+    /// Life that a request has waited for already.
+    awaited: u32,
+    /// Whether a connection that was up is lost, and none has been tried since.
+    is_missed: bool,
     /// Name of the question what the leaf serves.
     question: T,
     attempts: Attempts,
@@ -45,12 +49,36 @@ impl<T: Copy + PartialEq> Link<T> {
     /// A link whose own question has this name, which no call has.
     pub(super) fn new(leaf: usize, settings: &Arc<Settings>, question: T) -> Self {
         let attempts = Attempts::new(settings.backoff);
-        Link { leaf, settings: Arc::clone(settings), life: None, is_known: false, lives: 0, question, attempts }
+        let settings = Arc::clone(settings);
+        Link { leaf, settings, life: None, is_known: false, lives: 0, awaited: 0, is_missed: true, question, attempts }
     }
 
     /// Whether the leaf is there, and the right one.
     pub(super) fn is_up(&self) -> bool {
         self.is_known && self.life.as_ref().is_some_and(|life| life.is_ready())
+    }
+
+    /// Whether the leaf is not there, and a request that waits until then may find it: each life is waited for once, and the first attempt after a
+    /// loss.
+    pub(super) fn may_come(&self, until: Time) -> bool {
+        !self.is_up()
+            && match self.life {
+                Some(_) => self.awaited != self.lives,
+                None => self.is_missed && self.attempts.due() <= until,
+            }
+    }
+
+    /// A request has waited for as long as it may.
+    pub(super) fn was_awaited(&mut self) {
+        (self.awaited, self.is_missed) = (self.lives, false);
+    }
+
+    /// Makes the next attempt due: others have a connection to the leaf.
+    pub(super) fn hurry(&mut self, now: Time) {
+        if self.life.is_none() {
+            self.is_missed |= self.attempts.due() > now;
+            self.attempts.hurry(now);
+        }
     }
 
     /// Submits a call. It leaves with the next [`Link::exchange`], waits, or ends here.
@@ -171,6 +199,7 @@ impl<T: Copy + PartialEq> Link<T> {
     }
 
     fn connect(&mut self, now: Time, registry: &Registry, random: &mut Random) {
+        self.is_missed = false;
         let address = *self.attempts.next(&self.settings.leaves[self.leaf].addresses);
         let parts = self.settings.parts().map_err(io::Error::other);
         let at = (registry, Token(self.leaf));
@@ -229,6 +258,7 @@ impl<T: Copy + PartialEq> Link<T> {
 
     /// The connection is over, and so is all that it had.
     fn lose(&mut self, now: Time, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
+        self.is_missed |= self.is_up();
         let life = self.life.take();
         let question = self.question;
         let events = &mut |event: Event<'_, T>| {

@@ -1,8 +1,9 @@
 //! Leaves that are not there, that go, and that are slow.
 
 use crate::asking::{Asking, Told};
-use crate::fan::{echo, leaves, patient, start, threading};
+use crate::fan::{echo, leaves, patient, server, start, threading};
 use leeward_control::units::Nanos;
+use leeward_rpc::server::Request;
 use leeward_rpc::tier::Options;
 
 /// A sync and an async model: which thread waits is all that differs among the others.
@@ -28,6 +29,38 @@ fn a_leaf_that_is_lost_costs_its_part_of_the_answer() {
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }
+}
+
+#[test]
+fn a_leaf_that_has_come_back_is_asked_by_the_first_request_of_each_thread() {
+    // Each of the four threads has connections of its own, and looks at them when it has a request.
+    let threads = 4;
+    let mut servers = vec![echo(), echo(), patient(Nanos::from_millis(30))];
+    let addresses: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
+    // Attempts soon after a loss, and none that others could wait for.
+    let leaves = leaves(&servers).timeout(Nanos::from_secs(10));
+    let tier = start(Options::new(leaves, threading(&format!("SDB1-{threads}"))));
+    let mut asking = Asking::new(&tier);
+    let mut all_at_once = |first: u64| {
+        (first..first + threads).for_each(|request| asking.call(request, 1, b"all"));
+        asking.send();
+        (0..threads).map(|_| answered(&asking.answer().1)).collect::<Vec<u8>>()
+    };
+    while all_at_once(1).contains(&2) {}
+    servers.remove(1).stop().unwrap();
+    servers.push(
+        server()
+            .start(&addresses[1], |request: &Request<'_>, reply: &mut Vec<u8>| {
+                reply.extend_from_slice(request.payload);
+                Ok(())
+            })
+            .unwrap(),
+    );
+    let came = all_at_once(100);
+    // A busy machine may keep a thread from its leaf for longer than it waits; without waiting none would have had it.
+    assert!(came.iter().filter(|right| **right == 3).count() * 2 > came.len(), "{came:?}");
+    tier.stop().unwrap();
+    servers.into_iter().for_each(|server| _ = server.stop().unwrap());
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod hdsearch;
 mod recommend;
 mod router;
 mod sets;
+mod stores;
 mod support;

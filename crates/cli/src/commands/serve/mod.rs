@@ -106,6 +106,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let mut builder = builder.connection_limit(connections(args) as usize);
     let mut warnings = args.service.unused();
     warnings.extend(args::repeated(&args.cpus));
+    warnings.extend(threading::crowd(args));
     warnings.iter().for_each(|words| _ = writeln!(std::io::stderr(), "warning: {words}"));
     let backend = args.service.open(args.cores.most.into())?;
     let mut recordings = Recordings::begin(args.record.as_deref(), backend.second_port())?;

@@ -64,3 +64,18 @@ pub(super) fn governed(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Govern
     let make = move || -> Box<dyn ThreadingPolicy> { build().unwrap_or_else(|_| unreachable!("it was built above")) };
     Ok(Some(Governed::new(cpus as u16, make)))
 }
+
+/// A warning of a setup whose polling threads are more than there are CPUs for: each would keep the others from theirs.
+pub(super) fn crowd(args: &ServeArgs) -> Option<String> {
+    let text = args.service.values.text(THREADING).filter(|_| args.service.takes(THREADING))?;
+    let setup = text.parse::<Threading>().ok()?.setup()?;
+    let cpus = match args.cpus.len() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        named => named,
+    };
+    let pollers = setup.pollers();
+    let one = if cpus == 1 { "CPU" } else { "CPUs" };
+    (pollers as usize > cpus).then(|| {
+        format!("--threading {setup}: {pollers} threads poll on {cpus} {one}, and each keeps others from theirs")
+    })
+}

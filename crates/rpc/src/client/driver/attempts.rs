@@ -34,6 +34,11 @@ impl Attempts {
         self.retry_at
     }
 
+    /// The next one may be made now.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        self.retry_at = self.retry_at.min(now);
+    }
+
     /// How long a connection must have been ready to count as a success.
     pub(crate) fn longest(&self) -> Nanos {
         self.longest

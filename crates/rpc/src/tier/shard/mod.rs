@@ -23,6 +23,7 @@ use super::slab::Key;
 use crate::client::Request;
 use crate::client::driver::random::Random;
 use crate::client::driver::timer::Timer;
+use leeward_control::budget::Budget;
 use leeward_control::units::{Nanos, Priority, Time};
 use leeward_runtime::Clock;
 use mio::{Events, Poll, Token};
@@ -37,6 +38,8 @@ const TIMER: Token = Token(usize::MAX);
 const EVENTS_MAX: usize = 64;
 /// A connection that nobody has looked at for so long may be over.
 const STALE: Nanos = Nanos::from_millis(100);
+/// Time that a request waits for connections that are being made.
+const SETTLING: Nanos = Nanos::from_millis(50);
 /// Rounds of one turn: what the first makes possible the next does.
 const ROUNDS: usize = 4;
 
@@ -111,8 +114,8 @@ pub(super) struct Shard<S> {
     /// When calls take so long that they are worth a second leg, the soonest first. Those that have ended are left in it, too.
     patience: VecDeque<(Time, Tag)>,
     parked: Parked<S>,
-    /// Its number among those that async setups share.
-    index: usize,
+    /// Its number among those that async setups share; `None`: a thread has it for itself.
+    index: Option<usize>,
     /// Time of the last look.
     looked: Time,
 }
@@ -135,7 +138,7 @@ impl<S> Shard<S> {
             deadlines: VecDeque::new(),
             patience: VecDeque::new(),
             parked: Parked::default(),
-            index: 0,
+            index: None,
             looked: Time::ZERO,
         };
         // Begins to connect.
@@ -146,7 +149,7 @@ impl<S> Shard<S> {
     /// The same, with its number among those that async setups share.
     #[must_use]
     pub(super) fn numbered(mut self, index: usize) -> Self {
-        self.index = index;
+        self.index = Some(index);
         self
     }
 
@@ -173,6 +176,9 @@ impl<S> Shard<S> {
         if self.may_have_changed() {
             // A thread that has this for itself looks at it while it waits only: what a leaf has said since is not known.
             self.turn(Some(Duration::ZERO))?;
+            if self.index.is_none() {
+                self.settle(gather.budget())?;
+            }
         }
         let now = self.clock.now();
         self.waiting.now = now;
@@ -203,6 +209,30 @@ impl<S> Shard<S> {
             self.wait_until(now + enough.patience(self.settings.timeout), key, Deadline::OfAny);
         }
         self.arm(now)
+    }
+
+    /// Waits for connections that are being made. A thread that has this for itself has not looked at them since its last request: without the wait
+    /// that request would miss leaves that are there, and the more rarely the thread has one the later.
+    fn settle(&mut self, budget: Budget) -> io::Result<()> {
+        let now = self.clock.now();
+        let Shard { links, ups, .. } = self;
+        for (leaf, link) in links.iter_mut().enumerate() {
+            if ups.counts.purses.presence(leaf).is_some_and(|presence| presence.connections() > 0) {
+                link.hurry(now);
+            }
+        }
+        self.exchange();
+        let most = SETTLING.min(self.settings.timeout / 2);
+        let until = now + budget.remaining().map_or(most, |left| most.min(left / 2));
+        loop {
+            let now = self.clock.now();
+            if now >= until || !self.links.iter().any(|link| link.may_come(until)) {
+                break;
+            }
+            self.turn(Some(Duration::from_nanos(until.since(now).0)))?;
+        }
+        self.links.iter_mut().for_each(Link::was_awaited);
+        Ok(())
     }
 
     fn wait_until(&mut self, deadline: Time, key: Key, what: Deadline) {

@@ -131,7 +131,7 @@ impl<S> Shard<S> {
         for _ in 0..LOOKED_AT {
             let Some((until, mut gather)) = self.parked.requests.remove(place) else { break };
             if self.reserve(&mut gather) {
-                gather.next = Next::Begin(self.index);
+                gather.next = Next::Begin(self.index.unwrap_or_default());
                 self.waiting.ready.push(gather);
             } else {
                 self.parked.requests.insert(place, (until, gather));

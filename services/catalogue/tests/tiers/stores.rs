@@ -1,0 +1,109 @@
+//! Router in front of memcached servers: the real one, and the port of our key-value service.
+
+use crate::support::{Asker, addresses, start};
+use leeward_kv::store::{Store, StoreConfig};
+use leeward_router::wire::{GET, Pair, SET};
+use leeward_rpc::server::Server;
+use leeward_testkit::require::Need;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Memcached, ended with the test.
+struct Memcached(Child, SocketAddr);
+
+impl Memcached {
+    /// `None` where there is none.
+    fn start() -> Option<Self> {
+        // Should another program get the port in between, the test fails loudly.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = address.port().to_string();
+        let mut command = Command::new("memcached");
+        command.args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-t", "1", "-m", "16", "-p", &port]);
+        match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => {
+                let memcached = Memcached(child, address);
+                let began = Instant::now();
+                while TcpStream::connect(address).is_err() {
+                    assert!(began.elapsed() < Duration::from_secs(30), "memcached does not listen");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Some(memcached)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Need::Memcached.missing("there is no memcached here (`scripts/setup kv`)");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut argument = Vec::new();
+    Pair { key: key.as_bytes(), value }.append(&mut argument);
+    argument
+}
+
+/// Pairs through a router whose leaves are in front of these.
+fn serves_pairs(stores: &[SocketAddr]) {
+    let leaves: Vec<Server> =
+        stores.iter().map(|store| start("router-leaf", &[("store", &store.to_string())])).collect();
+    let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2"), ("acks", "all")]);
+    let asker = Asker::of(&tier);
+    let key = |number: usize| format!("key-{number}");
+    // Line ends and words of the protocol are bytes as any others in a value.
+    let value = |number: usize| [b"\r\nEND\r\n", vec![number as u8; number * 40].as_slice()].concat();
+    for number in 0..50 {
+        assert_eq!(asker.whole(SET, &set(&key(number), &value(number))), [3, 3, 3]);
+    }
+    for number in 0..50 {
+        assert_eq!(asker.whole(GET, key(number).as_bytes()), [b"\x01\x01\x01", value(number).as_slice()].concat());
+    }
+    assert_eq!(asker.whole(GET, b"nobody"), [1, 1, 0]);
+    // A key that would be a command of its own is refused by every leaf.
+    let told = asker.ask(SET, &set("a\r\nflush_all", b""));
+    assert_eq!(told[1], 0, "{told:?}");
+    assert_eq!(asker.whole(GET, key(7).as_bytes())[2], 1);
+}
+
+#[test]
+fn router_serves_pairs_of_memcached() {
+    let started: Option<Vec<Memcached>> = (0..3).map(|_| Memcached::start()).collect();
+    let Some(mut memcached) = started else { return };
+    serves_pairs(&memcached.iter().map(|one| one.1).collect::<Vec<_>>());
+    // A leaf whose store is gone fails, and others answer.
+    let leaves: Vec<Server> =
+        memcached.iter().map(|one| start("router-leaf", &[("store", &one.1.to_string())])).collect();
+    let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "SDB1-2")]);
+    let asker = Asker::of(&tier);
+    assert_eq!(asker.whole(GET, b"key-7")[2], 1);
+    memcached.remove(1);
+    for number in 0..20 {
+        assert_eq!(asker.ask(GET, format!("key-{number}").as_bytes())[2], 1, "another replica has {number}");
+    }
+}
+
+#[test]
+fn router_serves_pairs_of_our_own_port() {
+    let stores: Vec<_> = (0..3)
+        .map(|_| {
+            let store = Arc::new(Store::new(&StoreConfig::default()).unwrap());
+            leeward_kv::server::Server::builder()
+                .idle(leeward_runtime::Idle::Block)
+                .start("127.0.0.1:0", &store)
+                .unwrap()
+        })
+        .collect();
+    serves_pairs(&stores.iter().map(leeward_kv::server::Server::address).collect::<Vec<_>>());
+    stores.into_iter().for_each(|store| _ = store.stop().unwrap());
+}

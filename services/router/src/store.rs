@@ -1,0 +1,175 @@
+//! A leaf in front of a memcached server, which may be any program that speaks its text protocol: the pairs are there and not here. Never here: which
+//! leaf has which key.
+
+use crate::wire::{GET, Pair, SET, check};
+use leeward_rpc::server::{Failed, Handler, Request};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time for a connection and for each read: whoever waits for longer is told that the store is away.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Idle connections that are kept.
+const KEPT: usize = 64;
+/// The longest line that a store may say.
+const LINE_MAX: u64 = 1_024;
+/// The longest value that a store may have: memcached's own bound, a megabyte, unless it is told another.
+const VALUE_MAX: usize = 64 << 20;
+
+/// A leaf whose pairs a memcached server has.
+#[derive(Clone)]
+pub struct StoreLeaf {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    address: SocketAddr,
+    idle: Mutex<Vec<BufReader<TcpStream>>>,
+}
+
+impl StoreLeaf {
+    /// In front of the server at `address`, such as `127.0.0.1:11211`. It need not be there yet.
+    ///
+    /// # Errors
+    /// The address is none; says what is accepted.
+    pub fn new(address: &str) -> Result<Self, String> {
+        let accepted = || format!("{address:?}; accepted: HOST:PORT such as 127.0.0.1:11211");
+        let mut found = address.to_socket_addrs().map_err(|error| format!("{}: {error}", accepted()))?;
+        let address = found.next().ok_or_else(accepted)?;
+        Ok(StoreLeaf { shared: Arc::new(Shared { address, idle: Mutex::default() }) })
+    }
+
+    fn connect(&self) -> io::Result<BufReader<TcpStream>> {
+        let stream = TcpStream::connect_timeout(&self.shared.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(BufReader::new(stream))
+    }
+
+    /// Sends a command and reads what comes. A connection that was idle may be over: a command that found nobody is sent again over a new one.
+    fn ask<T>(&self, command: &[u8], read: impl Fn(&mut BufReader<TcpStream>) -> io::Result<T>) -> Result<T, Failed> {
+        let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let was_idle = idle.is_some();
+        let attempt = |mut stream: BufReader<TcpStream>| {
+            stream.get_mut().write_all(command)?;
+            let told = read(&mut stream)?;
+            // Bytes that nobody asked for would be the next one's answer.
+            if stream.buffer().is_empty() {
+                let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                if idle.len() < KEPT {
+                    idle.push(stream);
+                }
+            }
+            Ok(told)
+        };
+        let mut told = idle.map_or_else(|| self.connect(), Ok).and_then(attempt);
+        if was_idle && told.as_ref().is_err_and(is_over) {
+            told = self.connect().and_then(attempt);
+        }
+        told.map_err(|error| Failed::Because(format!("memcached at {}: {error}", self.shared.address)))
+    }
+
+    fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
+        let found = self.ask(&[b"get ", text(key)?, b"\r\n"].concat(), |stream| {
+            let head = line(stream)?;
+            if head == b"END" {
+                return Ok(None);
+            }
+            let length = value_length(&head, key).ok_or_else(|| unexpected(&head))?;
+            let mut value = vec![0; length];
+            stream.read_exact(&mut value)?;
+            match (line(stream)?.as_slice(), line(stream)?.as_slice()) {
+                (b"", b"END") => Ok(Some(value)),
+                (_, other) => Err(unexpected(other)),
+            }
+        })?;
+        reply.push(u8::from(found.is_some()));
+        reply.extend(found.unwrap_or_default());
+        Ok(())
+    }
+
+    fn set(&self, key: &[u8], value: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
+        let head = format!(" 0 0 {}\r\n", value.len());
+        self.ask(&[b"set ", text(key)?, head.as_bytes(), value, b"\r\n"].concat(), |stream| {
+            let told = line(stream)?;
+            if told == b"STORED" { Ok(()) } else { Err(unexpected(&told)) }
+        })?;
+        reply.push(1);
+        Ok(())
+    }
+}
+
+impl Handler for StoreLeaf {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        match request.method {
+            GET => self.get(check(request.payload)?, reply),
+            SET => {
+                let Pair { key, value } = Pair::read(request.payload)?;
+                self.set(key, value, reply)
+            }
+            _ => Err(Failed::UnknownMethod),
+        }
+    }
+}
+
+/// Whether the other end has ended the connection, and has not seen the command.
+fn is_over(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// A key that the text protocol can say.
+fn text(key: &[u8]) -> Result<&[u8], Failed> {
+    if key.iter().any(|byte| *byte <= b' ' || *byte == 0x7f) {
+        return Err(Failed::Because("a key with spaces or control characters; memcached accepts none".into()));
+    }
+    Ok(key)
+}
+
+/// A line, without its end.
+fn line(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    stream.take(LINE_MAX).read_until(b'\n', &mut line)?;
+    match line.strip_suffix(b"\r\n") {
+        Some(rest) => Ok(rest.to_vec()),
+        None if line.is_empty() => Err(ErrorKind::UnexpectedEof.into()),
+        None => Err(unexpected(&line)),
+    }
+}
+
+/// Bytes of the value that `VALUE key flags bytes` announces.
+fn value_length(head: &[u8], key: &[u8]) -> Option<usize> {
+    let rest = head.strip_prefix(b"VALUE ")?.strip_prefix(key)?.strip_prefix(b" ")?;
+    let (_, bytes) = std::str::from_utf8(rest).ok()?.split_once(' ')?;
+    bytes.parse().ok().filter(|length| *length <= VALUE_MAX)
+}
+
+fn unexpected(told: &[u8]) -> io::Error {
+    let shown: String = String::from_utf8_lossy(told).chars().filter(|letter| !letter.is_control()).take(60).collect();
+    io::Error::new(ErrorKind::InvalidData, format!("it says `{shown}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_head_of_the_value_that_was_asked_for_is_taken() {
+        assert_eq!(value_length(b"VALUE a 0 5", b"a"), Some(5));
+        assert_eq!(value_length(b"VALUE a 17 0", b"a"), Some(0));
+        for wrong in ["VALUE b 0 5", "VALUE ab 0 5", "VALUE a 5", "VALUE a 0 -1", "VALUE a 0 99999999999", "ERROR", ""]
+        {
+            assert_eq!(value_length(wrong.as_bytes(), b"a"), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn keys_that_the_text_protocol_cannot_say_are_refused() {
+        assert_eq!(text(b"key-1"), Ok(&b"key-1"[..]));
+        for wrong in [&b"a b"[..], b"a\r\nflush_all", b"\x7f", b"a\0"] {
+            assert!(text(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
