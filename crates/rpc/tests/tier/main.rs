@@ -8,6 +8,7 @@ mod fan;
 mod fanout;
 mod faults;
 mod governed;
+mod hedging;
 mod hostile;
 mod models;
 mod switching;
