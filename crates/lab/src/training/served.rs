@@ -44,7 +44,7 @@ pub struct ServedTier {
     registry: Registry,
 }
 
-/// What to serve, and how.
+/// Wish for a service that is to be served.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Text of `--data`; `None`: the service's own.
@@ -152,7 +152,7 @@ impl ServedTier {
     }
 }
 
-/// What clients ask, which some services are filled for.
+/// Questions of the clients; some services are filled for them.
 fn ready(
     case: &dyn Case,
     wanted: &Wanted,

@@ -1,4 +1,4 @@
-//! What second calls give and cost (mt-hedge): a leaf of sixteen that is slow now and then, and leaves that are all overloaded. Measured, and so not run
+//! Second calls, and what they give and cost (mt-hedge): a leaf of sixteen that is slow now and then, and leaves that are all overloaded. Measured, and so not run
 //! with the other tests: `cargo test --release -p leeward-rpc --test tier second_calls -- --ignored --nocapture`.
 
 use crate::asking::{Asking, Told};
@@ -121,7 +121,7 @@ fn second_calls_end_where_all_leaves_are_overloaded() {
             }
             (0..open).for_each(|_| _ = asking.answer());
         };
-        // What half of the capacity costs, and what more than all of it does: 32 requests ask 64 times of leaves that do four at once.
+        // One request at a time, and then 32, which ask 64 times of leaves that do four at once.
         load(1, 1, Duration::from_secs(2));
         let calm = hedged_over_calls(&tier, (0, 0));
         let before = so_far(&tier);

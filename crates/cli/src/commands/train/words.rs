@@ -112,7 +112,7 @@ fn rows(advice: &Advice, question: &Question) -> String {
     table.to_string()
 }
 
-/// What came of the advice on other requests.
+/// Table of an advice that was tried on other requests.
 pub(super) fn fresh(fresh: &[Fresh], question: &Question) -> String {
     let tail = if question.tail == Tail::P99 { "p99" } else { "p99.9" };
     let columns = [
