@@ -79,7 +79,7 @@ pub fn train(
     stop: &AtomicBool,
 ) -> Result<Trained, RunError> {
     let racers = plan.setups.iter().map(|setup| Racer { setup: *setup, knots: Vec::new(), failed: None }).collect();
-    let mut race = Race { bench, plan, progress, is_over, stop, racers, measured: 0, loads: (0, 0) };
+    let mut race = Race { bench, plan, progress, is_over, stop, racers, measured: 0, late: 0, loads: (0, 0) };
     let mut loads = match plan.loads {
         Some((lowest, highest)) => grid(lowest.0, highest.0),
         None => {
@@ -133,6 +133,8 @@ struct Race<'a> {
     stop: &'a AtomicBool,
     racers: Vec<Racer>,
     measured: usize,
+    /// Measurements whose clients were late.
+    late: usize,
     loads: (usize, usize),
 }
 
@@ -159,7 +161,9 @@ impl Race<'_> {
             let (setup, load) = (self.racers[*racer].setup, Rate(*load));
             (self.progress)(Progress { setup, load, measured: self.measured, loads: self.loads });
         }
-        samples.into_iter().collect()
+        let samples: Vec<Sample> = samples.into_iter().collect::<Result<_, _>>()?;
+        self.late += samples.iter().filter(|sample| sample.late).count();
+        Ok(samples)
     }
 
     /// About what the best setup sustains: each is offered twice as much until none keeps up.
@@ -259,10 +263,18 @@ impl Race<'_> {
         }
         let (enough, few): (Vec<Racer>, Vec<Racer>) = racers.into_iter().partition(|racer| racer.knots.len() >= 2);
         if enough.is_empty() {
-            let (measured, all) = self.loads;
-            let why = if cut_short { "the budget was over" } else { "that was all" };
+            let (loads, all) = self.loads;
+            let end = if cut_short { "the budget was over" } else { "that was all" };
+            let (late, measured) = (self.late, self.measured);
+            let why = match late {
+                0 => String::new(),
+                _ => format!(
+                    "; in {late} of {measured} measurements the clients were late: other work keeps their CPU, or leaves on it do, or the objective is short \
+                     for this machine"
+                ),
+            };
             return Err(RunError::Training(format!(
-                "no setup has kept up with two loads; {measured} of {all} were measured, then {why}"
+                "no setup has kept up with two loads; {loads} of {all} loads were measured, then {end}{why}"
             )));
         }
         let left_out = few.into_iter().map(|racer| racer.setup).collect();

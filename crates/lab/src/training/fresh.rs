@@ -150,7 +150,7 @@ mod tests {
     fn sample(us: u64, count: u64) -> Sample {
         let tail = Nanos::from_micros(us);
         let latency = Percentiles { count, mean_ns: 1.0, p50: tail, p90: tail, p99: tail, p999: tail, max: tail };
-        Sample { issued: count, completed: count, latency, cpu: 1.0 }
+        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false }
     }
 
     fn curve(setup: &str, us: f64) -> Curve {

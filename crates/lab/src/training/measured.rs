@@ -162,7 +162,8 @@ impl Offered<'_> {
 fn sample(report: &RunReport) -> Sample {
     let load = &report.load;
     // Where clients were late, the latencies are theirs: the load was not offered, so nobody has sustained it.
-    let completed = if load.adherence.kept { load.measured.completed } else { 0 };
+    let late = !load.adherence.kept;
+    let completed = if late { 0 } else { load.measured.completed };
     let busy = match (report.samples.first(), report.samples.last()) {
         (Some(first), Some(last)) if last.at > first.at => {
             let time = (last.at - first.at).as_secs_f64();
@@ -170,5 +171,5 @@ fn sample(report: &RunReport) -> Sample {
         }
         _ => 0.0,
     };
-    Sample { issued: load.measured.offered, completed, latency: load.latency, cpu: busy.max(0.0) }
+    Sample { issued: load.measured.offered, completed, latency: load.latency, cpu: busy.max(0.0), late }
 }

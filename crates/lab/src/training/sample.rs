@@ -21,6 +21,8 @@ pub struct Sample {
     pub latency: Percentiles,
     /// CPUs that the server's threads kept busy.
     pub cpu: f64,
+    /// Whether the clients were late for the load, so that none of it counts as answered.
+    pub late: bool,
 }
 
 impl Sample {
@@ -31,6 +33,7 @@ impl Sample {
             completed: outcome.counts.completed,
             latency: outcome.latency,
             cpu: outcome.cpu_utilization * f64::from(cpus),
+            late: false,
         }
     }
 
@@ -103,7 +106,7 @@ mod tests {
         let us = Nanos::from_micros;
         let (p50, p90, p99, p999, max) = (us(100), us(200), us(300), us(400), us(500));
         let latency = Percentiles { count, mean_ns: 1e5, p50, p90, p99, p999, max };
-        Sample { issued: count, completed: count, latency, cpu: 1.0 }
+        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 struct Formula {
     asked: Mutex<Vec<(Threading, f64, u64)>>,
     stop_after: Option<usize>,
+    is_late: bool,
 }
 
 fn truth(setup: Threading) -> (f64, f64) {
@@ -38,7 +39,7 @@ impl Bench for Formula {
             stop.store(true, Ordering::Relaxed);
         }
         let (us, capacity) = truth(setup);
-        let completed = (requests as f64 * (capacity / load.0).min(1.0)) as u64;
+        let completed = if self.is_late { 0 } else { (requests as f64 * (capacity / load.0).min(1.0)) as u64 };
         // A queue's bend, and a little that differs from round to round.
         let us = us * (1.0 + 0.2 * (load.0 / capacity).min(1.0).powi(4)) * (1.0 + 0.001 * f64::from(round));
         let at = |part: f64| Nanos((us * part * 1e3) as u64);
@@ -51,7 +52,7 @@ impl Bench for Formula {
             p999: at(1.1),
             max: at(1.2),
         };
-        Ok(Sample { issued: requests, completed, latency, cpu: 1.0 })
+        Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late })
     }
 
     fn measure_policy(
@@ -208,6 +209,15 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
     let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
     let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
+}
+
+#[test]
+fn late_clients_are_told_of() {
+    let bench = Formula { is_late: true, ..Formula::default() };
+    let plan = Plan { loads: Some((Rate(100.0), Rate(400.0))), ..plan(&["SIP1"]) };
+    let error = train(&bench, &plan, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err().to_string();
+    let measured = bench.asked.lock().unwrap().len();
+    assert!(error.contains(&format!("in {measured} of {measured} measurements the clients were late")), "{error}");
 }
 
 #[test]
