@@ -52,7 +52,7 @@ impl StoreLeaf {
     fn ask<T>(&self, command: &[u8], read: impl Fn(&mut BufReader<TcpStream>) -> io::Result<T>) -> Result<T, Failed> {
         let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let was_idle = idle.is_some();
-        let attempt = |mut stream: BufReader<TcpStream>| {
+        let attempt = |mut stream: BufReader<TcpStream>| -> io::Result<T> {
             stream.get_mut().write_all(command)?;
             let told = read(&mut stream)?;
             // Bytes that nobody asked for would be the next one's answer.

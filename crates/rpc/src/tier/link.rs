@@ -9,7 +9,7 @@ use crate::client::{Disconnected, Event, Request};
 use crate::statistics::{self, Statistics};
 use crate::wire::{self, RequestId};
 use leeward_control::budget::Budget;
-use leeward_control::units::{Priority, Time};
+use leeward_control::units::{Nanos, Priority, Time};
 use leeward_runtime::Clock;
 use mio::event::Event as Readiness;
 use mio::{Registry, Token};
@@ -258,8 +258,8 @@ impl<T: Copy + PartialEq> Link<T> {
 
     /// The connection is over, and so is all that it had.
     fn lose(&mut self, now: Time, random: &mut Random, events: &mut impl FnMut(Event<'_, T>)) {
-        self.is_missed |= self.is_up();
         let life = self.life.take();
+        self.is_missed |= life.as_ref().is_some_and(|life| life.has_held(now, Nanos::ZERO));
         let question = self.question;
         let events = &mut |event: Event<'_, T>| {
             if *event.token() != question {

@@ -26,7 +26,7 @@ const ONCE: u32 = 1;
 fn moody() -> Server {
     let turn = AtomicU64::new(0);
     let handler = move |request: OwnedRequest| {
-        let is_slow = turn.fetch_add(1, Ordering::Relaxed) % ONE_OF == 0;
+        let is_slow = turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONE_OF);
         async move {
             if is_slow {
                 sleep(SLOW).await;

@@ -104,6 +104,6 @@ fn router_serves_pairs_of_our_own_port() {
                 .unwrap()
         })
         .collect();
-    serves_pairs(&stores.iter().map(leeward_kv::server::Server::address).collect::<Vec<_>>());
+    serves_pairs(&stores.iter().map(|store| store.address()).collect::<Vec<_>>());
     stores.into_iter().for_each(|store| _ = store.stop().unwrap());
 }
