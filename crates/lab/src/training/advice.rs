@@ -9,6 +9,8 @@ use leeward_control::units::{Nanos, Rate};
 const CLOSE: f64 = 1.05;
 /// Part of what a setup sustains that it is advised for.
 const MARGIN: f64 = 0.9;
+/// A little more than that: loads are rounded.
+const ABOVE: f64 = 1.001;
 /// Loads of the table, from the lowest to the highest.
 const ROWS: usize = 10;
 
@@ -88,6 +90,17 @@ impl Confidence {
             Confidence::Unsure => "unsure",
         }
     }
+}
+
+/// Loads to train for an advice on loads between these. Setups are advised for a part of what they are known to sustain, so that those which sustain the
+/// highest load have to be measured above it: at their last knot none would be eligible, and the advice no choice.
+pub fn to_train((lowest, highest): (Rate, Rate)) -> (Rate, Rate) {
+    (lowest, Rate(highest.0 / MARGIN * ABOVE))
+}
+
+/// Loads that curves up to this one give an advice on.
+pub fn known_to(highest: Rate) -> Rate {
+    Rate(highest.0 * MARGIN)
 }
 
 /// The advice that these curves give.

@@ -3,7 +3,7 @@
 use leeward_control::threading::curves::{Curve, Curves, Knot, Tail};
 use leeward_control::threading::{Handling, Threading, Wait};
 use leeward_control::units::{Nanos, Rate};
-use leeward_lab::training::advice::{Confidence, Question, advise};
+use leeward_lab::training::advice::{Confidence, Question, advise, to_train};
 use leeward_lab::training::{Arrivals, Bench, Plan, Sample, ServedTier, Trained, Wanted, train};
 use leeward_outcome::Percentiles;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,6 +209,18 @@ fn a_simulated_tier_is_trained_the_same_on_any_number_of_threads() {
     let cores = Plan { setups: vec![Threading::Cores(2)], ..plan };
     let error = train(&bench, &cores, &|_| (), &|| false, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("CORE2` is measured, not simulated"), "{error}");
+}
+
+#[test]
+fn there_is_a_choice_at_the_highest_load() {
+    let loads = (Rate(100.0), Rate(800.0));
+    let plan = Plan { loads: Some(to_train(loads)), ..plan(&["SDB1-4", "SIP1", "SIB1"]) };
+    let curves = trained(&Formula::default(), &plan).curves;
+    let (slo, tail) = (Nanos::from_millis(1), Tail::P99);
+    let advice = advise(&curves, &Question { slo, tail, lowest: loads.0, highest: loads.1 });
+    let last = advice.rows.last().unwrap();
+    assert_eq!((last.load, last.best.to_string()), (loads.1, "SIP1".into()));
+    assert!(last.second.is_some(), "{last:?}");
 }
 
 #[test]

@@ -74,7 +74,8 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if measured_high <= 0.0 {
         return Err(Failure::Runtime(anyhow!("nothing was measured")));
     }
-    let (lowest, highest) = training.plan().loads.unwrap_or((Rate(measured_low), Rate(measured_high)));
+    let all = (Rate(measured_low), advice::known_to(Rate(measured_high)));
+    let (lowest, highest) = training.asked().unwrap_or(all);
     let question = Question { slo: args.slo.0, tail: training.plan().tail, lowest, highest };
     let advice = advice::advise(&file.curves, &question);
     let fresh = match args.check {

@@ -8,7 +8,7 @@ use leeward_control::threading::Threading;
 use leeward_control::threading::curves::{Curves, Tail};
 use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
 use leeward_lab::scenario::curves::CurvesFile;
-use leeward_lab::training::advice::Advice;
+use leeward_lab::training::advice::{Advice, to_train};
 use leeward_lab::training::{
     self, Arrivals, Bench, Fresh, Plan, Progress, SETUPS, ServedTier, SimulatedTier, Trained, Wanted,
 };
@@ -98,6 +98,8 @@ pub(super) struct Training {
     data: String,
     machine: String,
     plan: Plan,
+    /// Loads that are asked about; it trains above them, too.
+    asked: Option<(Rate, Rate)>,
     budget: Duration,
     made: String,
 }
@@ -107,7 +109,8 @@ impl Training {
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
         let mut plan = Plan { tail: args.objective.0, ..Plan::new(setups) };
-        plan.loads = args.load.map(|(low, high)| (Rate(low), Rate(high)));
+        let asked = args.load.map(|(low, high)| (Rate(low), Rate(high)));
+        plan.loads = asked.map(to_train);
         let mut made = format!(
             "{} --plant {} --arrivals {} --seed {}",
             args.what.scenario, args.plant, args.arrivals, args.what.seed
@@ -128,7 +131,8 @@ impl Training {
             drop(steps);
             let (name, data) = (tier.name().to_string(), tier.data().to_string());
             let machine = this_machine(args.cpus as usize);
-            return Ok(Training { bench: Box::new(tier), name, data, machine, plan, budget: args.budget.0, made });
+            let (bench, budget) = (Box::new(tier), args.budget.0);
+            return Ok(Training { bench, name, data, machine, plan, asked, budget, made });
         }
         if args.data.is_some() || args.leaves.is_some() {
             let names: Vec<&str> =
@@ -144,7 +148,12 @@ impl Training {
             let machine = tier.machine();
             (Box::new(tier), machine)
         };
-        Ok(Training { bench, name, data: String::new(), machine, plan, budget: args.budget.0, made })
+        Ok(Training { bench, name, data: String::new(), machine, plan, asked, budget: args.budget.0, made })
+    }
+
+    /// Lowest and highest load that were asked about.
+    pub(super) fn asked(&self) -> Option<(Rate, Rate)> {
+        self.asked
     }
 
     /// Setups that are trained, loads and percentile.
