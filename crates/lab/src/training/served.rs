@@ -36,7 +36,8 @@ pub struct ServedTier {
     data: Option<String>,
     middle: Arc<dyn Backend>,
     asked: Served,
-    leaves: LeavesHere,
+    /// They serve for as long as this is there.
+    _leaves: LeavesHere,
     placement: Placement,
     workload: Workload,
     slo: Nanos,
@@ -106,7 +107,7 @@ impl ServedTier {
             service: Service::Constant(Nanos(1)),
         };
         let (data, slo, seed) = (wanted.data.clone(), wanted.slo, wanted.seed);
-        Ok(ServedTier { case, data, middle, asked, leaves, placement, workload, slo, seed, registry })
+        Ok(ServedTier { case, data, middle, asked, _leaves: leaves, placement, workload, slo, seed, registry })
     }
 
     /// The service's name.
