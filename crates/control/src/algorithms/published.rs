@@ -54,6 +54,7 @@ const fn addition(name: &'static str, published: &'static str) -> Addition {
 const CREDITS: &[Addition] = &[
     addition("stale", "a request that was admitted is executed, however long it has waited"),
     addition("strangers", "a session that never had a credit is trusted under overload, too"),
+    addition("double precision", "the pool shrinks in single precision, as in the published code"),
     addition("silent sessions", "no credit goes to a session before its first message"),
     addition(
         "demand of a drained session",

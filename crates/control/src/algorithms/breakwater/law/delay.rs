@@ -15,6 +15,7 @@ pub(crate) struct DelayLaw {
     target: Nanos,
     bounds: Bounds,
     carry: f64,
+    is_published: bool,
 }
 
 impl DelayLaw {
@@ -26,6 +27,7 @@ impl DelayLaw {
             target: config.target,
             bounds: Bounds::new(config),
             carry: 0.0,
+            is_published: config.version.is_published(),
         }
     }
 
@@ -67,9 +69,18 @@ impl DelayLaw {
             }
         } else {
             // Breakwater §3.2.1, eq. 2.
-            let excess = measured.saturating_sub(self.target).0 as f64 / self.target.0 as f64;
             self.carry = 0.0;
-            (total as f64 * (1.0 - self.beta * excess).max(0.5)) as i64
+            let excess = measured.saturating_sub(self.target).0;
+            if self.is_published {
+                // The published code has single precision between the steps, which a credit can hang on.
+                let excess = excess as f32 / self.target.0 as f32;
+                let less = (f64::from(excess) * self.beta) as f32;
+                let factor = (1.0 - f64::from(less)).max(0.5) as f32;
+                (total as f32 * factor) as i64
+            } else {
+                let excess = excess as f64 / self.target.0 as f64;
+                (total as f64 * (1.0 - self.beta * excess).max(0.5)) as i64
+            }
         };
         pool.set_total(self.bounds.clamp(next, sessions));
     }
