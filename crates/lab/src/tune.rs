@@ -1,5 +1,7 @@
 //! The search for the parameters under which a controller serves a scenario best.
 
+mod draw;
+
 use crate::error::RunError;
 use crate::execute::{check_services, check_simulated, in_parallel, simulate};
 use crate::numbers::round;
@@ -7,6 +9,7 @@ use crate::options::{Options, Progress};
 use crate::plan::plan;
 use crate::rows::point;
 use crate::scenario::{Demand, DemandPlan, Scenario, ServiceSpec, Variant};
+use draw::Draws;
 use leeward_control::params::{Kind, ParamSpec, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, parse_duration, parse_number};
@@ -94,6 +97,33 @@ pub fn tune(
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<Tuning, RunError> {
+    search(scenario, registry, (label, None), options, progress, cancel)
+}
+
+/// Likewise, by `draws` sets of parameters that are drawn at random over all knobs, those without a list of values among them: as many for
+/// every controller, whatever it has to tune. The first is the scenario's own, so that no controller is worse off for being tuned.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn tune_by_draws(
+    scenario: &Scenario,
+    registry: &Registry,
+    (label, draws): (&str, u32),
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Tuning, RunError> {
+    search(scenario, registry, (label, Some(draws)), options, progress, cancel)
+}
+
+fn search(
+    scenario: &Scenario,
+    registry: &Registry,
+    (label, draws): (&str, Option<u32>),
+    options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Tuning, RunError> {
     check_simulated(options)?;
     check_services(scenario)?;
     let variant =
@@ -109,7 +139,11 @@ pub fn tune(
             let one = only(scenario, variant, service, *clients);
             let mut search =
                 Search { scenario: one, registry, options, progress, cancel, done: &done, tried: Vec::new() };
-            let best = search.run(&knobs(algorithm, scenario.slo(&service.service)))?;
+            let slo = scenario.slo(&service.service);
+            let best = match draws {
+                None => search.run(&knobs(algorithm, slo))?,
+                Some(count) => search.draw(Draws::new(algorithm, scale_of(slo), options.seed), count)?,
+            };
             workloads.push(TunedWorkload {
                 service: service.text.clone(),
                 clients: *clients,
@@ -121,16 +155,17 @@ pub fn tune(
     if workloads.iter().all(|found| found.candidates.len() < 2) {
         return Err(RunError::Untunable(label.into()));
     }
-    let command = command(scenario, label, options);
+    let command = command(scenario, label, draws, options);
     Ok(Tuning { scenario: scenario.id.clone(), label: label.into(), command, workloads })
 }
 
 /// Command that found the parameters, so that a reader can find them again.
-fn command(scenario: &Scenario, label: &str, options: &Options) -> String {
+fn command(scenario: &Scenario, label: &str, draws: Option<u32>, options: &Options) -> String {
     let plain = |c: char| c.is_alphanumeric() || "._-+:/%=".contains(c);
     let word = |word: &str| if word.chars().all(plain) { word.into() } else { format!("'{word}'") };
     let mut words = vec![format!("leeward tune {} --controller {}", scenario.id, word(label))];
     words.extend((options.quick || scenario.quick).then(|| "--quick".into()));
+    words.extend(draws.map(|draws| format!("--draws {draws}")));
     words.extend((options.seed != 1).then(|| format!("--seed {}", options.seed)));
     words.extend(scenario.overrides.iter().map(|given| format!("--set {}", word(given))));
     words.join(" ")
@@ -170,8 +205,12 @@ const TIE: f64 = 0.002;
 /// Rounds of coordinate descent at most.
 const ROUNDS: usize = 3;
 
+fn scale_of(slo: Nanos) -> f64 {
+    slo.as_secs_f64() / LISTED_SLO.as_secs_f64()
+}
+
 fn knobs(algorithm: &Algorithm, slo: Nanos) -> Vec<Knob> {
-    let scale = slo.as_secs_f64() / LISTED_SLO.as_secs_f64();
+    let scale = scale_of(slo);
     let value = |spec: &ParamSpec, text: &str| match (spec.kind, parse_duration(text)) {
         (Kind::Duration { min, max }, Ok(span)) => Raw::Text(span.scale(scale).clamp(min, max).to_string()),
         _ => Raw::Text(text.into()),
@@ -219,6 +258,23 @@ impl Search<'_> {
             best = self.best();
         }
         Ok(best)
+    }
+
+    /// The same of the scenario's own parameters and of sets that are drawn, `count` in all.
+    fn draw(&mut self, mut draws: Draws, count: u32) -> Result<usize, RunError> {
+        let start = self.scenario.controllers.first().map(|variant| variant.params.clone()).unwrap_or_default();
+        let mut sets = vec![start.clone()];
+        // Sets that contradict themselves are drawn again, within reason.
+        let mut left = if draws.is_empty() { 0 } else { 20 * count };
+        while sets.len() < count as usize && left > 0 {
+            left -= 1;
+            let next = draws.next(&start);
+            if self.is_possible(&next) && !sets.contains(&next) {
+                sets.push(next);
+            }
+        }
+        self.evaluate(sets)?;
+        Ok(self.best())
     }
 
     /// Runs those candidates that have not been tried, all at once.

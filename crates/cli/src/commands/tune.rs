@@ -26,6 +26,10 @@ pub(crate) struct TuneArgs {
     /// Label of the controller in the scenario
     #[arg(long, value_name = "LABEL")]
     pub(crate) controller: String,
+    /// Try so many sets of parameters drawn at random over all of its durations and numbers, the scenario's own first: the same budget for
+    /// every controller
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) draws: Option<u32>,
     /// Print everything tried as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -34,6 +38,8 @@ pub(crate) struct TuneArgs {
 const TUNE: &str = "\
 Examples:
   leeward tune bw-overall --controller seda --quick
+  leeward tune bw-overall --controller breakwater --quick --draws 60
+                                                       the budget that every other controller gets, too
   leeward tune bw-overall --controller seda --set workload.clients=10000 >> tuned.toml";
 
 /// The command.
@@ -44,7 +50,13 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
         let bar = Bar::new(&format!("{} {}", scenario.id, args.controller), &interrupt);
         let options = scenario::options(&args.what, "sim");
         let progress = |progress| bar.show(progress);
-        tune::tune(&scenario, &leeward_lab::registry(), &args.controller, &options, &progress, interrupt.flag())?
+        let (registry, stop) = (leeward_lab::registry(), interrupt.flag());
+        match args.draws {
+            None => tune::tune(&scenario, &registry, &args.controller, &options, &progress, stop)?,
+            Some(draws) => {
+                tune::tune_by_draws(&scenario, &registry, (&args.controller, draws), &options, &progress, stop)?
+            }
+        }
     };
     interrupt.finish()?;
     if args.json {

@@ -232,6 +232,23 @@ fn tuning_is_deterministic_and_reads_back() {
     assert_eq!(read(&with).controllers[1].params_for("exp:10us", 50), best.params);
 }
 
+/// The same budget for whatever is tuned, the scenario's own parameters first.
+#[test]
+fn a_search_by_draws_costs_every_controller_as_much() {
+    let scenario = read(&SMALL.replace("[\"exp:10us\", \"const:20us\"]", "\"exp:10us\"").replace("[5, 50]", "50"));
+    let search = |seed| {
+        let (options, stop) = (Options { threads: Some(2), seed, ..Options::default() }, AtomicBool::new(false));
+        tune::tune_by_draws(&scenario, &Registry::builtin(), ("breakwater", 6), &options, &|_| {}, &stop).unwrap()
+    };
+    let tuning = search(1);
+    let found = &tuning.workloads[0];
+    assert_eq!((found.candidates.len(), found.candidates[0].params.len()), (6, 0));
+    assert!(found.candidates[1..].iter().all(|candidate| candidate.params.len() >= 3), "{found:?}");
+    assert_eq!(tuning.command, "leeward tune small --controller breakwater --draws 6");
+    assert_eq!(tuning, search(1));
+    assert_ne!(tuning.workloads, search(2).workloads, "other seeds draw other sets");
+}
+
 /// Says that it has issued a credit, which no session holds.
 struct Liar;
 
