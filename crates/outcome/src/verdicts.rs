@@ -26,6 +26,9 @@ pub struct Judged {
     pub seeds: u32,
     /// Whether its `[quick]` section applied.
     pub quick: bool,
+    /// Overrides that put the papers' claims on the paper's machine; empty if that is the scenario's own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine: String,
     /// Reason why nothing was run; empty if it was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub not_run: String,

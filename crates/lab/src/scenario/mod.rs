@@ -93,6 +93,8 @@ pub struct Scenario {
     pub claims: Vec<ClaimSpec>,
     /// The `--set` overrides that were applied, as given.
     pub overrides: Vec<String>,
+    /// Overrides under which `leeward verdicts` judges the papers' claims, of `[published]`.
+    pub published: Vec<String>,
 }
 
 /// Demand of the clients; the lists make one point per combination.

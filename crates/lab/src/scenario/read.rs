@@ -40,6 +40,7 @@ const KEYS: &[&str] = &[
     "kind",
     "run",
     "quick",
+    "published",
     "controller",
     "plot",
     "claim",
@@ -70,6 +71,17 @@ pub(super) fn scenario(
         check(&root, &Source { file: name, overrides: &[] }, folder, registry)?;
     }
     Ok(scenario)
+}
+
+/// Overrides with which the papers' claims are judged: what a paper has measured of its machine, where the scenario's own says something else.
+fn published(item: &Item<'_>) -> Result<Vec<String>, ScenarioError> {
+    let table = item.table(&["set"])?;
+    let set = table.require("set", "a list of overrides such as [\"server.threads.preset=utune\"]")?;
+    let each = set.list(20)?.into_iter().map(|item| match item.text()?.split_once('=') {
+        Some(_) => Ok(item.text()?.to_string()),
+        None => Err(item.unexpected("key=value, as --set takes it")),
+    });
+    each.collect()
 }
 
 fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) -> Result<Scenario, ScenarioError> {
@@ -115,6 +127,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         claims: output::claims(root.find("claim"), &variants)?,
         controllers: variants,
         overrides: Vec::new(),
+        published: root.find("published").map_or(Ok(Vec::new()), |item| published(&item))?,
     };
     check_locks(&scenario, &controllers)?;
     check_rehearsals(&scenario, &controllers)?;

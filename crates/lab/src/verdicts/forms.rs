@@ -9,7 +9,7 @@ use std::path::Path;
 pub(super) struct Forms {
     /// The file's own.
     pub(super) extended: Scenario,
-    /// As published, with the variants alone that differ; `None` where none does.
+    /// As published, on the paper's machine where the scenario names it, with the variants alone that differ; `None` where none does.
     pub(super) published: Option<Scenario>,
 }
 
@@ -32,13 +32,17 @@ impl Forms {
                 labels.push(&variant.base_label);
             }
         }
-        if labels.is_empty() {
+        if labels.is_empty() && extended.published.is_empty() {
             return Ok(Forms { extended, published: None });
         }
         let switch = |label: &&str| format!("controller.{label}.params.{}=true", published::SWITCH);
-        let all: Vec<String> = overrides.iter().cloned().chain(labels.iter().map(switch)).collect();
+        let machine = extended.published.iter().cloned();
+        let all: Vec<String> = overrides.iter().cloned().chain(machine).chain(labels.iter().map(switch)).collect();
         let mut published = parse(&all)?;
-        published.controllers.retain(|variant| differs(&variant.controller));
+        // On another machine every variant differs.
+        if extended.published.is_empty() {
+            published.controllers.retain(|variant| differs(&variant.controller));
+        }
         Ok(Forms { extended, published: Some(published) })
     }
 }

@@ -60,6 +60,13 @@ fn claims(scenario: &Judged) -> String {
         cell(&scenario.title),
         scenario.seeds
     );
+    if !scenario.machine.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nAs published: on the machine as far as the paper has measured it (`{}`). With our additions: on the scenario's own.",
+            cell(&scenario.machine)
+        );
+    }
     if !scenario.not_run.is_empty() {
         let _ = writeln!(text, "\nNot run here: {}.", cell(&scenario.not_run));
     }

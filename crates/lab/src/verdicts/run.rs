@@ -74,6 +74,7 @@ pub fn judge_scenario(
         source: scenario.source.clone(),
         seeds: extent.seeds,
         quick: extent.quick,
+        machine: scenario.published.join(", "),
         ..Judged::default()
     };
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
@@ -87,7 +88,8 @@ pub fn judge_scenario(
         return Ok(Judged { claims: claims(scenario, &extended, &extended), ..blank });
     };
     let differing = run(form, registry, &options, progress, cancel)?;
-    let gains = gains(&extended, &differing);
+    // Between two machines there is no addition of ours to weigh.
+    let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
     let published = replaced(&extended, differing);
     Ok(Judged { claims: claims(scenario, &published, &extended), gains, ..blank })
 }

@@ -58,8 +58,12 @@ fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
     let seeds = ["run.seeds=10".to_string()];
     for builtin in builtin_scenarios() {
         for quick in [true, false] {
-            Scenario::parse(builtin.id, builtin.text, Path::new(""), &seeds, quick, &leeward_lab::registry())
-                .unwrap_or_else(|error| panic!("{error}"));
+            let parse = |overrides: &[String]| {
+                Scenario::parse(builtin.id, builtin.text, Path::new(""), overrides, quick, &leeward_lab::registry())
+                    .unwrap_or_else(|error| panic!("{error}"))
+            };
+            let scenario = parse(&seeds);
+            parse(&[seeds.as_slice(), &scenario.published].concat());
         }
     }
 }
@@ -104,6 +108,20 @@ fn planted() -> Registry {
         ..breakwater::ALGORITHM
     });
     registry
+}
+
+/// A paper's claim is judged on the paper's machine where the scenario names it, and its own machine's number stands beside it.
+#[test]
+fn a_papers_machine_is_what_its_claims_are_judged_on() {
+    let text = SMALL.text.replace("[run]", "[published]\nset = [\"server.costs.send=20us\"]\n[run]");
+    let builtin = Builtin { text: Box::leak(text.into_boxed_str()), ..SMALL };
+    let (judged, plain) = (judge(&builtin, &Registry::builtin(), 1), judge(&SMALL, &Registry::builtin(), 1));
+    assert_eq!((judged.machine.as_str(), judged.gains.len()), ("server.costs.send=20us", 0));
+    let (claim, own) = (&judged.claims[0], &plain.claims[0]);
+    assert_eq!(claim.extended.measured, own.extended.measured, "the scenario's own machine is as before");
+    assert_ne!(claim.published.measured, own.published.measured);
+    let page = markdown(&Verdicts { command: "leeward verdicts".into(), scenarios: vec![judged] });
+    assert!(page.contains("as far as the paper has measured it (`server.costs.send=20us`)"), "{page}");
 }
 
 #[test]
