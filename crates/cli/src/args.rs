@@ -11,7 +11,7 @@ use leeward_compilers::Language;
 use crate::commands::compile::MissingCompiler;
 use crate::commands::{
     calibrate, cargo, compile, completions, corpus, data, demo, league, list, load, profile, record, replay, report,
-    run, serve, top, train, tune, verdicts, why,
+    run, serve, top, train, tune, twin, verdicts, why,
 };
 use crate::failure::Failure;
 use crate::stdout;
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     List(list::ListArgs),
     Report(report::ReportArgs),
     Verdicts(verdicts::VerdictsArgs),
+    Twin(twin::TwinArgs),
     League(league::LeagueArgs),
     Tune(tune::TuneArgs),
     Train(train::TrainArgs),
@@ -74,6 +75,7 @@ impl Command {
             Command::List(args) => list::list(&args),
             Command::Report(args) => report::report(&args),
             Command::Verdicts(args) => verdicts::verdicts(&args),
+            Command::Twin(args) => twin::twin(&args),
             Command::League(args) => league::league(&args),
             Command::Tune(args) => tune::tune(&args),
             Command::Train(args) => train::train(&args),

@@ -32,6 +32,7 @@ pub mod sweep;
 mod trained;
 pub mod training;
 pub mod tune;
+pub mod twin;
 pub mod verdicts;
 
 pub use leeward_outcome::results::{self, Results};

@@ -57,6 +57,7 @@ impl PlannedRun<'_> {
         match self.config.workload.arrivals {
             Arrivals::Poisson => "poisson",
             Arrivals::Constant => "constant",
+            Arrivals::Bursts { .. } => "bursts",
         }
     }
 

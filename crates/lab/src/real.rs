@@ -20,7 +20,7 @@ pub use leeward_plant::measured::WINDOW;
 use leeward_plant::{Measured, Placement, RealError, Served, Snapshot, Transport};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
-use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Stalls};
+use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Sockets, Stalls};
 use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,6 +182,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.order != usual.order, "server.order", order)?;
     let head = "the real server decides when it has parsed the request";
     refuse(scenario.server.aqm != usual.aqm, "server.aqm", head)?;
+    let turns = "the real server's control loop has its turns between two tasks";
+    refuse(scenario.server.control != usual.control, "server.control", turns)?;
     let batch = "how much the real server reads at once can't be set";
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
@@ -253,9 +255,15 @@ fn calibrated(
 /// A measured machine as the simulator's.
 pub fn models(measured: &leeward_plant::Machine, placement: &Placement) -> (ServerModel, NetworkModel) {
     let leeward_plant::machine::MessageCosts { receive, send, spawn } = measured.costs;
+    let sockets = measured.sockets.map(|sockets| Sockets {
+        receive: sockets.receive,
+        send: sockets.send,
+        together: sockets.together,
+    });
     let server = ServerModel {
         cores: placement.server.len() as u32,
         costs: Costs { receive, send, spawn, ..Costs::default() },
+        sockets,
         stalls: measured.stalls.map(|stalls| Stalls { every: stalls.every, lasts: stalls.lasts }),
         ..ServerModel::default()
     };

@@ -28,6 +28,8 @@ pub struct Machine {
     pub rtt_p99: Nanos,
     /// CPU time that a message costs, while the capacity was measured.
     pub costs: MessageCosts,
+    /// What messages cost that share a read or a write; `None` if the service is not synthetic: its time is what its machine takes in all.
+    pub sockets: Option<SharedCosts>,
     /// How often a core that is busy is taken away; `None` if it was never.
     pub stalls: Option<Stalls>,
     /// How long the server takes over a request when it has no other, if that is not drawn but measured.
@@ -54,6 +56,17 @@ pub struct MessageCosts {
     pub spawn: Nanos,
 }
 
+/// CPU time of messages that share a read or a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedCosts {
+    /// Receiving a message that was read with an earlier one of its connection.
+    pub receive: Nanos,
+    /// Sending an answer that leaves in one write with another.
+    pub send: Nanos,
+    /// A write that leaves in one system call with those of other connections.
+    pub together: Nanos,
+}
+
 /// Moments in which a busy core does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
@@ -67,6 +80,8 @@ pub struct Stalls {
 pub const ROUNDS: usize = 3;
 /// Length of each, a quarter of which is warm-up.
 const ROUND: Nanos = Nanos::from_millis(1_000);
+/// Requests that each client has outstanding where sockets are deep: so many are read at once.
+const DEEP: u32 = 8;
 /// Round trips are measured for this long.
 const IDLE: Nanos = Nanos::from_millis(400);
 /// A service that is not synthetic has the server for itself for this long.
@@ -76,7 +91,7 @@ const WATCH: Nanos = Nanos::from_millis(3_000);
 /// Times that each is tried in which nothing was answered.
 const ATTEMPTS: usize = 5;
 /// Steps that [`Machine::measure`] tells of.
-pub const STEPS: usize = ROUNDS + 2;
+pub const STEPS: usize = ROUNDS + 4;
 
 impl Machine {
     /// Measures with `clients` connections and this service, whose times are those of `service` if they are drawn. `step`
@@ -133,7 +148,57 @@ impl Machine {
         let alone = alone.map(|alone| Alone { mean: alone.mean.min(busy), ..alone });
         let mean = alone.map_or(service.mean(), |alone| alone.mean);
         let costs = MessageCosts::of(&middle.counts, busy.saturating_sub(mean));
-        Ok(Machine { capacity, rtt, rtt_p99, costs, stalls, alone })
+        let mut shared = || {
+            step("deep sockets");
+            let deep = Plan::Closed {
+                connections: clients,
+                outstanding: DEEP,
+                service: service.clone(),
+                seed: 1,
+                duration: ROUND,
+            };
+            let deep = closed(placement, served, &deep, stop)?;
+            step("answers together");
+            let quick = Plan::Closed {
+                connections: clients,
+                outstanding: 1,
+                service: Service::Constant(Nanos(1)),
+                seed: 1,
+                duration: ROUND,
+            };
+            let quick = closed(placement, served, &quick, stop)?;
+            let busy = Nanos::from_secs_f64(available * placement.server.len() as f64 / deep.throughput());
+            let besides = busy.saturating_sub(service.mean());
+            Ok::<_, RealError>(SharedCosts::of(&costs, &deep.counts, besides, &quick.counts))
+        };
+        // Steps that a measured service has no use for are told all the same: a view counts them.
+        let sockets = match alone {
+            None => Some(shared()?),
+            Some(_) => {
+                step("deep sockets");
+                step("answers together");
+                None
+            }
+        };
+        Ok(Machine { capacity, rtt, rtt_p99, costs, sockets, stalls, alone })
+    }
+}
+
+impl SharedCosts {
+    /// Costs that explain a run with [`DEEP`] requests outstanding per client, whose requests cost `besides` besides their service, and
+    /// one of answers that need next to no time. `alone` is what a message costs by itself.
+    fn of(alone: &MessageCosts, deep: &Counts, besides: Nanos, quick: &Counts) -> Self {
+        let per = |ns: u64, events: u64| ns as f64 / events.max(1) as f64;
+        let depth = f64::from(DEEP);
+        let writes = (deep.writes as f64 / deep.completed.max(1) as f64).min(1.0);
+        // What the reads and the writes themselves cost, and the rest of a request.
+        let known = alone.spawn.0 as f64 + alone.receive.0 as f64 / depth + alone.send.0 as f64 * writes;
+        let left = (besides.0 as f64 - known).max(0.0);
+        let reading = (per(deep.reading_ns, deep.received) - alone.receive.0 as f64 / depth).max(0.0);
+        let receive = (reading / (1.0 - 1.0 / depth)).min(left / (1.0 - 1.0 / depth)).min(alone.receive.0 as f64);
+        let send = (left - receive * (1.0 - 1.0 / depth)).clamp(0.0, alone.send.0 as f64);
+        let together = per(quick.writing_ns, quick.writes).min(alone.send.0 as f64);
+        SharedCosts { receive: Nanos(receive as u64), send: Nanos(send as u64), together: Nanos(together as u64) }
     }
 }
 
@@ -254,6 +319,22 @@ mod tests {
         assert_eq!((costs.receive, costs.send, costs.spawn), (Nanos(2_000), Nanos(5_000), Nanos(1_000)));
         let scaled = MessageCosts::of(&counts, Nanos(3_500));
         assert_eq!((scaled.receive, scaled.send, scaled.spawn), (Nanos(1_000), Nanos(2_500), Nanos(0)));
+    }
+
+    #[test]
+    fn what_is_shared_explains_the_deep_run() {
+        let alone = MessageCosts { receive: Nanos(2_000), send: Nanos(6_000), spawn: Nanos(500) };
+        // Eight requests per read, two answers per write; 300 ns for each further request, 200 for each answer.
+        let besides = Nanos(500 + 250 + 3_000 + 262 + 200);
+        let deep = Counts { received: 800, completed: 800, writes: 400, reading_ns: 800 * 512, ..Counts::default() };
+        let quick = Counts { writes: 100, writing_ns: 450_000, ..Counts::default() };
+        let shared = SharedCosts::of(&alone, &deep, besides, &quick);
+        assert!(shared.receive.0.abs_diff(300) <= 2 && shared.send.0.abs_diff(200) <= 4, "{shared:?}");
+        assert_eq!(shared.together, Nanos(4_500));
+        // A machine whose moods make the deep run dearer than one by one saves nothing, and no cost is above a message's own.
+        let dear = SharedCosts::of(&alone, &deep, Nanos(60_000), &quick);
+        assert!(dear.receive <= alone.receive && dear.send <= alone.send, "{dear:?}");
+        assert_eq!(SharedCosts::of(&alone, &deep, Nanos(0), &quick).receive, Nanos::ZERO);
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (workload.clients >= 1 && workload.clients <= 1_000_000, "clients must be 1 to 1,000,000"),
         (config.server.cores >= 1 && config.server.cores <= 128, "cores must be 1 to 128"),
         (config.server.batch >= 1 && config.server.batch <= 65_536, "a core must take 1 to 65,536 packets at a time"),
+        (
+            config.server.sockets.is_none() || config.server.scheduling.is_none(),
+            "sockets and allocated cores are not simulated together",
+        ),
         (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
         (
             freezes_are_possible(config),

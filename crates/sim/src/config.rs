@@ -165,12 +165,16 @@ pub struct ServerModel {
     pub cores: u32,
     /// CPU costs besides the service itself.
     pub costs: Costs,
+    /// What messages save that share a read or a write; `None`: each packet is received and sent by itself, as on the papers' testbed.
+    pub sockets: Option<Sockets>,
     /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
     pub batch: u32,
     /// Work that a free core looks at first.
     pub order: Order,
     /// When a request's admission is decided.
     pub aqm: Aqm,
+    /// When the controller's slow half has its turns.
+    pub control: Turns,
     /// Whether the controller is told a request's path as its method.
     pub methods: Methods,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
@@ -183,6 +187,17 @@ pub struct ServerModel {
     pub slow: Option<Slow>,
     /// How cores come and go; `None`: all are always there, and one without work takes another's at once.
     pub scheduling: Option<Scheduling>,
+}
+
+/// When the controller's slow half has its turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turns {
+    /// Once per period, however busy the cores are.
+    #[default]
+    Ideal,
+    /// As a task of the server: each turn waits behind the requests that wait for a core, and the next is a period later. The published loop
+    /// sleeps on the loaded runtime.
+    Queued,
 }
 
 /// Knowledge of a controller about a request's way through the server.
@@ -344,6 +359,29 @@ pub struct Costs {
     pub steal: Nanos,
 }
 
+/// A server behind sockets, as the real one is (`crates/port`): a core reads all that waits in a socket at once, and answers of a
+/// session leave together as far as they are ready. So the deeper sockets are, the cheaper a request. [`Costs`] are those of a
+/// message by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sockets {
+    /// CPU time of receiving a message that was read together with an earlier one of its session.
+    pub receive: Nanos,
+    /// CPU time of sending a message that leaves in one write with another of its session.
+    pub send: Nanos,
+    /// CPU time of a write that leaves in one system call with those of other sessions.
+    pub together: Nanos,
+}
+
+impl Sockets {
+    /// Messages that a core takes from a socket in one turn.
+    pub const TURN: usize = 64;
+    /// Span for which an answer waits for others of its session that are on their way, and so long do drops, credits and quick answers for
+    /// those of other sessions. They wait for nothing when no request waits for a core.
+    pub const HOLD: Nanos = Nanos::from_micros(20);
+    /// An answer that took at least this long to make does not wait for those of other sessions.
+    pub const SLOW: Nanos = Nanos::from_micros(2);
+}
+
 impl Costs {
     /// No CPU time but the service: for comparison with queueing theory.
     pub const FREE: Costs =
@@ -366,9 +404,11 @@ impl Default for ServerModel {
         ServerModel {
             cores: 10,
             costs: Costs::default(),
+            sockets: None,
             batch: 16,
             order: Order::TasksFirst,
             aqm: Aqm::Head,
+            control: Turns::Ideal,
             methods: Methods::Paths,
             stalls: None,
             pauses: None,

@@ -40,7 +40,12 @@ pub(crate) enum Event {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Packet {
     /// A request.
-    Request(RequestId),
+    Request {
+        /// Which request.
+        request: RequestId,
+        /// Its session.
+        session: u32,
+    },
     /// A session's demand in a message of its own.
     Demand {
         /// Which session.
@@ -48,4 +53,13 @@ pub(crate) enum Packet {
         /// Requests that wait there.
         demand: u32,
     },
+}
+
+impl Packet {
+    /// The session that it came from.
+    pub(crate) fn session(self) -> u32 {
+        match self {
+            Packet::Request { session, .. } | Packet::Demand { session, .. } => session,
+        }
+    }
 }

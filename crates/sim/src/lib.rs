@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod answers;
 mod audit;
 mod check;
 mod clients;

@@ -6,9 +6,10 @@ mod staged;
 
 use crate::SimError;
 use crate::agenda::{Agenda, Lane};
+use crate::answers::Answers;
 use crate::audit::Audit;
 use crate::clients::Clients;
-use crate::config::{Aqm, Methods, SimConfig};
+use crate::config::{Aqm, Methods, SimConfig, Turns};
 use crate::event::{Event, Packet};
 use crate::instant::Instant;
 use crate::kinds::Known;
@@ -46,6 +47,7 @@ pub(crate) struct Run<'a> {
     clients: Clients<RequestId>,
     wire: Wire,
     server: Server,
+    answers: Answers,
     /// Where an allocator grants and parks the cores. Without one every core is always there.
     scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
@@ -57,6 +59,8 @@ pub(crate) struct Run<'a> {
     sessions: Vec<Session>,
     halves: ServerHalves,
     period: Nanos,
+    /// Whether the turn that is due has waited in the run queue.
+    turn_has_queued: bool,
     first_woken: usize,
     since_tick: Signals,
     stats: Stats,
@@ -101,6 +105,7 @@ impl<'a> Run<'a> {
                     Server::new(&config.server).managed(extra)
                 }
             },
+            answers: Answers::new(&config.server, !config.application.is_plain()),
             scheduler,
             stalls: StallClock::new(&config.server, config.seed),
             staged: Staged::new(config).map(Box::new),
@@ -109,6 +114,7 @@ impl<'a> Run<'a> {
             sessions,
             period: halves.control.period().max(Nanos(1)),
             halves,
+            turn_has_queued: false,
             first_woken: 0,
             since_tick: Signals::idle(Time::ZERO),
             stats: Stats::new(config),
@@ -355,24 +361,20 @@ impl<'a> Run<'a> {
     // ---- server ----
 
     fn packet_arrives(&mut self, packet: Packet) {
-        let session = match packet {
-            Packet::Request(request) => {
-                self.requests[request].arrived = self.now;
-                self.stats.entered(self.now);
-                if self.config.server.aqm == Aqm::Arrival && !self.admits(request) {
-                    self.reject_unreceived(request);
-                    return;
-                }
-                self.requests[request].session
+        if let Packet::Request { request, .. } = packet {
+            self.requests[request].arrived = self.now;
+            self.stats.entered(self.now);
+            if self.config.server.aqm == Aqm::Arrival && !self.admits(request) {
+                self.reject_unreceived(request);
+                return;
             }
-            Packet::Demand { session, .. } => session,
-        };
+        }
         if self.scheduler.is_some() {
             self.place(packet);
             return;
         }
-        let home = self.home(session);
-        self.server.queues.push_packet(home, self.now, packet);
+        let home = self.home(packet.session());
+        self.server.packet_comes(home, self.now, packet);
         if let Some(core) = self.server.idle_core(home) {
             self.begin(core, Nanos::ZERO);
         }
@@ -385,8 +387,7 @@ impl<'a> Run<'a> {
             Activity::Receiving(packet) => Some(self.received(core, packet)),
             Activity::Executing(task) if self.staged.is_some() => self.step_ends(core, task),
             Activity::Executing(task) => {
-                self.respond(task.request, Outcome::Completed);
-                self.stats.sent_messages(1);
+                self.answered(core, task.request);
                 Some(Nanos::ZERO)
             }
             Activity::Sending(count, messages) => {
@@ -421,14 +422,14 @@ impl<'a> Run<'a> {
     /// A message has been received and parsed by `core`. Returns what that core has still to do for it.
     fn received(&mut self, core: usize, packet: Packet) -> Nanos {
         match packet {
-            Packet::Request(request) => {
+            Packet::Request { request, session } => {
                 let is_admitted = self.config.server.aqm == Aqm::Arrival || self.admits(request);
                 if is_admitted && self.budget_lasts(request) {
                     self.server.queues.push_task(core, self.now, Task { request });
+                    self.answers.owed(session);
                     return self.server.cost_of_admission();
                 }
                 self.note_rejection();
-                let session = self.requests[request].session;
                 self.server.cores[core].outgoing.push_back(Outgoing::Drop(session, request));
                 self.server.cost_of_rejection()
             }
@@ -491,9 +492,12 @@ impl<'a> Run<'a> {
     fn begin(&mut self, core: usize, mut owed: Nanos) {
         owed += std::mem::take(&mut self.server.cores[core].debt);
         let begun = loop {
-            let (requests, staged, send) = (&self.requests, &self.staged, self.server.cost_of_sending());
+            let (requests, staged, answers) = (&self.requests, &self.staged, &self.answers);
             let length = |request| match staged {
-                None => requests[request].service + send,
+                None => {
+                    let Request { service, session, .. } = requests[request];
+                    service + answers.cost(session, service)
+                }
                 Some(staged) => staged.next_work(request, requests[request].service),
             };
             let Some(begun) = self.server.begin(core, self.now, owed, length) else {
@@ -524,6 +528,7 @@ impl<'a> Run<'a> {
                 }
                 Verdict::Reject(_) => {
                     self.note_rejection();
+                    self.answers.settled(record.session);
                     self.server.cores[core].outgoing.push_back(Outgoing::Drop(record.session, task.request));
                     owed += self.server.cost_of_rejection();
                 }
@@ -537,6 +542,7 @@ impl<'a> Run<'a> {
     fn send_outgoing(&mut self, core: usize) {
         match self.server.cores[core].outgoing.pop_front() {
             Some(Outgoing::Drop(_, request)) => self.respond(request, Outcome::Dropped),
+            Some(Outgoing::Answer(_, request)) => self.respond(request, Outcome::Completed),
             Some(Outgoing::Credit(session, mut feedback)) => {
                 // The window may have changed while the message waited for its core, and a response with the newer one
                 // may have left: an older number must not follow it.
@@ -546,6 +552,24 @@ impl<'a> Run<'a> {
             }
             None => {}
         }
+    }
+
+    /// A request has been executed: its answer leaves, or waits for others of its session.
+    fn answered(&mut self, core: usize, request: RequestId) {
+        let Request { session, service, .. } = self.requests[request];
+        let at_once = self.answers.leaves_at_once(session, service);
+        self.answers.settled(session);
+        if !at_once {
+            self.server.cores[core].outgoing.push_back(Outgoing::Answer(session, request));
+            self.server.has_worked(core, service);
+            return;
+        }
+        // What waits for its session goes with it.
+        for waiting in self.server.take_answers(core, session) {
+            self.respond(waiting, Outcome::Completed);
+        }
+        self.respond(request, Outcome::Completed);
+        self.stats.sent_messages(1);
     }
 
     /// A response or drop leaves.
@@ -594,6 +618,15 @@ impl<'a> Run<'a> {
         if self.rehearsal.is_some() {
             self.agenda.schedule(self.now + self.period, Event::Tick);
             return;
+        }
+        if self.config.server.control == Turns::Queued && !std::mem::take(&mut self.turn_has_queued) {
+            // What comes now waits about as long as the oldest that waits has waited.
+            let wait = self.server.queues.run_delay(self.now);
+            if wait > Nanos::ZERO {
+                self.turn_has_queued = true;
+                self.agenda.schedule(self.now + wait, Event::Tick);
+                return;
+            }
         }
         let signals = Signals {
             now: self.now,

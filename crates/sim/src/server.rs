@@ -2,6 +2,7 @@
 //! what it costs; never what is admitted (that is the controller's fast half).
 
 mod handover;
+mod sockets;
 
 use crate::config::{Costs, Order, ServerModel};
 use crate::event::Packet;
@@ -9,6 +10,7 @@ use crate::requests::RequestId;
 use crate::server_queues::{Queues, Task};
 use leeward_control::server::Feedback;
 use leeward_control::units::{Nanos, Time};
+use sockets::SocketState;
 use std::collections::VecDeque;
 
 /// Explicit credit messages that one control tick may cause, in every simulator. Far above what any controller asks for in a round
@@ -22,12 +24,14 @@ pub(crate) enum Outgoing {
     Credit(u32, Feedback),
     /// A rejected request's drop.
     Drop(u32, RequestId),
+    /// An answer that waits for others of its session.
+    Answer(u32, RequestId),
 }
 
 impl Outgoing {
     fn session(&self) -> u32 {
         match self {
-            Outgoing::Credit(session, _) | Outgoing::Drop(session, _) => *session,
+            Outgoing::Credit(session, _) | Outgoing::Drop(session, _) | Outgoing::Answer(session, _) => *session,
         }
     }
 }
@@ -62,6 +66,23 @@ pub(crate) struct Core {
     pub(crate) debt: Nanos,
     /// Messages that it may still take before it turns to its tasks.
     batch_left: u32,
+    /// Messages that it has read together with the one that it received last.
+    taken: VecDeque<Packet>,
+    /// When it first saw what is outgoing now.
+    held_since: Option<Time>,
+}
+
+impl Core {
+    fn new() -> Self {
+        Core {
+            activity: Activity::Idle,
+            outgoing: VecDeque::new(),
+            debt: Nanos::ZERO,
+            batch_left: 0,
+            taken: VecDeque::new(),
+            held_since: None,
+        }
+    }
 }
 
 /// Step that a core has begun, with its end.
@@ -78,6 +99,7 @@ pub(crate) struct Server {
     pub(crate) cores: Vec<Core>,
     pub(crate) queues: Queues,
     costs: Costs,
+    sockets: Option<SocketState>,
     batch: u32,
     order: Order,
     /// A core without work takes another's at once. Off where the scheduler says when it finds some.
@@ -87,13 +109,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(model: &ServerModel) -> Self {
-        let cores = (0..model.cores)
-            .map(|_| Core { activity: Activity::Idle, outgoing: VecDeque::new(), debt: Nanos::ZERO, batch_left: 0 })
-            .collect();
         Server {
-            cores,
+            cores: (0..model.cores).map(|_| Core::new()).collect(),
             queues: Queues::new(model.cores as usize),
             costs: model.costs,
+            sockets: model.sockets.map(SocketState::new),
             batch: model.batch,
             order: model.order,
             steals: true,
@@ -132,12 +152,12 @@ impl Server {
         self.costs.reject
     }
 
-    /// CPU time of sending a message.
+    /// CPU time of sending a message by itself.
     pub(crate) fn cost_of_sending(&self) -> Nanos {
         self.costs.send
     }
 
-    /// CPU time of receiving a message.
+    /// CPU time of receiving a message by itself.
     pub(crate) fn cost_of_receiving(&self) -> Nanos {
         self.costs.receive
     }
@@ -176,18 +196,21 @@ impl Server {
     ) -> (Activity, Time) {
         let costs = self.costs;
         let execute = |task: Task, from: Time| (Activity::Executing(task), from + length(task.request));
+        if let Some(packet) = self.cores[core].taken.pop_front() {
+            return (Activity::Receiving(packet), start + self.cost_of_reading_on());
+        }
         // A batch of messages, once begun, is finished; its drops leave together.
         if self.cores[core].batch_left > 0 {
             if let Some(packet) = self.queues.pop_packet(core) {
                 self.cores[core].batch_left -= 1;
-                return (Activity::Receiving(packet), start + costs.receive);
+                return (self.receive(core, packet), start + costs.receive);
             }
             self.cores[core].batch_left = 0;
         }
-        let outgoing = self.cores[core].outgoing.len().min(self.batch as usize).min(SENT_AT_ONCE);
+        let outgoing = self.goes_out(core, now);
         if outgoing > 0 {
             let messages = self.coalesced(core, outgoing);
-            return (Activity::Sending(outgoing, messages), start + costs.send * messages);
+            return (Activity::Sending(outgoing, messages), start + self.cost_of_writes(messages));
         }
         if self.order == Order::TasksFirst
             && let Some(task) = self.queues.pop_task(core)
@@ -196,7 +219,7 @@ impl Server {
         }
         if let Some(packet) = self.queues.pop_packet(core) {
             self.cores[core].batch_left = self.batch - 1;
-            return (Activity::Receiving(packet), start + costs.receive);
+            return (self.receive(core, packet), start + costs.receive);
         }
         if let Some(task) = self.queues.pop_task(core) {
             return execute(task, start);
@@ -209,7 +232,7 @@ impl Server {
         if self.steals
             && let Some(packet) = self.queues.steal_packet(core)
         {
-            return (Activity::Receiving(packet), start + costs.steal + costs.receive);
+            return (self.receive(core, packet), start + costs.steal + costs.receive);
         }
         if start > now { (Activity::Settling, start) } else { (Activity::Idle, now) }
     }

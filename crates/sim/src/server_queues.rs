@@ -116,6 +116,17 @@ impl Queues {
         self.packets.victim(thief).and_then(|core| self.packets.pop(core))
     }
 
+    /// Puts a packet that has waited since `since` where it belongs by age.
+    pub(crate) fn put_back_packet(&mut self, core: usize, since: Time, packet: Packet) {
+        self.packets.insert(core, since, packet);
+        self.packets.waiting += 1;
+    }
+
+    /// Whether an admitted request waits for a core.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.tasks.waiting > 0
+    }
+
     /// Entries of both kinds on all cores.
     pub(crate) fn waiting(&self) -> usize {
         self.packets.waiting + self.tasks.waiting

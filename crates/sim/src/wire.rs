@@ -96,7 +96,8 @@ impl leeward_control::client::Outlet<RequestId> for Outlet<'_> {
         record.demand = header.demand;
         record.credit = header.credit;
         let at = self.wire.arrival_at_server(self.session, self.now);
-        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(Packet::Request(request)));
+        let packet = Packet::Request { request, session: self.session };
+        self.agenda.schedule_on(Lane::ToServer, at, Event::ToServer(packet));
     }
 
     fn end(&mut self, request: RequestId, end: LocalEnd) {

@@ -17,7 +17,7 @@ pub struct ArrivalStream {
 
 enum Process {
     /// All clients' Poisson processes are one Poisson process whose points choose their client.
-    Poisson { at: f64, clients: Draw },
+    Poisson { at: f64, clients: Draw, bursts: Option<Bursts> },
     /// Every client counts its own period.
     Constant(Metronomes),
 }
@@ -32,11 +32,15 @@ impl ArrivalStream {
         }
         let shares = shares(workload);
         let process = match workload.arrivals {
-            Arrivals::Poisson => Process::Poisson {
+            Arrivals::Poisson | Arrivals::Bursts { .. } => Process::Poisson {
                 at: 0.0,
                 clients: match workload.shares {
                     Shares::Equal => Draw::Even(u64::from(workload.clients)),
                     Shares::Zipf(_) => Draw::alias(&shares),
+                },
+                bursts: match workload.arrivals {
+                    Arrivals::Bursts { peak_permille, lasts } => Some(Bursts::new(peak_permille, lasts, &mut rng)),
+                    _ => None,
                 },
             },
             Arrivals::Constant => {
@@ -67,8 +71,22 @@ impl Iterator for ArrivalStream {
             let rate = self.segments[self.segment].rate.0;
             let end = self.segments.get(self.segment + 1).map_or(f64::INFINITY, |next| next.from.0 as f64);
             match &mut self.process {
-                Process::Poisson { at, clients } => {
+                Process::Poisson { at, clients, bursts } => {
+                    // Nothing comes in a pause, whatever the chain does.
+                    let (rate, change) = match bursts.as_mut().filter(|_| rate > 0.0) {
+                        Some(bursts) => bursts.at(*at, rate, &mut self.rng),
+                        None => (rate, f64::INFINITY),
+                    };
+                    if change < end && rate <= 0.0 {
+                        *at = change;
+                        continue;
+                    }
                     let next = if rate > 0.0 { *at + self.rng.exponential() / rate * 1e9 } else { f64::INFINITY };
+                    if next >= change && change < end {
+                        // Memoryless: what is left of a gap is as good as a new one, of the new rate.
+                        *at = change;
+                        continue;
+                    }
                     if next < end {
                         *at = next;
                         let client = clients.draw(&mut self.rng);
@@ -85,6 +103,35 @@ impl Iterator for ArrivalStream {
             }
             self.advance()?;
         }
+    }
+}
+
+/// The chain of peaks and valleys.
+struct Bursts {
+    /// Factors on the rate: now, and after the next change.
+    now: f64,
+    then: f64,
+    /// Mean of a state's length, and when this one ends, ns.
+    lasts: f64,
+    until: f64,
+}
+
+impl Bursts {
+    fn new(peak_permille: u16, lasts: Nanos, rng: &mut Rng) -> Self {
+        let peak = f64::from(peak_permille) / 1e3;
+        let lasts = (lasts.0 as f64).max(1.0);
+        let until = rng.exponential() * lasts;
+        let (now, then) = if rng.unit() < 0.5 { (peak, 2.0 - peak) } else { (2.0 - peak, peak) };
+        Bursts { now, then, lasts, until }
+    }
+
+    /// The rate at `at`, and when it changes.
+    fn at(&mut self, at: f64, rate: f64, rng: &mut Rng) -> (f64, f64) {
+        while self.until <= at {
+            std::mem::swap(&mut self.now, &mut self.then);
+            self.until += rng.exponential() * self.lasts;
+        }
+        ((rate * self.now).max(0.0), self.until)
     }
 }
 
@@ -243,6 +290,28 @@ mod tests {
                 assert!((counted as f64 / expected - 1.0).abs() < tolerance, "{arrivals:?}: {counted} of {expected}");
             }
         }
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_and_spread_the_counts() {
+        let bursts = Arrivals::Bursts { peak_permille: 1_800, lasts: Nanos::from_millis(1) };
+        let (seconds, _) = count(bursts, Shares::Equal);
+        assert_eq!(seconds[1], 0);
+        assert!((seconds[0] as f64 / 1e5 - 1.0).abs() < 0.1, "{seconds:?}");
+        assert!((seconds[2] as f64 / 3e5 - 1.0).abs() < 0.1, "{seconds:?}");
+        // Variance over mean of counts in 10 ms: 1 of a Poisson process; of this chain 1 + 2 (0.8)^2 rate tau (1 - ...), tau half a
+        // state's length: some 60 at 100 per ms.
+        let dispersion = |arrivals| {
+            let mut counts = vec![0.0; 100];
+            for (at, _) in ArrivalStream::new(&workload(arrivals, Shares::Equal), 7) {
+                let Some(count) = counts.get_mut((at.0 / 10_000_000) as usize) else { break };
+                *count += 1.0;
+            }
+            let mean = counts.iter().sum::<f64>() / 100.0;
+            counts.iter().map(|count| (count - mean) * (count - mean)).sum::<f64>() / 100.0 / mean
+        };
+        let (bursty, even) = (dispersion(bursts), dispersion(Arrivals::Poisson));
+        assert!((0.6..1.6).contains(&even) && (30.0..120.0).contains(&bursty), "{bursty} and {even}");
     }
 
     #[test]

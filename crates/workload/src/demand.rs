@@ -34,6 +34,14 @@ pub enum Arrivals {
     Poisson,
     /// Equal gaps, each client with a phase of its own.
     Constant,
+    /// Exponential gaps, of a rate that changes for all clients together between a peak and a valley, at exponential intervals of the same
+    /// mean: a Poisson process modulated by a Markov chain of two states. The mean rate is the demand's.
+    Bursts {
+        /// The peak's rate, in thousandths of the mean, 1,000 to 2,000; the valley is as far below.
+        peak_permille: u16,
+        /// Mean length of a peak, and of a valley.
+        lasts: Nanos,
+    },
 }
 
 /// How the demand divides among clients.

@@ -25,5 +25,6 @@ mod target;
 pub(crate) mod top;
 pub(crate) mod train;
 pub(crate) mod tune;
+pub(crate) mod twin;
 pub(crate) mod verdicts;
 pub(crate) mod why;

@@ -90,6 +90,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "real-mismatch",
         "real-disk",
         "real-overall",
+        "real-grid",
         "real-spike",
     ]
 }

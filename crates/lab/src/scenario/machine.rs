@@ -59,6 +59,13 @@ fn of(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
         span("server.costs.reject", costs.reject),
         span("server.costs.steal", costs.steal),
     ]);
+    if let Some(sockets) = server.sockets {
+        lines.extend([
+            span("server.sockets.receive", sockets.receive),
+            span("server.sockets.send", sockets.send),
+            span("server.sockets.together", sockets.together),
+        ]);
+    }
     if let Some(stalls) = server.stalls {
         lines.extend([span("server.stalls.every", stalls.every), span("server.stalls.lasts", stalls.lasts)]);
     }
@@ -80,6 +87,12 @@ pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String
     ] {
         text += &format!("costs.{key} = \"{}ns\"\n", span.0);
     }
+    if let Some(sockets) = server.sockets {
+        let (receive, send, together) = (sockets.receive.0, sockets.send.0, sockets.together.0);
+        text += &format!(
+            "sockets.receive = \"{receive}ns\"\nsockets.send = \"{send}ns\"\nsockets.together = \"{together}ns\"\n"
+        );
+    }
     if let Some(stalls) = server.stalls {
         text += &format!("stalls.every = \"{}ns\"\nstalls.lasts = \"{}ns\"\n", stalls.every.0, stalls.lasts.0);
     }
@@ -90,7 +103,7 @@ pub fn text(words: &str, server: &ServerModel, network: &NetworkModel) -> String
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
-    use leeward_sim::config::Stalls;
+    use leeward_sim::config::{Sockets, Stalls};
     use leeward_sim::threads::model::ThreadCosts;
     use leeward_sim::threads::presets;
 
@@ -99,6 +112,7 @@ mod tests {
         let mut server = ServerModel { cores: 3, ..ServerModel::default() };
         server.costs.send = Nanos(6_543);
         server.stalls = Some(Stalls { every: Nanos::from_millis(20), lasts: Nanos::from_micros(600) });
+        server.sockets = Some(Sockets { receive: Nanos(310), send: Nanos(87), together: Nanos(4_321) });
         let network = NetworkModel { rtt: Nanos(16_575), ..NetworkModel::default() };
         let costs = ThreadCosts { switch: Nanos(1_234), locked_permille: 125, ..presets::preset("grpc").unwrap() };
         let written = text("Measured.\nTwice.", &server, &network) + &machine_threads::text(&costs);

@@ -7,11 +7,11 @@ use super::{
     Demand, DemandPlan, Run, ScenarioError, ServiceSpec, TierSpec, Workload, graph, hidden, kinds, scheduling, tier,
 };
 use leeward_catalogue::Catalogue;
-use leeward_control::units::{Nanos, parse_number, parse_ratio, parse_scaled};
+use leeward_control::units::{Nanos, parse_duration, parse_number, parse_ratio, parse_scaled};
 use leeward_plant::Transport;
 use leeward_services::case::Requests;
 use leeward_sim::config::{
-    Aqm, Arrivals, ClientModel, Costs, Kinds, Methods, NetworkModel, Order, ServerModel, Shares, Stalls,
+    Aqm, Arrivals, ClientModel, Costs, Kinds, Methods, NetworkModel, Order, ServerModel, Shares, Sockets, Stalls, Turns,
 };
 use leeward_sim::graph::model::Graph;
 use leeward_sim::service::Service;
@@ -32,8 +32,10 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         "cores",
         "batch",
         "costs",
+        "sockets",
         "order",
         "aqm",
+        "control",
         "methods",
         "stalls",
         "pauses",
@@ -52,6 +54,7 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
         cores,
         batch: table.count_or("batch", 1..=65_536, default.batch)?,
         costs,
+        sockets: table.find("sockets").map(|item| sockets(&item)).transpose()?,
         order: match table.find("order").map(|item| item.choice(&["tasks-first", "packets-first"])).transpose()? {
             None => default.order,
             Some(0) => Order::TasksFirst,
@@ -61,6 +64,11 @@ pub(super) fn server(item: Option<Item<'_>>) -> Result<ServerModel, ScenarioErro
             None => default.aqm,
             Some(0) => Aqm::Head,
             Some(_) => Aqm::Arrival,
+        },
+        control: match table.find("control").map(|item| item.choice(&["ideal", "queued"])).transpose()? {
+            None => default.control,
+            Some(0) => Turns::Ideal,
+            Some(_) => Turns::Queued,
         },
         methods: match table.find("methods").map(|item| item.choice(&["paths", "unknown"])).transpose()? {
             None => default.methods,
@@ -91,6 +99,12 @@ fn costs(table: &Reader<'_>) -> Result<Costs, ScenarioError> {
         reject: cost("reject", default.reject)?,
         steal: cost("steal", default.steal)?,
     })
+}
+
+fn sockets(item: &Item<'_>) -> Result<Sockets, ScenarioError> {
+    let table = item.table(&["receive", "send", "together"])?;
+    let cost = |key| table.require(key, "a duration such as \"300ns\"")?.duration(Nanos::ZERO..=SECOND);
+    Ok(Sockets { receive: cost("receive")?, send: cost("send")?, together: cost("together")? })
 }
 
 fn stalls(item: &Item<'_>) -> Result<Stalls, ScenarioError> {
@@ -129,6 +143,24 @@ pub(super) struct Others<'a> {
     pub(super) kinds: &'a Kinds,
 }
 
+/// An arrival process: `poisson`, `constant`, or `bursts:PEAK:SPAN`.
+fn arrivals_of(item: &Item<'_>) -> Result<Arrivals, ScenarioError> {
+    let text = item.text()?;
+    let bursts = || {
+        let (peak, span) = text.strip_prefix("bursts:")?.split_once(':')?;
+        let (peak, lasts) = (parse_number(peak).ok()?, parse_duration(span).ok()?);
+        let is_possible = (1.0..=2.0).contains(&peak) && lasts >= Nanos(1_000) && lasts <= SECOND;
+        is_possible.then_some(Arrivals::Bursts { peak_permille: (peak * 1e3).round() as u16, lasts })
+    };
+    match text {
+        "poisson" => Ok(Arrivals::Poisson),
+        "constant" => Ok(Arrivals::Constant),
+        _ => bursts().ok_or_else(|| {
+            item.unexpected("poisson, constant, or bursts:PEAK:SPAN such as \"bursts:1.8:5ms\", a peak of 1 to 2 times the mean and spans of 1us to 1s")
+        }),
+    }
+}
+
 pub(super) fn workload(
     item: &Item<'_>,
     folder: &Path,
@@ -158,8 +190,7 @@ pub(super) fn workload(
     };
     let clients = table.require("clients", "a number of clients, or a list")?;
     let clients = each_once(&clients, |item| item.count(1..=1_000_000))?;
-    let process = |item: &Item<'_>| Ok([Arrivals::Poisson, Arrivals::Constant][item.choice(&["poisson", "constant"])?]);
-    let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| each_once(&item, process))?;
+    let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| each_once(&item, arrivals_of))?;
     if let (Some(item), true, 2..) = (table.find("arrivals"), tiers.is_empty(), arrivals.len()) {
         return Err(item.error("a list without a [tier]; accepted: one of the two"));
     }

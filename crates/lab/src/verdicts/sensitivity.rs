@@ -36,6 +36,13 @@ pub const PERTURBATIONS: &[Perturbation] = &[
     change("a core takes 64 packets at a time", &["server.batch=64"]),
     change("packets before tasks", &["server.order=packets-first"]),
     change("evenly spaced arrivals of each client", &["workload.arrivals=constant"]),
+    change("bursts: 1.5 x the demand and half of it by turns, 5 ms each", &["workload.arrivals=bursts:1.5:5ms"]),
+    change("bursts: 1.8 x the demand and a fifth of it by turns, 1 ms each", &["workload.arrivals=bursts:1.8:1ms"]),
+    change("the control loop waits in the run queue", &["server.control=queued"]),
+    change(
+        "deep sockets save most of a message",
+        &["server.sockets.receive=150ns", "server.sockets.send=150ns", "server.sockets.together=500ns"],
+    ),
     change("a few clients ask for most", &["workload.shares=zipf:0.9"]),
 ];
 

@@ -1,0 +1,51 @@
+//! `leeward twin`: how well the simulator predicted the runs of a machine, cell by cell.
+
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use leeward_lab::{store, twin};
+
+use super::target;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Write how well the simulator predicted an earlier real run
+///
+/// A run with `--plant real` measures the machine first, and the simulator, told of the measurements, predicts each run. This sums the errors up: for
+/// each cell of demand, clients, service and controller, and against the bars of docs/twin.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = TWIN)]
+pub(crate) struct TwinArgs {
+    /// Folder of an earlier `leeward run --plant real`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// File to write, such as docs/twin.md; otherwise it is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+const TWIN: &str = "\
+Examples:
+  leeward run real-grid --plant real --out /tmp/grid && leeward twin /tmp/grid
+  leeward twin /tmp/grid --out docs/twin.md";
+
+/// The command.
+pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {
+    let results = store::read(&args.folder)?;
+    let id = if results.scenario.is_empty() { "SCENARIO" } else { &results.scenario };
+    let quick = if results.quick { " --quick" } else { "" };
+    let command = format!("leeward run {id} --plant real{quick} --out DIR && leeward twin DIR");
+    let page = twin::markdown(&results, &command).ok_or_else(|| {
+        Failure::Input(anyhow!(
+            "{}: has no predictions; accepted: the folder of a `leeward run --plant real` with a synthetic service",
+            args.folder.display()
+        ))
+    })?;
+    match &args.out {
+        None => stdout::print(page.trim_end()),
+        Some(file) => {
+            target::write(file, &page)?;
+            stdout::print(&format!("Page in {}", file.display()))
+        }
+    }
+}
