@@ -37,7 +37,11 @@ impl Probe {
 
     /// The task has left the queue.
     pub(crate) fn leave(&self, now: Time) {
-        let entered = Time(self.entered.load(Ordering::Relaxed));
+        let entered = self.entered.load(Ordering::Relaxed);
+        if entered == NONE {
+            return;
+        }
+        let entered = Time(entered);
         self.found.store(now.since(entered).0, Ordering::Relaxed);
         self.found_at.store(now.0, Ordering::Relaxed);
         self.entered.store(NONE, Ordering::Relaxed);

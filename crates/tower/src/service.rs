@@ -4,11 +4,12 @@
 use crate::body::GuardedBody;
 use crate::drain::Rest;
 use crate::future::{Admitted, ResponseFuture};
+use crate::headers;
+use crate::probe::Probe;
 use crate::refusal;
 use crate::scope::{Scope, Serving};
 use crate::settings::Slo;
 use crate::stamp::Stamp;
-use crate::{headers, probe};
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
@@ -32,6 +33,7 @@ pub struct Guarded<S> {
 struct Shared {
     settings: Slo,
     gate: Gate,
+    probe: Probe,
 }
 
 impl Shared {
@@ -50,7 +52,7 @@ pub(crate) fn tell_load(reporter: &Option<Gate>, headers: &mut HeaderMap) {
 
 impl<S> Guarded<S> {
     pub(crate) fn new(inner: S, settings: Slo, gate: Gate) -> Self {
-        Guarded { inner, shared: Arc::new(Shared { settings, gate }) }
+        Guarded { inner, shared: Arc::new(Shared { settings, gate, probe: Probe::default() }) }
     }
 
     /// The gate, with its counters and decisions.
@@ -77,7 +79,7 @@ impl<S> Guarded<S> {
         }
         match age(request, reading) {
             Some(waited) => arriving = arriving.with_waited(waited),
-            None => probe::measure(&self.shared.gate),
+            None => self.shared.probe.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
             return Some(arriving);

@@ -7,6 +7,12 @@ use crate::units::Nanos;
 const ENOUGH: u64 = 16;
 /// From this share of the target on a delay stands: cores never run dry, so completions are the capacity.
 const BUSY: f64 = 0.25;
+/// Demand over capacity that shows an overload at once, and the one that shows none any more. A service that is nearly full has
+/// queues of some length now and then, and works them off: refusals there help nobody.
+const CLEAR: f64 = 1.2;
+const NONE: f64 = 1.05;
+/// Memories for which a delay stands above its target before that alone shows an overload.
+const LONG: f64 = 5.0;
 
 /// Events since the last update, and averages over the memory.
 pub(super) struct Observed {
@@ -31,8 +37,14 @@ pub(super) struct Observed {
 
 pub(super) struct Law {
     target: f64,
+    /// Delay at which requests are late.
+    late: f64,
     gain: f64,
     increase: f64,
+    /// Whether an overload is shown: before that everything is admitted.
+    shown: bool,
+    /// Nanoseconds for which the delay stood above its target, less those for which it did not since.
+    above: f64,
     /// Completions per nanosecond while cores were busy.
     capacity: f64,
     /// Busy nanoseconds that `capacity` is the mean of, up to the memory.
@@ -46,9 +58,12 @@ pub(super) struct Law {
 }
 
 impl Law {
-    pub(super) fn new(target: Nanos, gain: f64, increase: f64) -> Self {
+    pub(super) fn new(target: Nanos, late: Nanos, gain: f64, increase: f64) -> Self {
         Law {
             target: target.0.max(1) as f64,
+            late: late.max(target).0 as f64,
+            shown: false,
+            above: 0.0,
             gain,
             increase,
             capacity: 0.0,
@@ -78,10 +93,27 @@ impl Law {
             // Nothing stands: more than was admitted, and no less than before.
             self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
         }
-        if self.allowed >= observed.demand {
+        self.look(observed);
+        if self.allowed >= observed.demand || !self.shown {
             self.allowed = f64::INFINITY;
         }
         self.allowed
+    }
+
+    /// Looks whether an overload is shown: by demand that is clearly more than the capacity, by a delay at which requests are
+    /// late, or by one that has stood for long. It is over when demand fits and the delay is below its target.
+    fn look(&mut self, observed: &Observed) {
+        let standing = observed.standing.0 as f64;
+        let capacity = self.capacity * observed.cost;
+        if standing >= self.target {
+            self.above = (self.above + observed.passed).min(LONG * observed.memory);
+            let proof =
+                observed.demand >= CLEAR * capacity || standing >= self.late || self.above >= LONG * observed.memory;
+            self.shown |= proof && self.seen >= ENOUGH;
+        } else {
+            self.above = (self.above - observed.passed).max(0.0);
+            self.shown &= observed.demand > NONE * capacity;
+        }
     }
 
     /// Whether the capacity that was learned when a delay last stood is still believed.
@@ -127,7 +159,7 @@ mod tests {
     }
 
     fn law() -> Law {
-        Law::new(Nanos::from_millis(8), 0.3, 0.01)
+        Law::new(Nanos::from_millis(8), Nanos::from_millis(18), 0.3, 0.01)
     }
 
     #[test]
@@ -146,6 +178,39 @@ mod tests {
         }
         let steps = (0..1_000).take_while(|_| law.update(&observed(0.0, 20, 2e-5, 4e-5)).is_finite()).count();
         assert!((110..200).contains(&steps), "{steps}");
+    }
+
+    #[test]
+    fn a_queue_that_is_worked_off_is_no_overload() {
+        let mut law = law();
+        // Half of the time above the target, at a demand that fits.
+        for _ in 0..2_000 {
+            for delay in [2.0, 9.0, 15.0, 7.0] {
+                let allowed = law.update(&observed(delay, 20, 2e-5, 2.1e-5));
+                assert!(allowed.is_infinite());
+            }
+        }
+    }
+
+    #[test]
+    fn a_delay_that_stands_for_long_or_is_late_shows_an_overload() {
+        let first = |delay: f64| {
+            let mut law = law();
+            (0..10_000).take_while(|_| law.update(&observed(delay, 20, 2e-5, 2.1e-5)).is_infinite()).count()
+        };
+        assert!((498..502).contains(&first(12.0)), "{}", first(12.0));
+        assert!(first(18.0) < 2);
+    }
+
+    #[test]
+    fn an_overload_is_over_when_demand_fits() {
+        let mut law = law();
+        for _ in 0..100 {
+            let _ = law.update(&observed(10.0, 20, 2e-5, 4e-5));
+        }
+        assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_finite());
+        let _ = law.update(&observed(7.0, 20, 2e-5, 2.05e-5));
+        assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_infinite());
     }
 
     #[test]

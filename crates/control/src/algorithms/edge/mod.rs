@@ -120,7 +120,7 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             period,
             memory,
             standing: Standing::new(target * 2),
-            law: Law::new(target, params.number("gain", 0.3), params.number("increase", 0.01)),
+            law: Law::new(target, lateness, params.number("gain", 0.3), params.number("increase", 0.01)),
             shares: Shares::new(shared.table.places()),
             shared,
             before: Admitted::default(),
