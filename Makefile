@@ -16,7 +16,7 @@ help:
 	@echo "make bench   nanoseconds per decision, events per second"
 	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
 	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
-	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes)"
+	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes; scripts/setup ecosystem brings outside clients)"
 	@echo "make python  the Python package as a wheel, into target/python/wheels; make python-check tests it"
 	@echo "make browser the dashboard in a real browser; pictures go to target/browser"
 	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"

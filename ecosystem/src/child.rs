@@ -32,6 +32,9 @@ impl Server {
         if args.reports {
             command.arg("--reports");
         }
+        if args.grpc {
+            command.arg("--grpc");
+        }
         if args.dear {
             command.arg("--dear");
         }

@@ -2,14 +2,25 @@
 //! answered. Of many such connections together the requests come nearly as of a Poisson process, and hardly any waits
 //! for its own connection's last answer, which a client would not do. Latency counts from when a request was due, so
 //! that a request that had to wait for its connection is not forgotten.
+//!
+//! No executor: its timers are as coarse as a millisecond, and its tasks cost as much as a refusal. This loop sends what
+//! is due, reads what has come, and looks again without sleeping where the next request is near.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+/// A request that is due later than this is waited for asleep.
+const NEAR: Duration = Duration::from_micros(60);
+/// Whoever waits longer for an answer after the end of a phase gives it up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Demand of a phase.
 #[derive(Clone, Copy, Debug)]
@@ -90,146 +101,250 @@ impl Came {
     }
 }
 
-#[derive(Default)]
-struct Shared {
-    groups: Vec<Group>,
-    last_refusal: Duration,
-    halves: Vec<u64>,
-}
-
 /// Runs a plan on this thread.
-pub(crate) fn run(plan: Plan) -> Result<Came> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let plan = Arc::new(plan);
-    let groups = (0..plan.connections).map(|index| (plan.kind)(index).1 + 1).max().unwrap_or(1);
-    let shared = Arc::new(Mutex::new(Shared { groups: vec![Group::default(); groups], ..Shared::default() }));
-    let (cpu, began) = (cpu_time(), Instant::now());
-    runtime.block_on(async {
-        // Connections first: the load begins when all are there.
-        let mut streams = Vec::new();
-        for _ in 0..plan.connections {
-            let stream = TcpStream::connect(plan.address).await.context("connecting")?;
-            stream.set_nodelay(true)?;
-            streams.push(stream);
-        }
-        let begin = Instant::now() + Duration::from_millis(5);
-        let tasks: Vec<_> = streams
-            .into_iter()
-            .enumerate()
-            .map(|(index, stream)| tokio::spawn(connection(index, stream, begin, plan.clone(), shared.clone())))
-            .collect();
-        for task in tasks {
-            task.await?;
-        }
-        Ok::<_, anyhow::Error>(())
-    })?;
-    let busy = (cpu_time() - cpu).as_secs_f64() / began.elapsed().as_secs_f64();
-    let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+pub(crate) fn run(plan: &Plan) -> Result<Came> {
+    let mut generator = Generator::new(plan)?;
+    generator.run()?;
     let span = plan.phases.iter().map(|(_, span)| *span).sum::<Duration>().saturating_sub(plan.warmup);
     Ok(Came {
-        groups: std::mem::take(&mut shared.groups),
+        busy: 1.0 - generator.idle.as_secs_f64() / generator.begin.elapsed().as_secs_f64().max(1e-9),
+        groups: generator.groups,
         span,
-        busy,
-        last_refusal: shared.last_refusal,
-        halves: std::mem::take(&mut shared.halves),
+        last_refusal: generator.last_refusal,
+        halves: generator.halves,
     })
 }
 
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+struct Generator<'a> {
+    plan: &'a Plan,
+    connections: Vec<Connection>,
+    /// Connections that wait for their next request to be due.
+    waiting: BinaryHeap<Reverse<(Instant, usize)>>,
+    poll: OwnedFd,
+    begin: Instant,
+    /// End of each phase.
+    ends: Vec<Instant>,
+    groups: Vec<Group>,
+    last_refusal: Duration,
+    halves: Vec<u64>,
+    /// Time spent waiting.
+    idle: Duration,
 }
 
-async fn connection(index: usize, mut stream: TcpStream, begin: Instant, plan: Arc<Plan>, shared: Arc<Mutex<Shared>>) {
-    let (header, group) = (plan.kind)(index);
-    let request = format!("GET / HTTP/1.1\r\nhost: leeward\r\n{header}\r\n").into_bytes();
-    let mut draw = Draw(plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 1) << 17 | 1);
-    let mut buffer = vec![0; 4096];
-    let mut phase_begin = begin;
-    for (demand, span) in &plan.phases {
-        let end = phase_begin + *span;
-        let mut due = phase_begin;
+struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    group: usize,
+    draw: Draw,
+    /// Phase of its current request; behind the last one it has ended.
+    phase: usize,
+    /// When its current request is, or was, due.
+    due: Instant,
+    /// Whether that request is under way.
+    asks: bool,
+    answer: Vec<u8>,
+}
+
+impl<'a> Generator<'a> {
+    fn new(plan: &'a Plan) -> Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut connections = Vec::new();
+        for index in 0..plan.connections {
+            let (header, group) = (plan.kind)(index);
+            let stream = connect(plan.address, &poll, index, PATIENCE * 10).context("connecting")?;
+            connections.push(Connection {
+                stream,
+                request: format!("GET / HTTP/1.1\r\nhost: leeward\r\n{header}\r\n").into_bytes(),
+                group,
+                draw: Draw(plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index as u64 + 1) << 17 | 1),
+                phase: 0,
+                due: Instant::now(),
+                asks: false,
+                answer: Vec::with_capacity(4_096),
+            });
+        }
+        let groups = connections.iter().map(|connection| connection.group + 1).max().unwrap_or(1);
+        // The load begins when all connections are there.
+        let begin = Instant::now() + Duration::from_millis(5);
+        let ends = plan.phases.iter().scan(begin, |end, (_, span)| {
+            *end += *span;
+            Some(*end)
+        });
+        Ok(Generator {
+            plan,
+            connections,
+            waiting: BinaryHeap::new(),
+            poll,
+            begin,
+            ends: ends.collect(),
+            groups: vec![Group::default(); groups],
+            last_refusal: Duration::ZERO,
+            halves: Vec::new(),
+            idle: Duration::ZERO,
+        })
+    }
+
+    fn run(&mut self) -> Result<()> {
+        for index in 0..self.connections.len() {
+            self.connections[index].due = self.begin;
+            self.schedule(index, true);
+        }
+        let last = self.ends.last().copied().unwrap_or(self.begin) + PATIENCE;
+        let mut events = Vec::with_capacity(256);
+        let mut under_way = 0;
         loop {
+            let now = Instant::now();
+            while self.waiting.peek().is_some_and(|Reverse((due, _))| *due <= now) {
+                let Some(Reverse((_, index))) = self.waiting.pop() else { break };
+                if now > self.ends[self.connections[index].phase] + PATIENCE {
+                    // Nobody waits any more for what is still to be sent.
+                    self.done(index, Err(ErrorKind::TimedOut.into()));
+                    continue;
+                }
+                match self.connections[index].send() {
+                    Ok(()) => under_way += 1,
+                    Err(error) => self.done(index, Err(error)),
+                }
+            }
+            if self.waiting.is_empty() && under_way == 0 {
+                return Ok(());
+            }
+            self.look(self.waiting.peek().map_or(last, |Reverse((due, _))| (*due).min(last)), &mut events)?;
+            for event in events.drain(..) {
+                let index = event.data.u64() as usize;
+                let asks = self.connections[index].asks;
+                match self.connections[index].receive() {
+                    Ok(None) => continue,
+                    Ok(Some(status)) => self.done(index, Ok(status)),
+                    Err(error) => self.done(index, Err(error)),
+                }
+                under_way -= usize::from(asks);
+            }
+            if Instant::now() >= last {
+                for index in 0..self.connections.len() {
+                    if self.connections[index].asks {
+                        under_way -= 1;
+                        self.done(index, Err(ErrorKind::TimedOut.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what has come; sleeps for it if nothing is due before `until`.
+    fn look(&mut self, until: Instant, events: &mut Vec<epoll::Event>) -> Result<()> {
+        let began = Instant::now();
+        let sleep = until.saturating_duration_since(began).saturating_sub(NEAR);
+        match epoll::wait(&self.poll, spare_capacity(events), Some(&sleep.try_into()?)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // A look in vain is waiting, too.
+        if !sleep.is_zero() || events.is_empty() {
+            self.idle += began.elapsed();
+        }
+        Ok(())
+    }
+
+    /// A request has ended: the next one's turn.
+    fn done(&mut self, index: usize, outcome: std::io::Result<u16>) {
+        let connection = &mut self.connections[index];
+        connection.asks = false;
+        connection.answer.clear();
+        let (group, due, failed) = (connection.group, connection.due, outcome.is_err());
+        self.note(group, due, &outcome);
+        if failed {
+            match connect(self.plan.address, &self.poll, index, PATIENCE / 10) {
+                Ok(fresh) => self.connections[index].stream = fresh,
+                Err(_) => return,
+            }
+        }
+        self.schedule(index, false);
+    }
+
+    /// The connection's next request becomes due, at once perhaps.
+    fn schedule(&mut self, index: usize, first: bool) {
+        let count = self.plan.connections as f64;
+        let connection = &mut self.connections[index];
+        let mut begins = first;
+        while let Some((demand, _)) = self.plan.phases.get(connection.phase) {
             match demand {
                 Demand::Rate(rate) => {
-                    let gap = plan.connections as f64 / rate;
-                    due += Duration::from_secs_f64(if due == phase_begin { gap * draw.unit() } else { gap });
+                    let gap = count / rate;
+                    let gap = if begins { gap * connection.draw.unit() } else { gap };
+                    connection.due += Duration::from_secs_f64(gap);
                 }
-                Demand::Closed => due = due.max(Instant::now()),
+                Demand::Closed => connection.due = connection.due.max(Instant::now()),
             }
-            if due >= end {
-                break;
+            if connection.due < self.ends[connection.phase] {
+                self.waiting.push(Reverse((connection.due, index)));
+                return;
             }
-            if due > Instant::now() {
-                tokio::time::sleep_until(due.into()).await;
-            }
-            // Long after the end nobody waits for what is still to come.
-            let outcome = if Instant::now() > end + Duration::from_secs(1) {
-                Err(std::io::ErrorKind::TimedOut.into())
-            } else {
-                ask(&mut stream, &request, &mut buffer).await
-            };
-            let latency = due.elapsed();
-            note(&plan, &shared, group, due - begin, latency, &outcome);
-            if outcome.is_err() {
-                match TcpStream::connect(plan.address).await {
-                    Ok(fresh) => stream = fresh,
-                    Err(_) => return,
-                }
-            }
+            connection.due = self.ends[connection.phase];
+            connection.phase += 1;
+            begins = true;
         }
-        phase_begin = end;
     }
-}
 
-fn note(
-    plan: &Plan,
-    shared: &Mutex<Shared>,
-    group: usize,
-    due: Duration,
-    latency: Duration,
-    outcome: &std::io::Result<u16>,
-) {
-    let mut shared = shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let refused = matches!(outcome, Ok(status) if *status != 200);
-    if refused {
-        shared.last_refusal = shared.last_refusal.max(due);
-    }
-    if matches!(outcome, Ok(200)) && latency <= plan.objective {
-        let half = (due.as_millis() / 500) as usize;
-        if shared.halves.len() <= half {
-            shared.halves.resize(half + 1, 0);
+    fn note(&mut self, group: usize, due: Instant, outcome: &std::io::Result<u16>) {
+        let (latency, due) = (due.elapsed(), due - self.begin);
+        let refused = matches!(outcome, Ok(status) if *status != 200);
+        if refused {
+            self.last_refusal = self.last_refusal.max(due);
         }
-        shared.halves[half] += 1;
-    }
-    if due < plan.warmup {
-        return;
-    }
-    let group = &mut shared.groups[group];
-    group.due += 1;
-    match outcome {
-        Err(_) => group.failed += 1,
-        Ok(_) if refused => group.refused += 1,
-        Ok(_) => {
-            group.answered += 1;
-            group.in_time += u64::from(latency <= plan.objective);
-            group.latency.saturating_record(latency.as_micros() as u64);
+        if matches!(outcome, Ok(200)) && latency <= self.plan.objective {
+            let half = (due.as_millis() / 500) as usize;
+            if self.halves.len() <= half {
+                self.halves.resize(half + 1, 0);
+            }
+            self.halves[half] += 1;
+        }
+        if due < self.plan.warmup {
+            return;
+        }
+        let group = &mut self.groups[group];
+        group.due += 1;
+        match outcome {
+            Err(_) => group.failed += 1,
+            Ok(_) if refused => group.refused += 1,
+            Ok(_) => {
+                group.answered += 1;
+                group.in_time += u64::from(latency <= self.plan.objective);
+                group.latency.saturating_record(latency.as_micros() as u64);
+            }
         }
     }
 }
 
-/// Asks once; returns the status of the whole answer.
-async fn ask(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> std::io::Result<u16> {
-    stream.write_all(request).await?;
-    let mut filled = 0;
-    loop {
-        let read = stream.read(&mut buffer[filled..]).await?;
-        if read == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        filled += read;
-        if let Some(status) = whole(&buffer[..filled])? {
-            return Ok(status);
+/// A connection whose answers the loop hears of under this number.
+fn connect(address: SocketAddr, poll: &OwnedFd, index: usize, patience: Duration) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, patience)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    epoll::add(poll, &stream, EventData::new_u64(index as u64), EventFlags::IN)?;
+    Ok(stream)
+}
+
+impl Connection {
+    /// A request is far smaller than a socket's buffer, which is empty: it is sent whole.
+    fn send(&mut self) -> std::io::Result<()> {
+        self.stream.write_all(&self.request)?;
+        self.asks = true;
+        Ok(())
+    }
+
+    /// Reads what has come; the status once the answer is whole.
+    fn receive(&mut self) -> std::io::Result<Option<u16>> {
+        let mut bytes = [0; 4_096];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) if self.asks => {
+                self.answer.extend_from_slice(&bytes[..read]);
+                whole(&self.answer)
+            }
+            Ok(_) => Err(ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

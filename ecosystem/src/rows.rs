@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+mod adaptive;
 mod envoy;
 mod more;
 mod outside;
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// Rounds of which medians are taken; 5, or 1 if it is to be quick.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Seconds of a measurement; 6, or 3 if it is to be quick.
+    /// Seconds of a measurement; 3 if it is not said.
     #[arg(long)]
     seconds: Option<u64>,
     /// Rivals are left out.
@@ -98,7 +99,7 @@ struct Bench {
 /// Measures and prints all rows.
 pub(crate) fn measure(args: &Args) -> Result<()> {
     server::pin(1).or_else(|_| server::pin(0))?;
-    let seconds = args.seconds.unwrap_or(if args.quick { 3 } else { 6 }).max(1);
+    let seconds = args.seconds.unwrap_or(3).max(1);
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 }).max(1);
     let mut bench = Bench { span: Duration::from_secs(seconds), rounds, seed: 1, busiest: 0.0, rows: Vec::new() };
     println!("load average before: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
@@ -127,7 +128,9 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
             Group::Envoy => bench.envoy()?,
             Group::Classes => bench.classes()?,
             Group::Tenants => bench.tenants()?,
-            Group::False => bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0))?,
+            Group::False => {
+                bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0), !args.alone)?
+            }
         }
     }
     println!("the generator used at most {:.0} % of its CPU", bench.busiest * 100.0);
@@ -153,6 +156,29 @@ impl Row {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Answers in time over the capacity, with latencies of the answered in ms and the share that was refused.
+#[derive(Clone, Copy)]
+struct Goodput {
+    share: f64,
+    p50: f64,
+    p99: f64,
+    refused: f64,
+}
+
+impl Goodput {
+    fn of(came: &Came, capacity: f64) -> Self {
+        let all = came.all();
+        let quantile = |part| all.latency.value_at_quantile(part) as f64 / 1e3;
+        let refused = all.refused as f64 / all.due.max(1) as f64;
+        Goodput { share: came.per_second(all.in_time) / capacity, p50: quantile(0.5), p99: quantile(0.99), refused }
+    }
+
+    fn median(of: &[Goodput]) -> Self {
+        let of = |pick: fn(&Goodput) -> f64| median(of.iter().map(pick).collect());
+        Goodput { share: of(|r| r.share), p50: of(|r| r.p50), p99: of(|r| r.p99), refused: of(|r| r.refused) }
+    }
 }
 
 fn name(guard: Guard) -> String {
@@ -197,7 +223,7 @@ impl Bench {
         let ends = AtomicBool::new(false);
         let came = std::thread::scope(|scope| {
             scope.spawn(|| during(&server, &ends));
-            let came = load::run(plan);
+            let came = load::run(&plan);
             ends.store(true, Ordering::Relaxed);
             came
         })?;
@@ -225,21 +251,23 @@ impl Bench {
             guards.extend([Guard::ResilienceAimd, Guard::ResilienceVegas, Guard::AccGradient2]);
         }
         let mut results = vec![Vec::new(); guards.len()];
+        let mut envoy = Vec::new();
         for _ in 0..self.rounds {
             // In turns, so that what else the machine does meets all alike.
+            let phases = || vec![(Demand::Rate(capacity * 2.0), self.span)];
+            let (phases, warmup) = (phases(), self.span / 3);
             for (guard, results) in guards.iter().zip(&mut results) {
-                let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
-                let (came, _) = self.load(*guard, (work, wait), phases, self.span / 3, alike)?;
-                let all = came.all();
-                let share = came.per_second(all.in_time) / capacity;
-                let quantile = |part| all.latency.value_at_quantile(part) as f64 / 1e3;
-                results.push((share, quantile(0.5), quantile(0.99), all.refused as f64 / all.due.max(1) as f64));
+                let (came, _) = self.load(*guard, (work, wait), phases.clone(), warmup, alike)?;
+                results.push(Goodput::of(&came, capacity));
+            }
+            if rivals && work >= 200 {
+                let came = self.adaptive((work, wait), phases, warmup)?;
+                envoy.extend(came.map(|came| Goodput::of(&came, capacity)));
             }
         }
         let mut goodputs = Vec::new();
         for (guard, results) in guards.iter().zip(&results) {
-            let of = |pick: fn(&(f64, f64, f64, f64)) -> f64| median(results.iter().map(pick).collect());
-            let (share, p50, p99, refused) = (of(|r| r.0), of(|r| r.1), of(|r| r.2), of(|r| r.3));
+            let Goodput { share, p50, p99, refused } = Goodput::median(results);
             goodputs.push(share);
             let bar = match guard {
                 Guard::Lateness => Some(0.95),
@@ -262,6 +290,13 @@ impl Bench {
             }
         }
         if rivals {
+            if !envoy.is_empty() {
+                let Goodput { share, p50, p99, refused } = Goodput::median(&envoy);
+                goodputs.push(share);
+                let got = format!("{share:.2}, p50 {p50:.1} p99 {p99:.1} ms, {:.0} % refused", refused * 100.0);
+                let title = format!("{work}+{wait}: in time / capacity at 2 x, envoy adaptive");
+                self.row(title, "", got, share, None);
+            }
             let ours = goodputs[1].max(goodputs[2]);
             let best = goodputs[4..].iter().copied().fold(0.0, f64::max);
             let ratio = ours / best.max(1e-3);
@@ -328,7 +363,7 @@ impl Bench {
         Ok(())
     }
 
-    fn false_refusals(&mut self, half: Duration) -> Result<()> {
+    fn false_refusals(&mut self, half: Duration, rivals: bool) -> Result<()> {
         let capacity = self.capacity(Guard::Nothing, (500, 0))?;
         for (title, load, span) in [("from cold at 0.9", 0.9, self.span * 2), ("at half load", 0.5, half)] {
             let phases = vec![(Demand::Rate(capacity * load), span)];
@@ -346,6 +381,17 @@ impl Bench {
             );
             if !why.is_empty() {
                 println!("    {why}");
+            }
+        }
+        if rivals {
+            // Two of its windows of a minute; in a quick run its first one.
+            let span = half.min(Duration::from_secs(130));
+            let phases = vec![(Demand::Rate(capacity * 0.5), span)];
+            if let Some(came) = self.adaptive((500, 0), phases, Duration::ZERO)? {
+                let all = came.all();
+                let refused = all.refused as f64 / all.due.max(1) as f64;
+                let title = format!("refused at half load, {:.0} s, envoy adaptive", span.as_secs_f64());
+                self.row(title, "", format!("{:.3} % of {}", refused * 100.0, all.due), refused, None);
             }
         }
         Ok(())

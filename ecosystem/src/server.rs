@@ -1,5 +1,6 @@
 //! A service in a process of its own, on one CPU: axum, one worker, a handler that works.
 
+use crate::grpc;
 use crate::guard::Guard;
 use crate::handler::{self, Pool};
 use anyhow::{Context, Result};
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Responses say the gate's load (ORCA).
     #[arg(long)]
     pub(crate) reports: bool,
+    /// Serves a method of tonic's instead of axum's route.
+    #[arg(long)]
+    pub(crate) grpc: bool,
     /// Requests with a header `x-dear` take fifty times the work.
     #[arg(long)]
     pub(crate) dear: bool,
@@ -59,11 +63,15 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
         println!("{}", listener.local_addr()?);
         let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
         let serving = async {
-            match layer {
+            if args.grpc {
+                return grpc::serve(listener, Duration::from_micros(args.work), layer).await;
+            }
+            let served = match layer {
                 Some(layer) if stamps => leeward_tower::axum::serve(listener, app, layer).await,
                 Some(layer) => axum::serve(listener, app.layer(layer)).await,
                 None => axum::serve(listener, app).await,
-            }
+            };
+            Ok(served?)
         };
         tokio::select! {
             served = serving => served.context("the server ended"),

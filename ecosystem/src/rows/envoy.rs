@@ -21,10 +21,10 @@ const LOAD: f64 = 0.72;
 /// Weights come after a second, and settle in some more.
 const WARMUP: Duration = Duration::from_secs(6);
 
-/// How Envoy chooses a replica.
 /// Share of requests that may be without an answer where a percentile of the others is to say something.
 const MOST_REFUSED: f64 = 0.1;
 
+/// How Envoy chooses a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Turns,
@@ -34,13 +34,9 @@ enum Choice {
 impl Bench {
     /// The 99th percentile by either choice, in turns.
     pub(super) fn envoy(&mut self) -> Result<()> {
-        let program = std::env::var_os("ENVOY").map_or_else(|| "target/recipes/envoy/_bin/envoy".into(), PathBuf::from);
-        if !program.exists() {
-            println!("no {} (scripts/setup recipes): Envoy's rows are left out", program.display());
-            return Ok(());
-        }
+        let Some(program) = program() else { return Ok(()) };
         let (mut turns, mut orca) = (Vec::new(), Vec::new());
-        for _ in 0..self.rounds {
+        for _ in 0..self.rounds.min(3) {
             turns.push(self.behind(&program, Choice::Turns)?);
             orca.push(self.behind(&program, Choice::Orca)?);
         }
@@ -91,7 +87,7 @@ impl Bench {
             seed: self.seed,
             kind: alike,
         };
-        let came = load::run(plan)?;
+        let came = load::run(&plan)?;
         self.busiest = self.busiest.max(came.busy);
         drop(envoy);
         std::fs::remove_dir_all(&folder)?;
@@ -129,11 +125,21 @@ fn configured(recipe: &str, choice: Choice, entry: SocketAddr, replicas: [Socket
     Ok(format!("{}{chosen}{}\n", &text[..policy], end.join("\n")))
 }
 
+/// Envoy, if it is installed; says so if not.
+pub(super) fn program() -> Option<PathBuf> {
+    let program = std::env::var_os("ENVOY").map_or_else(|| "target/recipes/envoy/_bin/envoy".into(), PathBuf::from);
+    if !program.exists() {
+        println!("no {} (scripts/setup recipes): Envoy is left out here", program.display());
+        return None;
+    }
+    Some(program)
+}
+
 /// A running Envoy.
-struct Envoy(Child);
+pub(super) struct Envoy(Child);
 
 impl Envoy {
-    fn start(program: &Path, config: &Path, entry: SocketAddr) -> Result<Self> {
+    pub(super) fn start(program: &Path, config: &Path, entry: SocketAddr) -> Result<Self> {
         let mut command = Command::new(program);
         command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "error", "-c"]).arg(config);
         let envoy = Envoy(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("Envoy")?);

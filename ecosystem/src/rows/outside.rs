@@ -3,6 +3,7 @@
 
 use super::{Bench, SLO, median};
 use crate::child::Server;
+use crate::grpc::PROTO;
 use crate::guard::Guard;
 use crate::server::Args;
 use anyhow::{Context, Result};
@@ -19,6 +20,9 @@ impl Bench {
         if found("h2load") {
             self.streams()?;
         }
+        if found(&program("ghz")) {
+            self.calls()?;
+        }
         if found("wrk") {
             self.rate()?;
         }
@@ -31,20 +35,42 @@ impl Bench {
             let server = serve(guard, 500)?;
             let came = h2load(server.address, capacity * 2.0, self.span)?;
             server.stop()?;
-            let share = came.in_time as f64 / came.span.as_secs_f64() / capacity;
-            let asked = guard == Guard::Level;
-            let mut latencies = came.latencies;
-            latencies.sort_unstable();
-            let p99 = latencies.get(latencies.len() * 99 / 100).map_or(0.0, |us| *us as f64 / 1e3);
-            self.row(
-                format!("HTTP/2 by h2load, 4 connections, in time at 2 x, {guard:?}"),
-                if asked { ">= 0.8" } else { "" },
-                format!("{share:.2}, p99 {p99:.1} ms, {} refused", came.refused),
-                share,
-                asked.then_some(share >= 0.8),
-            );
+            self.streamed("HTTP/2 by h2load", guard, capacity, came);
         }
         Ok(())
+    }
+
+    /// gRPC at twice the capacity. ghz counts from when it sends.
+    fn calls(&mut self) -> Result<()> {
+        let args = Args { work: 500, grpc: true, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() };
+        let server = Server::start(&args)?;
+        let closed = ["--concurrency", "16", "--duration", &format!("{}ms", self.span.as_millis())];
+        let capacity = ghz(server.address, &closed)?["rps"].as_f64().context("ghz has said no rate")?;
+        server.stop()?;
+        for guard in [Guard::Nothing, Guard::Level] {
+            let server = Server::start(&Args { guard, ..args.clone() })?;
+            let total = format!("{:.0}", capacity * 2.0 * self.span.as_secs_f64());
+            let rate = format!("{:.0}", capacity * 2.0);
+            let open = ["--async", "--concurrency", "4", "--rps", &rate, "--total", &total];
+            let came = called(&ghz(server.address, &open)?, self.span);
+            server.stop()?;
+            self.streamed("gRPC (tonic) by ghz", guard, capacity, came);
+        }
+        Ok(())
+    }
+
+    fn streamed(&mut self, title: &str, guard: Guard, capacity: f64, mut came: Streams) {
+        let share = came.in_time as f64 / came.span.as_secs_f64() / capacity;
+        let asked = guard == Guard::Level;
+        came.latencies.sort_unstable();
+        let p99 = came.latencies.get(came.latencies.len() * 99 / 100).map_or(0.0, |us| *us as f64 / 1e3);
+        self.row(
+            format!("{title}, {CONNECTIONS} connections, in time at 2 x, {}", super::name(guard)),
+            if asked { ">= 0.8" } else { "" },
+            format!("{share:.2}, p99 {p99:.1} ms, {} refused", came.refused),
+            share,
+            asked.then_some(share >= 0.8),
+        );
     }
 
     fn rate(&mut self) -> Result<()> {
@@ -67,6 +93,12 @@ impl Bench {
 
 fn serve(guard: Guard, work: u64) -> Result<Server> {
     Server::start(&Args { guard, work, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() })
+}
+
+/// Where `scripts/setup ecosystem` puts a program, or its name.
+fn program(name: &str) -> String {
+    let ours = format!("target/clients/{name}");
+    if std::path::Path::new(&ours).exists() { ours } else { name.into() }
 }
 
 fn found(program: &str) -> bool {
@@ -121,6 +153,45 @@ fn count(log: &str, span: Duration) -> Streams {
                 came.latencies.push(took);
             }
             _ => came.refused += 1,
+        }
+    }
+    came
+}
+
+/// The report of ghz, for calls as these arguments say.
+fn ghz(address: SocketAddr, how: &[&str]) -> Result<serde_json::Value> {
+    let folder = std::env::temp_dir().join(format!("ghz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let (proto, out) = (folder.join("echo.proto"), folder.join("out.json"));
+    std::fs::write(&proto, PROTO)?;
+    let ran = Command::new(program("ghz"))
+        .args(["--insecure", "--call", "bench.Echo/Echo", "-d", r#"{"value":"hello"}"#])
+        .args(["--connections", &CONNECTIONS.to_string(), "--format", "json", "--timeout", "2s"])
+        .args(how)
+        .arg(format!("--proto={}", proto.display()))
+        .arg(format!("--output={}", out.display()))
+        .arg(address.to_string())
+        .stdout(Stdio::null())
+        .status()
+        .context("ghz")?;
+    anyhow::ensure!(ran.success(), "ghz has failed");
+    let report = serde_json::from_slice(&std::fs::read(&out)?).context("the report of ghz")?;
+    std::fs::remove_dir_all(&folder)?;
+    Ok(report)
+}
+
+/// Calls of a report: each has its status, and how many ns it took. They stand in the order of their ends.
+fn called(report: &serde_json::Value, span: Duration) -> Streams {
+    let details = report["details"].as_array().map_or(&[][..], Vec::as_slice);
+    let counted = &details[details.len() / 3..];
+    let mut came = Streams { in_time: 0, refused: 0, latencies: Vec::new(), span: span - span / 3 };
+    for call in counted {
+        let us = call["latency"].as_u64().unwrap_or(u64::MAX) / 1_000;
+        if call["status"] == "OK" {
+            came.in_time += u64::from(u128::from(us) <= SLO.as_micros());
+            came.latencies.push(us);
+        } else {
+            came.refused += 1;
         }
     }
     came
