@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// A request that is due later than this is waited for asleep.
 const NEAR: Duration = Duration::from_micros(60);
-/// Whoever waits longer for an answer after the end of a phase gives it up.
+/// Longest wait for an answer after the end of a phase.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Demand of a phase.

@@ -114,7 +114,7 @@ mod tests {
         Gate::builder(Duration::from_millis(20)).build().unwrap()
     }
 
-    /// One worker that works for 10 ms for each of ten sockets: whoever comes behind them waits for all.
+    /// A worker that works for 10 ms for each of ten sockets: a byte behind them waits for all.
     #[tokio::test]
     async fn a_measurement_waits_behind_sockets_that_were_readable_before() {
         let (gate, probe) = (gate(), Probe::default());
