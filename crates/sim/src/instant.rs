@@ -1,4 +1,4 @@
-//! What ends a run before its time: too many events at one instant, which only cause each other and would keep it there for ever, or
+//! Ends of a run before its time: too many events at one instant, which only cause each other and would keep it there for ever, or
 //! somebody's wish.
 
 use crate::SimError;

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// One request of so many rebuilds the index.
+/// Requests for each that rebuilds the index.
 const REBUILDS: u64 = 400;
 
 /// Keeps the core busy.

@@ -53,7 +53,8 @@ fn a_run_ends_in_its_middle() {
 #[test]
 fn a_run_that_nobody_stops_is_the_same() {
     for (name, config) in plants() {
-        let short = SimConfig { warmup: Nanos::from_millis(1), duration: Nanos::from_millis(5), window: None, ..config };
+        let short =
+            SimConfig { warmup: Nanos::from_millis(1), duration: Nanos::from_millis(5), window: None, ..config };
         let registry = Registry::builtin();
         let none = registry.find("none").unwrap();
         let plain = leeward_sim::simulate(&short, none, &none.params(&[]).unwrap()).unwrap();
