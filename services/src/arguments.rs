@@ -143,7 +143,7 @@ impl Values {
 /// Reads a size such as `64MB`, in bytes; the units are powers of 1024, as memcached's are.
 ///
 /// # Errors
-/// Another text; says what is accepted.
+/// Another text, or a size of nothing; says what is accepted.
 pub fn size(text: &str) -> Result<usize, String> {
     let wrong = || format!("`{text}`; accepted: a size such as `64MB` or `2GB`");
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -153,7 +153,8 @@ pub fn size(text: &str) -> Result<usize, String> {
         "GB" => 1 << 30,
         _ => return Err(wrong()),
     };
-    number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(wrong)
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -186,5 +187,13 @@ mod tests {
         assert_eq!((values.count("parts"), values.text("parts"), values.file("none")), (Some(2), None, None));
         values.set("parts", Value::Count(3));
         assert_eq!(values.count("parts"), Some(3));
+    }
+
+    #[test]
+    fn a_size_is_of_something() {
+        assert_eq!((size("3KB"), size("64MB")), (Ok(3 << 10), Ok(64 << 20)));
+        for wrong in ["0MB", "00GB", "64", "MB", "-1MB", "99999999999GB"] {
+            assert!(size(wrong).unwrap_err().contains("accepted: a size such as"), "{wrong}");
+        }
     }
 }
