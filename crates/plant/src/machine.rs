@@ -28,7 +28,7 @@ pub struct Machine {
     pub rtt_p99: Nanos,
     /// CPU time that a message costs, while the capacity was measured.
     pub costs: MessageCosts,
-    /// What messages cost that share a read or a write; `None` if the service is not synthetic: its time is what its machine takes in all.
+    /// Costs of messages that share a read or a write; `None` if the service is not synthetic: its time is what its machine takes in all.
     pub sockets: Option<SharedCosts>,
     /// How often a core that is busy is taken away; `None` if it was never.
     pub stalls: Option<Stalls>,

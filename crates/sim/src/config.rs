@@ -165,7 +165,7 @@ pub struct ServerModel {
     pub cores: u32,
     /// CPU costs besides the service itself.
     pub costs: Costs,
-    /// What messages save that share a read or a write; `None`: each packet is received and sent by itself, as on the papers' testbed.
+    /// Savings of messages that share a read or a write; `None`: each packet is received and sent by itself, as on the papers' testbed.
     pub sockets: Option<Sockets>,
     /// Packets that a core takes from its queue in one step (Shenango's softirq budget is 16).
     pub batch: u32,

@@ -36,7 +36,7 @@ pub struct ServedTier {
     data: Option<String>,
     middle: Arc<dyn Backend>,
     asked: Served,
-    /// They serve for as long as this is there.
+    /// Leaves that serve for as long as this is there.
     _leaves: LeavesHere,
     placement: Placement,
     workload: Workload,

@@ -22,7 +22,7 @@ fn random_scenarios_behind_sockets_keep_their_books() {
     }
 }
 
-/// One core without control under `demand` times its capacity.
+/// A core without control under `demand` times its capacity.
 fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<Sockets>) -> RunOutcome {
     let costs = Costs { receive: Nanos(2_000), spawn: Nanos(100), send: Nanos(6_000), ..Costs::default() };
     let server = ServerModel { cores: 1, costs, sockets, ..ServerModel::default() };
@@ -30,7 +30,7 @@ fn run(service: Nanos, demand: f64, clients: u32, sockets: Option<Sockets>) -> R
     let mut config =
         SimConfig { warmup: Nanos::from_millis(400), duration: Nanos::from_millis(800), server, ..testbed };
     config.workload.clients = clients;
-    config.workload.demand[0].rate = config.server.capacity(service) * demand;
+    config.workload.demand[0].rate.0 = config.server.capacity(service).0 * demand;
     let none = Registry::builtin().find("none").unwrap().clone();
     let report = simulate(&config, &none, &none.params(&[]).unwrap()).unwrap();
     assert!(report.violations.is_empty(), "{:?}", report.violations);
