@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 const REBUILDS: u64 = 400;
 
 /// Keeps the core busy.
-#[expect(clippy::disallowed_methods, reason = "the work of an example takes real time")]
 fn spin(span: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < span {
