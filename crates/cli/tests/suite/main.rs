@@ -5,6 +5,7 @@ mod architecture;
 mod demo;
 mod limits;
 mod otlp;
+mod packaging;
 mod profile;
 mod program;
 mod prometheus;
