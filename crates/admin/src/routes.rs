@@ -145,6 +145,7 @@ pub(crate) fn described(port: &str, decision: &Decision, context: &Context) -> V
             Moment::Turn => "turn",
             Moment::Work => "work",
         },
+        "rehearsed": decision.rehearsed,
         "waited_ns": decision.waited.0,
         "delay_ns": decision.delay.0,
         "left_ns": (decision.left.0 != u64::MAX).then_some(decision.left.0),

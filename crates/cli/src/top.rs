@@ -51,7 +51,12 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             per_second(now.in_time, before.in_time),
             span(now.slo_ns as f64 / 1e3)
         ),
-        format!("dropped   {}/s{}", per_second(now.dropped(), before.dropped()), reasons(before, now, seconds)),
+        format!(
+            "dropped   {}/s{}{}",
+            per_second(now.dropped(), before.dropped()),
+            reasons(before, now, seconds),
+            foreseen(before, now, seconds)
+        ),
         format!(
             "delay     {} until read, {} in run queues",
             span(now.packet_delay_ns as f64 / 1e3),
@@ -80,6 +85,13 @@ fn reasons(before: &Statistics, now: &Statistics, seconds: f64) -> String {
     };
     let reasons: Vec<String> = now.drops.iter().filter_map(more).collect();
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
+}
+
+/// Requests that a server would refuse whose controller rehearses.
+fn foreseen(before: &Statistics, now: &Statistics, seconds: f64) -> String {
+    let Some(foreseen) = now.foreseen else { return String::new() };
+    let more = foreseen.saturating_sub(before.foreseen.unwrap_or(0));
+    format!("; a rehearsal, which would refuse {}/s more", rate(more as f64 / seconds))
 }
 
 /// Handshakes of a server with TLS, and what is wrong with its certificates.
@@ -265,6 +277,15 @@ mod tests {
         let waited = Statistics { packet_delay_ns: 30_000, ..before.clone() };
         assert!(!text("here", &waited, &now).contains("\nobjective"), "they did at the look before");
         assert!(text("here", &before, &now).lines().all(|line| line.chars().count() <= 100));
+    }
+
+    #[test]
+    fn a_rehearsal_tells_what_it_would_refuse() {
+        let before = Statistics { uptime_ns: 1_000_000_000, foreseen: Some(10), ..Statistics::default() };
+        let now = Statistics { uptime_ns: 3_000_000_000, foreseen: Some(90), ..Statistics::default() };
+        assert!(text("here", &before, &now).contains("dropped   0/s; a rehearsal, which would refuse 40/s more"));
+        let enforced = Statistics { foreseen: None, ..now };
+        assert!(!text("here", &before, &enforced).contains("rehearsal"));
     }
 
     #[test]

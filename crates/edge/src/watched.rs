@@ -1,5 +1,6 @@
 //! The gate as those who watch it see it. Never here: what is written on the path of requests.
 
+use crate::build::Mode;
 use crate::counts::{ByClass, ByRoute};
 use crate::gate::Gate;
 use leeward_host::sync::lock;
@@ -122,6 +123,7 @@ impl Source for Gate {
             unix_ns: unix_ns(),
             has_classes: true,
             has_credits: false,
+            rehearses: inner.mode != Mode::Enforce,
         }
     }
 }

@@ -3,7 +3,8 @@
 //! - [`Pulse`]: the slow half, ticked once per period by the core that notices first. [`Ticks`]: the period itself.
 //! - [`Desk`]: what a connection asks of the core that looks after it: time, chance, the fast half, room for words.
 //! - [`Choices`]: the random numbers of a core. [`Counters`], [`Counts`]: what became of the requests.
-//! - [`Recording`]: the file of what a controller was asked and decided. [`watched`]: a controller that a watch looks at.
+//! - [`Recording`]: the file of what a controller was asked and decided. [`watched`]: a controller that a watch looks at. [`Rehearsal`]: one
+//!   whose refusals happen to a share of the clients, or to none.
 //!
 //! Never here: sockets, protocols, threads that execute requests.
 
@@ -14,6 +15,7 @@ mod counters;
 mod desk;
 mod pulse;
 mod recording;
+mod rehearsal;
 pub mod sync;
 mod ticks;
 mod watched;
@@ -25,5 +27,6 @@ pub use desk::Desk;
 pub use leeward_observe::Answer;
 pub use pulse::{Load, Pulse};
 pub use recording::{Recorded, Recording};
+pub use rehearsal::Rehearsal;
 pub use ticks::Ticks;
 pub use watched::{Bounds, watched};

@@ -78,6 +78,7 @@ impl WatchedHalf {
     fn refused(&self, reason: RejectReason, decision: Decision) {
         let mut decision = decision;
         (decision.refused, decision.bound) = (Some(Reason::from(reason)), self.bound(reason));
+        decision.rehearsed = self.watch.rehearses(self.core);
         self.watch.refuse(self.core, &decision);
     }
 }

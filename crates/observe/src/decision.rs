@@ -61,6 +61,8 @@ pub struct Decision {
     pub refused: Option<Reason>,
     /// When in the request's life.
     pub moment: Moment,
+    /// Whether a refusal was none, because the controller rehearses.
+    pub rehearsed: bool,
     /// How long the request had waited.
     pub waited: Nanos,
     /// The queueing delay that the controller was told of.
@@ -91,6 +93,7 @@ impl Decision {
             at,
             refused: None,
             moment: Moment::Arrival,
+            rehearsed: false,
             waited: Nanos::ZERO,
             delay: Nanos::ZERO,
             left: Nanos::MAX,
@@ -120,6 +123,7 @@ impl Decision {
     pub(crate) fn words(&self) -> [u64; WORDS] {
         let reason = self.refused.map_or(0, |reason| reason as u64 + 1);
         let small = u64::from(self.tenant.0) << 32
+            | u64::from(self.rehearsed) << 31
             | (self.moment as u64) << 24
             | u64::from(self.route) << 16
             | u64::from(self.priority.level()) << 8
@@ -133,7 +137,8 @@ impl Decision {
             id: DecisionId(id),
             at: Time(at),
             refused: reason.checked_sub(1).and_then(|reason| Reason::ALL.get(reason).copied()),
-            moment: match (small >> 24) as u8 {
+            rehearsed: small >> 31 & 1 == 1,
+            moment: match (small >> 24) as u8 & 0x7f {
                 0 => Moment::Arrival,
                 1 => Moment::Turn,
                 _ => Moment::Work,
@@ -168,11 +173,11 @@ mod tests {
         #[test]
         fn a_record_survives_the_ring(
             numbers in any::<[u64; 6]>(), reason in 0..=Reason::ALL.len(), moment in 0..3_u8, tenant in any::<u32>(),
-            route in any::<u8>(), level in 1..=128_u8,
+            route in any::<u8>(), level in 1..=128_u8, rehearsed in any::<bool>(),
         ) {
             let moment = [Moment::Arrival, Moment::Turn, Moment::Work][usize::from(moment)];
             let decision = Decision {
-                id: DecisionId(7), at: Time(numbers[0]), moment,
+                id: DecisionId(7), at: Time(numbers[0]), moment, rehearsed,
                 refused: reason.checked_sub(1).map(|reason| Reason::ALL[reason]),
                 waited: Nanos(numbers[1]), delay: Nanos(numbers[2]), left: Nanos(numbers[3]), service: Nanos(numbers[4]),
                 bound: numbers[5], priority: Priority::new(level), tenant: Tenant(tenant), route,

@@ -63,6 +63,11 @@ impl Reason {
         }
     }
 
+    /// Whether a controller refuses for it, and not the server without asking one.
+    pub const fn is_of_controller(self) -> bool {
+        !matches!(self, Reason::Lock | Reason::Credit | Reason::Stopping | Reason::Cancelled)
+    }
+
     /// The reason of this word.
     pub fn from_word(word: &str) -> Option<Self> {
         Reason::ALL.into_iter().find(|reason| reason.word() == word)

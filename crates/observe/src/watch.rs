@@ -8,7 +8,7 @@ use crate::tenants::Tenants;
 use crate::waits::{WaitCounts, Waits};
 use leeward_control::server::Gauges;
 use leeward_control::units::{Method, Nanos, Tenant, Time};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Decisions that are kept, 64 bytes each: 4 MiB.
 pub const DECISIONS: usize = 65_536;
@@ -46,6 +46,8 @@ struct Stripe {
     by_route: ByRoute,
     /// The last refusal's number, for whoever tells the client.
     last: AtomicU64,
+    /// Whether the request that is being decided about is let in whatever is decided.
+    rehearses: AtomicBool,
 }
 
 /// Watch over a server.
@@ -131,6 +133,21 @@ impl Watch {
         (id > 0).then_some(DecisionId(id))
     }
 
+    /// Tells whether the request that the core decides about next is let in whatever is decided.
+    pub fn rehearse(&self, core: usize, rehearses: bool) {
+        self.stripe(core).rehearses.store(rehearses, Ordering::Relaxed);
+    }
+
+    /// Whether the core's refusal is none, because its controller rehearses.
+    pub fn rehearses(&self, core: usize) -> bool {
+        self.stripe(core).rehearses.load(Ordering::Relaxed)
+    }
+
+    /// The mean time for which requests of a method have occupied this core; nothing before one is known.
+    pub fn mean(&self, core: usize, method: Method) -> Nanos {
+        self.stripe(core).by_route.mean(self.routes.find(method.0))
+    }
+
     /// Counts a wait.
     #[inline]
     pub fn waited(&self, core: usize, stage: Stage, span: Nanos) {
@@ -159,7 +176,7 @@ impl Watch {
     #[inline]
     pub fn charge(&self, core: usize, tenant: Tenant, method: Method, is_admitted: bool) {
         if tenant != Tenant::DEFAULT {
-            let cost = self.stripe(core).by_route.mean(self.routes.find(method.0));
+            let cost = self.mean(core, method);
             self.tenants.charge(core, tenant, cost, is_admitted);
         }
     }

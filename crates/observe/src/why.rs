@@ -24,6 +24,8 @@ pub struct Context {
     pub has_classes: bool,
     /// Whether clients send by credits.
     pub has_credits: bool,
+    /// Whether the controller rehearses: its delays are those of the queue that would be if all its refusals happened.
+    pub rehearses: bool,
 }
 
 /// Decisions in the second around another.
@@ -50,6 +52,9 @@ impl Second {
     }
 }
 
+/// Sentence about the delays that a rehearsal tells.
+const THAT_WOULD_BE: &str = "Delays are those of the queue that would be if all refusals happened.";
+
 /// The time of day in UTC, to the millisecond.
 pub fn time_of_day(unix_ns: u64) -> String {
     let ms = unix_ns / 1_000_000;
@@ -69,13 +74,26 @@ impl Context {
         let mut text = match decision.refused {
             None => format!("Admitted at {at} UTC, after {} in the server's queues.", decision.waited),
             Some(reason) => {
-                format!("Refused at {at} UTC: {}. {}", reason.word(), self.because(decision, reason))
+                let because = self.because(decision, reason);
+                let verb = if decision.rehearsed { "Let in" } else { "Refused" };
+                let word = reason.word();
+                let stands = match (decision.rehearsed, self.rehearses && reason.is_of_controller()) {
+                    (true, _) => format!(
+                        "{word} would have been the reason to refuse it, but the controller rehearses. {THAT_WOULD_BE} "
+                    ),
+                    (false, true) => format!(
+                        "{word}. The controller rehearses, and refuses a share of the clients, of which this one is. {THAT_WOULD_BE} "
+                    ),
+                    (false, false) => format!("{word}. "),
+                };
+                format!("{verb} at {at} UTC: {stands}{because}")
             }
         };
         if let Some(Second { refused, admitted }) = second
             && decision.refused.is_some()
         {
-            let _ = write!(text, " Within half a second of it, {refused} requests were refused");
+            let or = if self.rehearses { " or would have been" } else { "" };
+            let _ = write!(text, " Within half a second of it, {refused} requests were refused{or}");
             let _ = match admitted {
                 0 => write!(text, ", and fewer than some {SAMPLED} admitted."),
                 _ => write!(text, " and about {admitted} admitted."),
@@ -194,6 +212,7 @@ mod tests {
             unix_ns: 1_700_000_005_000_000_000,
             has_classes: true,
             has_credits: true,
+            rehearses: false,
         }
     }
 
@@ -241,6 +260,23 @@ mod tests {
             }
         }
         assert_eq!(Reason::ALL.len(), 11, "a new reason needs its sentences here");
+    }
+
+    #[test]
+    fn a_rehearsal_says_what_happened_and_what_would_have() {
+        let rehearsing = Context { rehearses: true, ..context() };
+        let of = |decision: Decision| rehearsing.explain(&decision, Some(&Second { refused: 3, admitted: 64 }));
+        let let_in = of(Decision { rehearsed: true, ..refused(Reason::Delay) });
+        assert!(let_in.starts_with("Let in at ") && let_in.contains("delay would have been the reason"), "{let_in}");
+        assert!(
+            let_in.contains("170us long") && let_in.contains("3 requests were refused or would have been"),
+            "{let_in}"
+        );
+        let meant = of(refused(Reason::Delay));
+        assert!(meant.starts_with("Refused at ") && meant.contains("a share of the clients"), "{meant}");
+        // Locks are not rehearsed: such a refusal is as real as ever.
+        let lock = of(refused(Reason::Lock));
+        assert!(lock.contains("UTC: lock. A lock on its way"), "{lock}");
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Account {
             .with_tenant(self.tenant)
             .with_delay(visit.delay())
             .with_random(random)
-            .with_method(method);
+            .with_method(method)
+            .with_age(visit.waited);
         let (verdict, ticket) = session.request(visit.admission(), &arrival);
         self.in_flight = Some(InFlight::Known(ticket, method));
         match verdict {

@@ -24,7 +24,7 @@ use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::server::Admission;
 use leeward_control::units::Nanos;
 use leeward_datagram::DatagramSize;
-use leeward_host::{Bounds, Counters, Pulse, Recording, watched};
+use leeward_host::{Bounds, Counters, Pulse, Recording, Rehearsal, watched};
 use leeward_observe::{DECISIONS, Watch};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::{Allocation, Clock, Cores, Idle, Options};
@@ -52,6 +52,9 @@ pub enum ServerError {
     /// The controller refuses its parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
+    /// A rehearsal where it foresees nothing.
+    #[error("a rehearsal is of a fixed number of cores that execute the requests themselves")]
+    Rehearsal,
     /// The recording has had its server.
     #[error("a recording is of one server, and this one has had its server")]
     Recorded,
@@ -117,6 +120,8 @@ pub struct Config {
     pub inherited: Inherited,
     /// Whether a watch is kept over it, for metrics and for those who ask why ([`crate::Running::source`]).
     pub watched: bool,
+    /// Clients of a hundred to whom the controller's refusals happen, if it is to rehearse; 0: to none.
+    pub rehearsal: Option<u8>,
     /// Guests that the cores poll besides their connections.
     pub guests: Guests,
     /// Description of what is served; the controller's name is added to it.
@@ -169,6 +174,7 @@ impl Default for Config {
             allocator: None,
             inherited: Inherited::default(),
             watched: false,
+            rehearsal: None,
             guests: Guests::default(),
             about: About::default(),
             datagrams: None,
@@ -256,11 +262,22 @@ impl Config {
             let header = Header::new("server", &self.algorithm, &self.params, &environment);
             halves = recording.attach(halves, &header).ok_or(ServerError::Recorded)?;
         }
-        let watch = self.watched.then(|| Arc::new(Watch::new(cores, DECISIONS)));
+        // A rehearsal learns from the watch how long requests of a method take.
+        let is_watched = self.watched || self.rehearsal.is_some();
+        let watch = is_watched.then(|| Arc::new(Watch::new(cores, DECISIONS)));
         let bounds = Bounds::of(&self.algorithm, &self.params, &environment);
         if let Some(watch) = &watch {
             // Outside of a recording: what is recorded is the controller's alone.
             halves = watched(halves, watch, bounds);
+        }
+        let mut rehearsal = None;
+        if let Some(percent) = self.rehearsal {
+            if allocator.is_some() || networks != cores {
+                return Err(ServerError::Rehearsal);
+            }
+            let rehearsed;
+            (halves, rehearsed) = Rehearsal::of(halves, percent, watch.clone());
+            rehearsal = Some(rehearsed);
         }
         let polls = (0..networks).map(|_| Poll::new()).collect::<io::Result<Vec<Poll>>>()?;
         let waker = |poll: &Poll| mio::Waker::new(poll.registry(), WAKER);
@@ -277,6 +294,7 @@ impl Config {
             slo: self.slo,
             target: bounds.target,
             watch,
+            rehearsal,
             about: About { admission: Some(self.algorithm.name.into()), ..self.about },
             encryption: self.encryption,
             tenants: self.tenants,
@@ -285,6 +303,11 @@ impl Config {
         let waking = Arc::clone(&common);
         let shared = Shared::<Job<P>>::new(networks, Clock::start(), move |core| waking.mail.wake(core));
         let handle = Handle { common, shared: Arc::new(shared) };
+        if let Some(rehearsal) = &handle.common.rehearsal {
+            // The cores' state holds the rehearsal: a strong count would never end.
+            let shared = Arc::downgrade(&handle.shared);
+            rehearsal.learns_idle(move || shared.upgrade().map_or(Nanos::ZERO, |shared| shared.idle()));
+        }
         // Rounded up: the limit holds for all networks together, and connections are dealt out in turn.
         let connections = self.limits.connections.div_ceil(networks);
         let receiving = self.limits.receiving.div_ceil(networks);
@@ -470,6 +493,15 @@ macro_rules! server_settings {
         #[must_use]
         pub fn watched(mut self, watched: bool) -> Self {
             self.port.watched = watched;
+            self
+        }
+
+        /// Has the controller rehearse: it decides on the queue that would be if its refusals happened, and they happen to `percent` of a
+        /// hundred tenants (connections, where there are no tenants); 0: to none. Clients hear of no credits and no thresholds meanwhile.
+        /// All cores decide under one mutex. For a fixed number of cores that execute requests themselves.
+        #[must_use]
+        pub fn rehearse(mut self, percent: u8) -> Self {
+            self.port.rehearsal = Some(percent.min(100));
             self
         }
 

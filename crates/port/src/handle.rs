@@ -7,7 +7,7 @@ use crate::statistics::{self, About, Statistics};
 use crate::tenants::TenantTable;
 use leeward_control::server::{CoresGranted, Downstream, Gauges};
 use leeward_control::units::{Nanos, Time};
-use leeward_host::{Counters, Counts, Pulse};
+use leeward_host::{Counters, Counts, Pulse, Rehearsal};
 use leeward_observe::Watch;
 use leeward_runtime::allocation::Bystander;
 use leeward_runtime::cores::Shared;
@@ -53,6 +53,8 @@ pub(crate) struct Common<D> {
     pub(crate) target: Option<Nanos>,
     /// Watch over the server, if one is kept.
     pub(crate) watch: Option<Arc<Watch>>,
+    /// The controller's rehearsal, if it rehearses.
+    pub(crate) rehearsal: Option<Rehearsal>,
     pub(crate) about: About,
     /// Encryption of all connections, if they are encrypted, and their handshakes.
     pub(crate) encryption: Option<Arc<dyn Encryption>>,
@@ -107,6 +109,11 @@ impl<P: Protocol> Handle<P> {
         self.common.pulse.gauges()
     }
 
+    /// Whether the controller rehearses.
+    pub fn rehearses(&self) -> bool {
+        self.common.rehearsal.is_some()
+    }
+
     /// Tells the controller what the servers behind this one let through, before its next tick.
     pub fn downstream(&self, event: &Downstream) {
         self.common.pulse.downstream(event);
@@ -141,6 +148,7 @@ impl<P: Protocol> Handle<P> {
             slo_ns: self.common.slo.0,
             drops: Counters::drops(&self.common.counters),
             abandoned: counts.abandoned,
+            foreseen: self.common.rehearsal.as_ref().map(Rehearsal::foreseen),
             connections: counts.connections,
             overflowed: counts.overflowed,
             retransmitted: counts.retransmitted,

@@ -37,6 +37,9 @@ pub struct Statistics {
     pub drops: BTreeMap<String, u64>,
     /// Neither, for their connection ended first.
     pub abandoned: u64,
+    /// Calls that would have been refused, of a server whose controller rehearses; they were let in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreseen: Option<u64>,
     /// Connections that are open.
     pub connections: u64,
     /// Datagrams that the kernel dropped because the server did not take them in time.

@@ -7,7 +7,7 @@ use crate::protocol::Protocol;
 use crate::statistics::{LOCKS, LONGEST_NAME};
 use leeward_control::server::Gauges;
 use leeward_control::units::{Nanos, Time};
-use leeward_host::Counters;
+use leeward_host::{Counters, Rehearsal};
 use leeward_observe::snapshot::{Answers, Lock, OTHER, Refused, RouteCost, StageWaits, TenantAccount, Tls};
 use leeward_observe::why::Context;
 use leeward_observe::{Decision, DecisionId, Reason, RouteCounts, Snapshot, Source, Stage, Watch, unix_ns};
@@ -72,10 +72,17 @@ impl<P: Protocol> Source for Watched<P> {
         let about = common.about.clone();
         let cores = common.mail.cores() as u64;
         let ended = counts.completed + counts.dropped + counts.abandoned;
+        // Its own first, then what would have been refused besides.
+        // Counters know no drops for a tenant's share.
+        let parts = |of: Reason| if of == Reason::Other { [of, Reason::Share].to_vec() } else { [of].to_vec() };
+        let foreseen = |of: Reason| match &common.rehearsal {
+            Some(rehearsal) => parts(of).into_iter().map(|part| rehearsal.foreseen_for(part)).sum(),
+            None => 0,
+        };
         let refused = |(place, of): (usize, &DropReason)| Refused {
             reason: reason(*of).word(),
             class: None,
-            count: Counters::dropped_for(&common.counters, place),
+            count: Counters::dropped_for(&common.counters, place) + foreseen(reason(*of)),
         };
         let by_route = self.watch.by_route();
         let route = |route: Option<u32>| route.map_or_else(|| OTHER.into(), |route| route.to_string());
@@ -92,7 +99,7 @@ impl<P: Protocol> Source for Watched<P> {
             port: String::new(),
             service: about.service.unwrap_or_default(),
             controller: about.admission.unwrap_or_default(),
-            mode: "enforce",
+            mode: common.rehearsal.as_ref().map_or("enforce", Rehearsal::word),
             setup: format!("{cores} core{}", if cores == 1 { "" } else { "s" }),
             uptime_ns: now.0,
             unix_ns: unix_ns(),
@@ -145,7 +152,9 @@ impl<P: Protocol> Source for Watched<P> {
             unix_ns: unix_ns(),
             // A priority that a client does not say is drawn by chance.
             has_classes: false,
-            has_credits: self.handle.gauges().credit_pool.is_some(),
+            // A controller that rehearses gives none that a client would hear of.
+            has_credits: self.watch.told().gauges.credit_pool.or(self.handle.gauges().credit_pool).is_some(),
+            rehearses: common.rehearsal.is_some(),
         }
     }
 }

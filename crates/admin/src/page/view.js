@@ -85,7 +85,7 @@ class View {
 
   tell(state, last) {
     this.about.textContent = `${state.service} · ${state.controller} · ${state.setup} · objective ${span(state.slo_ns / 1e9)}` +
-      (state.mode === "shadow" ? " · shadow: nothing is refused" : "") + (state.tier ? ` · ${state.tier.threading}, asks ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
+      (state.mode === "shadow" ? " · shadow: nothing is refused" : state.mode === "share" ? " · a share of the clients is refused" : "") + (state.tier ? ` · ${state.tier.threading}, asks ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
     const refusals = state.refused.reduce((sum, refused) => sum + refused.count, 0);
     const rate = Object.values(last.refusals || {}).reduce((sum, each) => sum + each, 0);
     const share = last.demand > 0 ? last.goodput / last.demand : null;
@@ -94,7 +94,7 @@ class View {
     this.tile("late", "Late /s", short(last.late), `${late(state).toLocaleString("en")} in all`, last.late > 0.05 * last.demand ? "bad" : "");
     if (state.failed > 0) this.tile("failed", "Failed /s", short(last.failed), `${state.failed.toLocaleString("en")} in all`, last.failed > 0 ? "bad" : "");
     else this.hide("failed");
-    this.tile("refused", "Refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
+    this.tile("refused", state.mode === "enforce" ? "Refused /s" : "Foreseen or refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
     const over = state.target_ns != null && state.standing_ns > state.target_ns;
     this.tile("standing", "Standing delay", span(state.standing_ns / 1e9), state.target_ns == null ? "no target" : `target ${span(state.target_ns / 1e9)}`, over ? "bad" : "good");
     this.tile("flight", "In flight", short(state.in_flight), state.connections == null ? "" : `${short(state.connections)} connections`);

@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 }
 
 /// A server with an admin port.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     listen: String,
     admin: String,
@@ -26,7 +26,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Server {
+    pub(crate) fn start(arguments: &[&str]) -> Server {
         let mut command = Command::new(PROGRAM);
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--idle", "50us"]).args(arguments);
         Server::of(command)
@@ -52,18 +52,18 @@ impl Server {
         Server { child, listen, admin, more }
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         get(&self.admin, path)
     }
 
-    fn metric(&self, name: &str, label: &str) -> f64 {
+    pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
         let text = self.get("/metrics").1;
         let samples = text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(label));
         samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
     /// Loads it, and returns the client's report.
-    fn load(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn load(&self, arguments: &[&str]) -> Value {
         let all = [&["load", &self.listen, "--json"], arguments].concat();
         let output = Command::new(PROGRAM).args(all).output().unwrap();
         // A machine that is busy with other tests is late, which is no matter for counts.
@@ -71,7 +71,7 @@ impl Server {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    fn why(&self, id: &str) -> String {
+    pub(crate) fn why(&self, id: &str) -> String {
         let output = leeward(&["why", id, &self.admin], Path::new("."));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
@@ -100,7 +100,7 @@ fn get_as(admin: &str, path: &str, accept: &str) -> (u16, String) {
 }
 
 /// More than one core can do, from clients that know no credits.
-const OVERLOAD: [&str; 12] = [
+pub(crate) const OVERLOAD: [&str; 12] = [
     "--admission",
     "none",
     "--demand",

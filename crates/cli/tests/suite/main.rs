@@ -15,6 +15,7 @@ mod recipes;
 mod recording;
 mod serve_config;
 mod served;
+mod shadow;
 mod terminal;
 mod threading;
 mod tiers;

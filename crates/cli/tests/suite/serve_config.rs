@@ -43,6 +43,9 @@ fn every_flag_is_a_key() {
     assert_eq!(effective("", &["--cores", "3"]), effective("cores = 3", &[]));
     let pushed = EVERYTHING.replace("cpus =", "otlp = \"http://127.0.0.1:4318\"\notlp-every = \"5s\"\ncpus =");
     assert_eq!(effective(&pushed, &[]), pushed);
+    let rehearsed = EVERYTHING.replace("cores = 2\n", "cores = 2\nshadow = \"on\"\n");
+    assert_eq!(effective(&rehearsed, &[]), rehearsed);
+    assert!(effective(&rehearsed, &["--enforce", "5%"]).contains("cores = 2\nenforce = \"5%\"\n"));
     assert_eq!(effective("[set]\naqm = true", &[]), effective("[set]\naqm = \"on\"", &[]));
     let ranged = EVERYTHING.replace("cores = 2", "cores = \"1..2\"\nallocator = \"delay:threshold=20us\"");
     assert_eq!(effective(&ranged, &[]), ranged);
@@ -63,6 +66,30 @@ fn flags_win_even_with_the_value_of_the_default() {
         assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
     }
     assert!(text.contains("alpha = 0.002") && !text.contains("300us"), "{text}");
+}
+
+#[test]
+fn every_key_is_wrong_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |file: &str| {
+        std::fs::write(folder.path().join("s.toml"), file).unwrap();
+        let output = leeward(&["serve", "--config", "s.toml", "--print-config"], folder.path());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{file}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let accepted = refused("moon = 1");
+    let keys: Vec<&str> = accepted.trim_end().split_once("accepted: ").unwrap().1.split(", ").collect();
+    assert!(
+        keys.len() > 40 && ["udp", "admin-tls-cert", "shadow", "enforce", "set"].iter().all(|key| keys.contains(key)),
+        "{keys:?}"
+    );
+    for key in keys {
+        // No key takes a time of day, or lists of lists.
+        for wrong in ["07:32:00", "[[\"x\"]]"] {
+            let words = refused(&format!("\n{key} = {wrong}\n"));
+            assert!(words.starts_with(&format!("error: s.toml:2: {key}: ")) && words.lines().count() == 1, "{words}");
+        }
+    }
 }
 
 #[test]
@@ -98,6 +125,8 @@ fn mistakes_have_a_line() {
     check("set = 3", &[], "s.toml:1: set: `3` is not a table");
     check("cores = 1\ncores = 2", &[], "s.toml:2: syntax: not TOML");
     check("cores", &[], "s.toml:1: syntax: not TOML");
+    check("enforce = \"5\"", &[], "s.toml:1: enforce: `5`; accepted: whole percent");
+    check("shadow = \"on\"\nenforce = \"5%\"", &[], "s.toml:2: enforce: `shadow` is on");
     // What can't stand together, within the file and with the flags.
     let thresholds = "cores = 1\n[set]\ntarget = \"80us\"\naqm_threshold = \"20us\"";
     check(thresholds, &[], "s.toml:2: set: `aqm_threshold` (20us) must not be below `target` (80us)");

@@ -58,11 +58,14 @@ pub struct Arrival {
     pub cost: Cost,
     /// Kind of work it asks for.
     pub method: Method,
+    /// Time since the request came to this machine or, where its client's clock says more, since it was sent. For rehearsals
+    /// ([`crate::rehearsal`]): no algorithm reads it, and recordings leave it out.
+    pub age: Nanos,
 }
 
 impl Arrival {
     /// A request of the highest priority that nothing else is known of: no demand behind it, no queueing delay, no random
-    /// bits, no limit to its budget, the default tenant, a cost of one, the default method.
+    /// bits, no limit to its budget, the default tenant, a cost of one, the default method, no age.
     pub const fn new(now: Time) -> Self {
         Arrival {
             now,
@@ -74,6 +77,7 @@ impl Arrival {
             tenant: Tenant::DEFAULT,
             cost: Cost::ONE,
             method: Method::DEFAULT,
+            age: Nanos::ZERO,
         }
     }
 
@@ -122,6 +126,12 @@ impl Arrival {
     /// The same request with [`Arrival::method`].
     pub const fn with_method(mut self, method: Method) -> Self {
         self.method = method;
+        self
+    }
+
+    /// The same request with [`Arrival::age`].
+    pub const fn with_age(mut self, age: Nanos) -> Self {
+        self.age = age;
         self
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) handle: Handle<P>,
     pub(super) admission: Box<dyn Admission>,
     pub(super) limits: Limits,
+    /// Requests of a connection that are handled before others have their turn.
+    pub(super) turn: usize,
     pub(super) choices: Choices,
     pub(super) receiver: Receiver,
     pub(super) spares: Spares,
@@ -66,6 +68,8 @@ impl<P: Protocol> Local<P> {
     pub(crate) fn new(index: usize, handle: Handle<P>, admission: Box<dyn Admission>, limits: Limits) -> Self {
         Local {
             index,
+            // A rehearsal wants requests in about the order in which they came, also of connections that each have many waiting.
+            turn: if handle.rehearses() { 1 } else { P::TURN },
             handle,
             admission,
             limits,

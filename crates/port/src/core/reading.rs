@@ -225,12 +225,13 @@ impl<P: Protocol> Local<P> {
         let mut ending = None;
         if peer.ending_since.is_none() && self.may_be_answered(peer) {
             let unsent_max = self.limits.unsent + peer.out.sent();
+            let turn = self.turn;
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
             left = loop {
                 if visit.out.len() >= unsent_max || !P::may_read(&peer.connection) {
                     break Left::HeldBack;
                 }
-                if handled == P::TURN {
+                if handled == turn {
                     break Left::ForLater;
                 }
                 handled += 1;

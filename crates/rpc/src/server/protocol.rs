@@ -163,6 +163,7 @@ impl<E: Execute> Protocol for Rpc<E> {
             payload_max: self.payload,
             unanswered_max: UNANSWERED,
             newest: Version::NEWEST,
+            reads_ages: self.handle.rehearses(),
         });
         Conversation { session, tasks: Vec::new(), cancelled: Vec::new(), peer: None }
     }

@@ -96,6 +96,7 @@ impl Core {
             payload_max: self.config.payload_max,
             unanswered_max: self.config.unanswered_max,
             newest: self.config.newest,
+            reads_ages: false,
         });
         (place as u32, connection)
     }

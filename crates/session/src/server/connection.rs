@@ -5,6 +5,7 @@ use super::chatter::Chatter;
 use super::enforcement::{Enforcement, Ruling};
 use super::event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};
 use super::number::Number;
+use super::sender::SenderClock;
 use leeward_control::budget::Budget;
 use leeward_control::server::{Arrival, CoreId, Departure, Feedback, Opened, Outcome, Session, SessionSlot, Verdict};
 use leeward_control::units::{self, Credits, Nanos, Tenant, Time};
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     pub unanswered_max: usize,
     /// The newest version of the protocol that is spoken.
     pub newest: Version,
+    /// Whether calls' ages are read from their clients' clocks, for a controller that rehearses.
+    pub reads_ages: bool,
 }
 
 /// Where a connection is in its life.
@@ -74,6 +77,8 @@ struct Account {
     tenant: Tenant,
     /// Account of its words besides its calls.
     chatter: Chatter,
+    /// Clock by which it says when calls were sent, if their ages are read from it.
+    sender: Option<Box<SenderClock>>,
     /// Calls that are unanswered. Few: a list is faster than a set.
     unanswered: Vec<RequestId>,
     encoder: Encoder,
@@ -92,6 +97,7 @@ impl ServerConnection {
                 enforcement: Enforcement::advising(),
                 tenant: Tenant::DEFAULT,
                 chatter: Chatter::new(),
+                sender: config.reads_ages.then(Box::default),
                 unanswered: Vec::new(),
                 encoder: Encoder::new(config.payload_max),
             },
@@ -344,6 +350,9 @@ impl Account {
             .with_delay(delay)
             .with_random(random)
             .with_method(units::Method(call.method.0));
+        if let Some(sender) = &mut self.sender {
+            arrival = arrival.with_age(sender.age(now, call.timestamp).max(waited));
+        }
         if let Some(budget) = call.budget.remaining() {
             arrival = arrival.with_budget(Budget::of(budget));
         }

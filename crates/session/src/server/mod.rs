@@ -1,7 +1,7 @@
 //! The server's end: one [`ServerConnection`], sans I/O, for programs that drive sockets themselves or have none.
 //!
 //! - `connection`: the connection. `event`: what it tells its owner. `enforcement`: whether a client keeps to its window.
-//!   `chatter`: how much it says besides its calls.
+//!   `chatter`: how much it says besides its calls. `sender`: how old its calls are by its own clock.
 //!
 //! Never here: whether a request is admitted and how many credits a session holds (`leeward-control`), and what a call does.
 
@@ -10,6 +10,7 @@ mod connection;
 mod enforcement;
 mod event;
 mod number;
+mod sender;
 
 pub use connection::{ServerConfig, ServerConnection};
 pub use event::{Answered, Call, Event, Fatal, Question, Reply, Ticket};

@@ -27,6 +27,14 @@ pub(crate) struct ServeArgs {
     pub(crate) budget: Option<String>,
     #[command(flatten)]
     pub(crate) admission: AdmissionArgs,
+    /// Refuse nobody: the controller decides on the queue that would be if it did, and what it would refuse is counted
+    /// (docs/admin.md)
+    #[arg(long, conflicts_with = "enforce")]
+    pub(crate) shadow: bool,
+    /// Refuse as the controller says for this share of the clients (of the tenants, where certificates name some) alone, such as
+    /// 5%; for the others it is a rehearsal as with --shadow
+    #[arg(long, value_name = "PERCENT")]
+    pub(crate) enforce: Option<String>,
     /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7117")]
     pub(crate) listen: String,
@@ -136,6 +144,7 @@ Examples:
   leeward serve --udp 127.0.0.1:7117                            datagrams, too: half the cost of a short request
   leeward serve --tls-cert server.pem --tls-key server.key      with TLS: leeward load --tls-ca ca.pem
   leeward serve --admin 127.0.0.1:9464                          with a dashboard, http://127.0.0.1:9464/
+  leeward serve --admission edge --slo 20ms --shadow            refuses nobody, and counts whom it would refuse
   leeward serve --otlp http://127.0.0.1:4318/v1/metrics         metrics for OpenTelemetry
   leeward serve --cores 2 --print-config > server.toml          a file to begin with
   leeward serve --config server.toml --cores 4";

@@ -14,6 +14,7 @@ use super::allocator::{self, Allocator};
 use super::args::{ServeArgs, WhenPossible, idle};
 use super::cores::CoreRange;
 use super::otlp;
+use super::shadow;
 use crate::admission::{self, raw};
 use crate::failure::Failure;
 use crate::service::SERVICE;
@@ -24,6 +25,8 @@ const KEYS: &[&str] = &[
     "admission",
     "slo",
     "rtt",
+    "shadow",
+    "enforce",
     "listen",
     "udp",
     "udp-size",
@@ -53,7 +56,7 @@ const KEYS: &[&str] = &[
 ];
 
 const WHENS: [WhenPossible; 2] = [WhenPossible::Auto, WhenPossible::Off];
-const SWITCH: [&str; 2] = ["off", "on"];
+pub(super) const SWITCH: [&str; 2] = ["off", "on"];
 const SPANS: std::ops::RangeInclusive<Nanos> = Nanos(1)..=Nanos::from_secs(3_600);
 
 /// Fills in from the file, if there is one, what the command line does not say.
@@ -99,6 +102,7 @@ fn fill(args: &mut ServeArgs, settings: &Settings) -> Result<(), ScenarioError> 
     put(&mut args.admission.name, free("name"), name);
     put(&mut args.admission.slo, free("slo"), settings.duration("slo", SPANS)?);
     put(&mut args.admission.rtt, free("rtt"), settings.duration("rtt", SPANS)?);
+    shadow::fill(args, settings, free("shadow") && free("enforce"))?;
     put(&mut args.listen, free("listen"), settings.line("listen")?);
     put(&mut args.udp, free("udp"), settings.line("udp")?.map(Some));
     put(&mut args.udp_size, free("udp_size"), settings.count("udp-size", 1128..=8972)?.map(|bytes| bytes as u16));
@@ -234,6 +238,12 @@ pub(crate) fn text(args: &ServeArgs) -> Result<String, Failure> {
         quoted(&args.listen),
         if args.cores.to_string().contains('.') { quoted(&args.cores.to_string()) } else { args.cores.to_string() },
     );
+    if args.shadow {
+        text += "shadow = \"on\"\n";
+    }
+    if let Some(share) = &args.enforce {
+        text += &format!("enforce = {}\n", quoted(share));
+    }
     if let Some(udp) = &args.udp {
         text += &format!("udp = {}\nudp-size = {}\n", quoted(udp), args.udp_size);
     }

@@ -2,7 +2,7 @@
 //!
 //! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
 //! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
-//! - `otlp`: metrics that are pushed.
+//! - `otlp`: metrics that are pushed. `shadow`: whose requests the controller refuses in earnest.
 //! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are.
 
 mod admin;
@@ -12,6 +12,7 @@ mod config;
 mod cores;
 mod otlp;
 mod recording;
+mod shadow;
 mod system;
 mod tenants;
 mod threading;
@@ -81,6 +82,11 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         Some(table) => builder.tenants(table),
         None => builder,
     };
+    let enforced = shadow::enforced(args)?;
+    let builder = match enforced {
+        Some(percent) => builder.rehearse(percent),
+        None => builder,
+    };
     let destination = otlp::destination(args)?;
     let allocator = Allocator::of(args)?;
     let builder = match &allocator {
@@ -135,7 +141,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     };
     let (server, port) = start().map_err(failure).inspect_err(|_| recordings.forget())?;
     stdout::print(&format!(
-        "serving {} on {}{} with {} ({} core{}, objective {slo}); Ctrl-C stops",
+        "serving {} on {}{} with {}{} ({} core{}, objective {slo}); Ctrl-C stops",
         args.service.name(),
         server.address(),
         match &tls {
@@ -144,6 +150,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
             None => "",
         },
         algorithm.name,
+        shadow::words(enforced),
         args.cores,
         if args.cores.most == 1 { "" } else { "s" },
     ))?;
@@ -188,7 +195,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     }
     // The last export, while there is still a server to tell of.
     drop(exporter);
-    let usage = server.core_usage();
+    let (usage, foreseen) = (server.core_usage(), server.statistics().foreseen);
     let port = port.map(|port| (port.name(), port.stop()));
     let counts = server.stop().context("stopping").map_err(Failure::Runtime)?;
     let port = match port {
@@ -199,7 +206,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         None => None,
     };
     let cores = usage.as_ref().zip(allocator.as_ref());
-    stdout::print(&if args.json { json(&counts, cores, port) } else { words(&counts, cores, port) })?;
+    let said = if args.json { json(&counts, foreseen, cores, port) } else { words(&counts, foreseen, cores, port) };
+    stdout::print(&said)?;
     recordings.end()
 }
 
@@ -240,11 +248,14 @@ fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
 }
 
 /// Counts of all requests, in words.
-fn words(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
+fn words(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
     let Counts { received, completed, dropped, .. } = counts;
     let mut words = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
     if counts.without_credit > 0 {
         words += &format!(" ({} of them sent without credit)", counts.without_credit);
+    }
+    if let Some(foreseen) = foreseen {
+        words += &format!("; the rehearsal would have rejected {foreseen} more");
     }
     if let Some((usage, allocator)) = cores {
         words += &format!("\n{}", allocator::words(usage, allocator.name()));
@@ -256,7 +267,7 @@ fn words(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
 }
 
 /// The same for programs.
-fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
+fn json(counts: &Counts, foreseen: Option<u64>, cores: Cores<'_>, port: PortUse) -> String {
     let mut report = serde_json::json!({
         "received": counts.received,
         "completed": counts.completed,
@@ -271,6 +282,9 @@ fn json(counts: &Counts, cores: Cores<'_>, port: PortUse) -> String {
         "retransmitted": counts.retransmitted,
         "duplicates": counts.duplicates,
     });
+    if let Some(foreseen) = foreseen {
+        report["foreseen"] = foreseen.into();
+    }
     if let Some((usage, allocator)) = cores {
         report["cores"] = allocator::json(usage, allocator.name());
     }

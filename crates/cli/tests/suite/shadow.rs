@@ -1,0 +1,64 @@
+//! `leeward serve --shadow` and `--enforce`: nobody is refused, or a share of the clients, and what would have been is told alike everywhere.
+
+use crate::admin::{OVERLOAD, Server};
+use crate::served::leeward;
+use serde_json::Value;
+use std::path::Path;
+
+/// Refusals for which nobody is told apart from the real ones.
+fn refused(server: &Server) -> f64 {
+    server.metric("leeward_admission_decisions_total", "decision=\"refused\"")
+}
+
+#[test]
+fn a_shadow_refuses_nobody_and_counts_whom_it_would() {
+    for controller in ["edge", "auto"] {
+        let server = Server::start(&["--slo", "1ms", "--admission", controller, "--shadow"]);
+        let report = server.load(&OVERLOAD);
+        let told = |key: &str| report["totals"][key].as_f64().unwrap_or_else(|| panic!("no {key} in {report}"));
+        assert_eq!(told("dropped"), 0.0, "{controller}: {report}");
+        let (foreseen, arrived) = (refused(&server), server.metric("leeward_requests_arrived_total", ""));
+        assert!(
+            foreseen > arrived * 0.1,
+            "{controller}: {foreseen} of {arrived} are foreseen at three times the capacity"
+        );
+        let text = server.get("/metrics").1;
+        let of_decisions = text.lines().filter(|line| line.starts_with("leeward_admission_decisions_total{"));
+        assert!(of_decisions.into_iter().all(|line| line.contains("mode=\"shadow\"")), "{text}");
+        let decisions: Value = serde_json::from_str(&server.get("/debug/decisions?n=1000").1).unwrap();
+        let refusal = decisions["decisions"].as_array().unwrap().iter().find(|each| !each["reason"].is_null());
+        let refusal = refusal.unwrap_or_else(|| panic!("no refusal in {decisions}"));
+        assert_eq!(refusal["rehearsed"], true, "{refusal}");
+        let why = server.why(refusal["id"].as_str().unwrap());
+        assert!(why.contains("Let in at ") && why.contains("the controller rehearses"), "{why}");
+    }
+}
+
+#[test]
+fn a_share_of_the_clients_is_refused() {
+    let server = Server::start(&["--slo", "1ms", "--admission", "edge", "--enforce", "50%"]);
+    let report = server.load(&OVERLOAD);
+    let dropped = report["totals"]["dropped"].as_f64().unwrap();
+    let foreseen = refused(&server);
+    // Twenty connections: half of them, give or take some.
+    assert!(dropped > 0.0 && dropped < foreseen * 0.9, "{dropped} of {foreseen}: {report}");
+}
+
+#[test]
+fn what_cannot_be_rehearsed_is_refused_in_words() {
+    for (flags, part) in [
+        (&["--shadow", "--admission", "none"][..], "--shadow: `none` refuses nobody at the server"),
+        (&["--enforce", "5%", "--admission", "window"], "--enforce: `window` refuses nobody at the server"),
+        (&["--shadow", "--cores", "1..2"], "cores that come and go"),
+        (&["--shadow", "--service", "tier"], "a service that asks leaves"),
+        (&["--enforce", "5"], "--enforce `5`; accepted: whole percent"),
+        (&["--enforce", "5%", "--shadow"], "cannot be used with"),
+    ] {
+        let output = leeward(&[&["serve", "--listen", "127.0.0.1:0"], flags].concat(), Path::new("."));
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && words.contains(part), "{flags:?}: {words}");
+    }
+    // All of the clients are what there is without the flag.
+    let output = leeward(&["serve", "--enforce", "100%", "--admission", "none", "--print-config"], Path::new("."));
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("enforce = \"100%\"\n"));
+}
