@@ -76,8 +76,8 @@ def test_a_slow_request_from_the_servers_recording_to_the_profilers_timeline(tmp
         monkeypatch.setenv(name, value)
     notebook = executed("slow-request.ipynb", tmp_path)
     said = "\n".join(outputs(notebook, "text/plain"))
-    # The server rebuilds its index in each 400th request; the others are slow only because they wait for it.
+    # The server rebuilds its index in each 100th request; the others are slow only because they wait for it.
     waited = re.search(r"request (\d+) waited for (\S+) in request (\d+)", said)
     assert waited, said
-    assert waited.group(2).endswith("rebuild_index") and int(waited.group(3)) % 400 == 0, waited.group(0)
+    assert waited.group(2).endswith("rebuild_index") and int(waited.group(3)) % 100 == 0, waited.group(0)
     assert "rebuild_index" in outputs(notebook, "text/html")[-1], "on the timeline"

@@ -1,4 +1,4 @@
-//! A server that is recorded twice: its controller's calls by Leeward, its functions and requests by the profiler. Every 400th request
+//! A server that is recorded twice: its controller's calls by Leeward, its functions and requests by the profiler. Every 100th request
 //! rebuilds an index, and those behind it wait: `python/notebooks/slow-request.ipynb` finds out which, and why.
 //!
 //! ```sh
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Requests for each that rebuilds the index.
-const REBUILDS: u64 = 400;
+const REBUILDS: u64 = 100;
 
 /// Keeps the core busy.
 fn spin(span: Duration) {
@@ -37,7 +37,7 @@ fn look_up() {
 
 #[trace]
 fn rebuild_index() {
-    spin(Duration::from_millis(40));
+    spin(Duration::from_millis(5));
 }
 
 #[derive(Default)]
