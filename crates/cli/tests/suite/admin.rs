@@ -277,11 +277,11 @@ fn drops(server: &Server, calls: u64) -> Vec<(u8, String)> {
 
 #[test]
 fn a_refused_client_hears_the_number_that_why_knows() {
-    // Whatever comes over a socket has waited for a nanosecond.
+    // Calls that come while others wait are refused. A core that is waiting for the first of them may take them all at the
+    // instant at which they came, and then none has waited for a nanosecond: such a try says nothing.
     let server = Server::start(&["--admission", "throttle", "--set", "threshold=1ns"]);
-    let heard = drops(&server, 3);
-    assert!(!heard.is_empty(), "nothing was refused");
-    for (code, message) in heard {
+    let heard = (0..100).map(|_| drops(&server, 16)).find(|heard| !heard.is_empty());
+    for (code, message) in heard.expect("nothing was refused in a hundred tries") {
         let id = message.strip_prefix("decision ").unwrap_or_else(|| panic!("{code}: {message}"));
         let text = server.why(id);
         assert!(code == 1 && text.contains(": delay. ") && text.contains("throttle refuses from 1ns on"), "{text}");
