@@ -64,3 +64,22 @@ fn systemd_reads_the_units() {
     let output = security.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+#[test]
+fn packages_hold_sources_and_say_where_their_documentation_is() {
+    let output = Command::new(env!("CARGO"))
+        .args(["package", "--workspace", "--list", "--allow-dirty", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    // Cargo warns of metadata that is missing.
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files = String::from_utf8(output.stdout).unwrap();
+    let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
+    let strange = |file: &&str| {
+        let folder = file.split('/').next().unwrap();
+        !(of_cargo.contains(file) || ["src", "tests", "benches", "examples"].contains(&folder))
+    };
+    assert_eq!(files.lines().filter(strange).collect::<Vec<_>>(), [""; 0]);
+    assert!(files.lines().any(|file| file == "src/lib.rs"));
+}
