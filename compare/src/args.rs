@@ -27,6 +27,8 @@ Cases:
   tonic-1      1,000 requests under way, over 1,000 connections or over 8, against tonic's unary calls
   tonic-8      the same with 8,000
   admission    Breakwater against no control, at half load
+  watched-1    a server with metrics and a ring of decisions against one without: 1,000 connections with 1 request each
+  watched-8    the same with 8 pipelined requests each
   tls-1        1,000 connections with 1 request each: plain, within TLS, and tonic's within rustls
   tls-8        the same with 8 pipelined requests each
   tls-trip     one request at a time within TLS, against plain and against tonic's

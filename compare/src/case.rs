@@ -246,6 +246,19 @@ const fn calls(load: Load) -> [Contender; 2] {
     ]
 }
 
+/// Price of metrics and of the ring of decisions. The contenders are those of [`watched`].
+const WATCHED: &[Bar] = &[Bar {
+    what: "requests per second while watched, to those unwatched",
+    ours: 0,
+    against: &[1],
+    metric: Metric::Rate,
+    bound: Bound::AtLeast(0.99),
+}];
+
+const fn watched(load: Load) -> [Contender; 2] {
+    [contender("leeward, watched", ServerKind::LeewardWatched, load), contender("leeward", ServerKind::Leeward, load)]
+}
+
 /// Price of encryption, beside tonic's. The contenders are those of [`sealed`].
 const TLS: &[Bar] = &[
     Bar {
@@ -361,6 +374,20 @@ pub(crate) const CASES: &[Case] = &[
             contender("no control", ServerKind::NoControl, Load::Half("none")),
         ],
         bars: ADMISSION,
+        when: When::Always,
+        with_work: false,
+    },
+    Case {
+        name: "watched-1",
+        contenders: &watched(closed(Dialect::Leeward, MANY, 1)),
+        bars: WATCHED,
+        when: When::Always,
+        with_work: false,
+    },
+    Case {
+        name: "watched-8",
+        contenders: &watched(closed(Dialect::Leeward, MANY, 8)),
+        bars: WATCHED,
         when: When::Always,
         with_work: false,
     },

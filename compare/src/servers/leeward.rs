@@ -29,6 +29,14 @@ pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAd
     start(builder(args).io_uring(io_uring), Echo)
 }
 
+/// The echo service, whose requests are counted for those who watch.
+///
+/// # Errors
+/// It can't start.
+pub(crate) fn start_watched(args: &ServeArgs) -> Result<SocketAddr> {
+    start(builder(args).watched(true), Echo)
+}
+
 /// The echo service within TLS.
 ///
 /// # Errors

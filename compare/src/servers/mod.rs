@@ -33,6 +33,8 @@ pub(crate) enum ServerKind {
     Leeward,
     /// The same, with one system call per socket: without io_uring
     LeewardSingle,
+    /// The first, with metrics and a ring of decisions, as an admin port reads them
+    LeewardWatched,
     /// The first, asked by datagrams
     LeewardUdp,
     /// The first, within TLS
@@ -108,6 +110,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     system::allow_connections(4_096);
     match args.server {
         ServerKind::Leeward => announce(leeward::start_echo(args, IoUring::Auto)?)?,
+        ServerKind::LeewardWatched => announce(leeward::start_watched(args)?)?,
         ServerKind::LeewardTls => announce(leeward::start_sealed(args)?)?,
         ServerKind::LeewardUdp => announce(leeward::start_far(args)?)?,
         ServerKind::Mmsg => {
