@@ -29,6 +29,12 @@ impl Server {
         if let [from, until] = args.slower[..] {
             command.arg("--slower").arg(format!("{from},{until}"));
         }
+        if let Some(behind) = args.behind {
+            command.arg("--behind").arg(behind.to_string());
+        }
+        if args.passes {
+            command.arg("--passes");
+        }
         if args.reports {
             command.arg("--reports");
         }

@@ -2,10 +2,11 @@
 //! an open-loop load from the other CPU.
 //!
 //! - `server`: a service in a process of its own. `guard`: what protects it.
-//! - `handler`: what it does for a request; `grpc`: the same under tonic.
+//! - `handler`: what it does for a request; `grpc`: the same under tonic; `front`: one that asks another service.
 //! - `load`: the generator. `rows`: what is asked, and what came out. `overhead`: the layer's own time.
 
 mod child;
+mod front;
 mod grpc;
 mod guard;
 mod handler;

@@ -13,6 +13,8 @@ mod adaptive;
 mod envoy;
 mod more;
 mod outside;
+mod retries;
+mod tiers;
 
 /// How to measure.
 #[derive(clap::Args, Debug)]
@@ -66,6 +68,10 @@ enum Group {
     Classes,
     /// Tenants.
     Tenants,
+    /// A service that asks another.
+    Tiers,
+    /// Clients that ask again.
+    Retries,
     /// Refusals where there is no overload. Takes longest.
     False,
 }
@@ -128,6 +134,8 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
             Group::Envoy => bench.envoy()?,
             Group::Classes => bench.classes()?,
             Group::Tenants => bench.tenants()?,
+            Group::Tiers => bench.tiers()?,
+            Group::Retries => bench.retries()?,
             Group::False => {
                 bench.false_refusals(Duration::from_secs_f64(minutes.clamp(0.01, 60.0) * 60.0), !args.alone)?
             }

@@ -1,10 +1,12 @@
 //! A service in a process of its own, on one CPU: axum, one worker, a handler that works.
 
+use crate::front::Front;
 use crate::grpc;
 use crate::guard::Guard;
 use crate::handler::{self, Pool};
 use anyhow::{Context, Result};
 use std::io::Read;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Service and protection.
@@ -37,6 +39,12 @@ pub(crate) struct Args {
     /// Requests with a header `x-dear` take fifty times the work.
     #[arg(long)]
     pub(crate) dear: bool,
+    /// Asks the service at this address once it has worked, before it answers.
+    #[arg(long)]
+    pub(crate) behind: Option<SocketAddr>,
+    /// Passes deadlines on to the service behind, and minds its refusals.
+    #[arg(long, requires = "behind")]
+    pub(crate) passes: bool,
     /// The objective, in ms.
     #[arg(long, default_value_t = 20)]
     pub(crate) slo: u64,
@@ -51,7 +59,8 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
         pin(cpu)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let app = handler::app(args);
+    let front = args.behind.map(|behind| Front::new(args, behind)).transpose()?;
+    let app = front.as_ref().map_or_else(|| handler::app(args), Front::router);
     let objective = Duration::from_millis(args.slo);
     let layer = args.guard.layer(objective);
     let layer = layer.map(|layer| if args.reports { layer.reports_load() } else { layer });
@@ -84,10 +93,12 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
             .into_iter()
             .map(|reason| (reason.word().into(), counts.refused_for(reason).into()))
             .collect();
+        let (worked, wasted) = front.as_ref().map(|front| front.counts()).unzip();
         println!(
             "{}",
             serde_json::json!({
-                "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
+                "worked": worked, "wasted": wasted,
+                "arrived": counts.arrived, "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
                 "in_flight": counts.in_flight(), "refused": refused,
                 "newest": gate.decisions(1).first().and_then(|decision| gate.why(decision.id)),
             })

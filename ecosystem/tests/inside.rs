@@ -101,6 +101,49 @@ async fn a_deadline_and_attempts_travel_with_the_requests_of_a_handler() {
     }
 }
 
+/// A service behind that refuses: after a while nobody works for its requests any more, and others pay nothing.
+#[tokio::test]
+async fn what_a_service_behind_would_refuse_is_refused_at_the_door() {
+    let refuses = service_fn(|_: Request| {
+        let response = http::Response::builder().status(503).body(Full::<Bytes>::default());
+        std::future::ready(Ok::<_, Infallible>(response.unwrap()))
+    });
+    let asks = client::client(ms(1_000)).layer(refuses);
+    let handler = move |request: Request| {
+        let asks = asks.clone();
+        async move {
+            let mut response = http::Response::new(Full::<Bytes>::default());
+            if request.uri().path().starts_with("/search") {
+                *response.status_mut() = asks.oneshot(self::request(None)).await.unwrap().status();
+            }
+            Ok::<_, Infallible>(response)
+        }
+    };
+    let layer = slo(ms(60_000));
+    let service = layer.layer(service_fn(handler));
+    let ask = |path: &'static str| {
+        let mut request = request(None);
+        *request.uri_mut() = path.parse().unwrap();
+        service.clone().oneshot(request)
+    };
+    let began = std::time::Instant::now();
+    loop {
+        let answer = ask("/search/a").await.unwrap();
+        assert_eq!(answer.status(), 503);
+        if answer.headers().get("leeward-reason").is_some_and(|reason| reason == "behind") {
+            break;
+        }
+        assert!(began.elapsed() < leeward_testkit::wait::LIVENESS, "everybody is let in: {:?}", layer.gate().counts());
+        tokio::time::sleep(ms(1)).await;
+    }
+    for _ in 0..200 {
+        assert_eq!(ask("/static/a").await.unwrap().status(), 200, "it asks nobody");
+    }
+    let counts = layer.gate().counts();
+    assert_eq!(counts.refusals(), counts.refused_for(leeward_tower::Reason::Behind), "{counts:?}");
+    assert_eq!(counts.in_flight(), 0);
+}
+
 #[tokio::test]
 async fn repeated_requests_are_a_tenth_and_marked() {
     let marked = Arc::new(Mutex::new([0u64; 2]));

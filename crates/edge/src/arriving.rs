@@ -57,6 +57,8 @@ pub struct Arriving {
     pub tenant: Tenant,
     /// Requests of one route have one number, by which their cost is learnt.
     pub route: u8,
+    /// Requests that ask the same services behind have one number, by which it is learnt how many those accept; `None`: the route's.
+    pub asks: Option<u8>,
     /// Times that this request was sent before.
     pub attempt: u8,
 }
@@ -95,6 +97,12 @@ impl Arriving {
     /// The same with [`Arriving::route`].
     pub const fn with_route(mut self, route: u8) -> Self {
         self.route = route;
+        self
+    }
+
+    /// The same with [`Arriving::asks`].
+    pub const fn with_asks(mut self, number: u8) -> Self {
+        self.asks = Some(number);
         self
     }
 

@@ -1,6 +1,7 @@
 //! The gate: a controller's halves for threads that come and go. Never here: where requests come from.
 
 use crate::arriving::Arriving;
+use crate::behind::Behind;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
 use crate::load::{Busy, Load};
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     /// Time from admission to the answer, by route, without queues inside.
     inside: Vec<Estimate>,
     oldest: Mutex<Oldest>,
+    /// Services that this one asks.
+    pub(crate) behind: Behind,
     /// Requests that may be under way in a shard.
     room: u32,
     twin: Mutex<Twin<Rehearsed>>,
@@ -127,6 +130,7 @@ impl Gate {
             inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
             oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
+            behind: Behind::new(ROUTES),
             twin: Mutex::new(Twin::default()),
             worked_ns: AtomicU64::new(0),
             executed: AtomicU64::new(0),
@@ -175,11 +179,18 @@ impl Gate {
             .with_cost(inner.cost(arriving.route))
             .with_budget(deadline::budget(left.min(inner.slo), waited, service))
             .with_random(random);
-        let full = shard.pending() >= inner.room;
-        let verdict = if full { Err(Reason::Concurrency) } else { shard.ask(&arrival, waited) };
+        let class = (arrival.priority.level() - 1) / 16;
+        let asks = arriving.asks.unwrap_or(arriving.route);
+        let verdict = if shard.pending() >= inner.room {
+            Err(Reason::Concurrency)
+        } else if inner.mode == Mode::Enforce && !inner.behind.admits(now, (asks, class), random) {
+            // The controller is not asked: what is not executed here is no demand on this service.
+            Err(Reason::Behind)
+        } else {
+            shard.ask(&arrival, waited)
+        };
         let verdict = verdict.map_err(|reason| inner.named(reason, arriving, waited, service));
         shard.counts.arrived += 1;
-        let class = (arrival.priority.level() - 1) / 16;
         shard.by_class.count(class, verdict.as_ref().err().copied());
         inner.tenants.charge(index, arriving.tenant, inner.about(arriving.route), verdict.is_ok());
         if arriving.waited.is_some() {
@@ -207,7 +218,7 @@ impl Gate {
                     inner.ring.write(&record(None));
                 }
                 let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), ticket);
-                Ok(ticket.with_budget(inner.for_queues(arriving, waited)))
+                Ok(ticket.with_budget(inner.for_queues(arriving, waited)).asking(asks))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod arriving;
+mod behind;
 mod build;
 mod counts;
 mod gate;

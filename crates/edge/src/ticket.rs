@@ -42,6 +42,10 @@ pub struct Ticket {
     budget: Budget,
     /// Part of the time inside that went to queues there.
     queued: Duration,
+    /// Whether a service behind has refused it; `None`: it has asked none.
+    behind: Option<bool>,
+    /// Its number among those that ask the same services.
+    asks: u8,
     /// `None` once it has ended, and in a rehearsal.
     of: Option<server::Ticket>,
 }
@@ -55,17 +59,49 @@ impl Ticket {
         of: server::Ticket,
     ) -> Self {
         let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
-        Ticket { gate, shard, route, class, came, waited, worked: None, budget, queued, of: Some(of) }
+        Ticket {
+            gate,
+            shard,
+            route,
+            class,
+            came,
+            waited,
+            worked: None,
+            budget,
+            queued,
+            behind: None,
+            asks: route,
+            of: Some(of),
+        }
     }
 
     /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
     pub(crate) fn rehearsed(gate: Gate, shard: usize, route: u8) -> Self {
         let (budget, queued, waited) = (Budget::UNLIMITED, Duration::ZERO, Nanos::ZERO);
-        Ticket { gate, shard, route, class: 0, came: Time::ZERO, waited, worked: None, budget, queued, of: None }
+        let came = Time::ZERO;
+        Ticket {
+            gate,
+            shard,
+            route,
+            class: 0,
+            came,
+            waited,
+            worked: None,
+            budget,
+            queued,
+            behind: None,
+            asks: route,
+            of: None,
+        }
     }
 
     pub(crate) fn with_budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
+        self
+    }
+
+    pub(crate) fn asking(mut self, number: u8) -> Self {
+        self.asks = number;
         self
     }
 
@@ -82,6 +118,12 @@ impl Ticket {
     /// Tells how long the request has waited in queues inside: what locks have charged to its budget.
     pub fn queued(&mut self, span: Duration) {
         self.queued = span;
+    }
+
+    /// Tells that the request has asked another service, and whether it comes to nothing because that one has refused. Where many
+    /// do that ask the same ([`crate::Arriving::asks`]), the gate lets in as many as are accepted.
+    pub fn behind(&mut self, refused: bool) {
+        self.behind = Some(refused);
     }
 
     /// Names the request's route ([`Gate::name_route`]).
@@ -117,6 +159,9 @@ impl Ticket {
         }
         if let Some(ticket) = self.of.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
+            if let Some(refused) = self.behind {
+                self.gate.0.behind.note(now, self.asks, refused);
+            }
             let end = End { class: self.class, route: self.route, worked, queued: self.queued, outcome };
             self.gate.end(self.shard, ticket, (self.came, self.waited), now, &end);
         } else if worked.is_some() || outcome == Outcome::Completed {

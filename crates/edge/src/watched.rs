@@ -9,7 +9,7 @@ use leeward_observe::why::Context;
 use leeward_observe::{Decision, DecisionId, PLACES, Reason, Snapshot, Source, Stage, WaitCounts, unix_ns};
 
 /// Reasons that a gate can have: all but those of a protocol with credits.
-const REASONS: [Reason; 8] = [
+const REASONS: [Reason; 9] = [
     Reason::Late,
     Reason::Deadline,
     Reason::Level,
@@ -17,6 +17,7 @@ const REASONS: [Reason; 8] = [
     Reason::Concurrency,
     Reason::Lock,
     Reason::Delay,
+    Reason::Behind,
     Reason::Other,
 ];
 

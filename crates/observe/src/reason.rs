@@ -26,13 +26,15 @@ pub enum Reason {
     Stopping,
     /// Its client had cancelled it.
     Cancelled,
+    /// Services behind refuse most of its kind.
+    Behind,
     /// A reason without a name of its own.
     Other,
 }
 
 impl Reason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 11] = [
+    pub const ALL: [Reason; 12] = [
         Reason::Late,
         Reason::Deadline,
         Reason::Level,
@@ -43,6 +45,7 @@ impl Reason {
         Reason::Credit,
         Reason::Stopping,
         Reason::Cancelled,
+        Reason::Behind,
         Reason::Other,
     ];
 
@@ -59,13 +62,14 @@ impl Reason {
             Reason::Credit => "credit",
             Reason::Stopping => "stopping",
             Reason::Cancelled => "cancelled",
+            Reason::Behind => "behind",
             Reason::Other => "other",
         }
     }
 
     /// Whether a controller refuses for it, and not the server without asking one.
     pub const fn is_of_controller(self) -> bool {
-        !matches!(self, Reason::Lock | Reason::Credit | Reason::Stopping | Reason::Cancelled)
+        !matches!(self, Reason::Lock | Reason::Credit | Reason::Stopping | Reason::Cancelled | Reason::Behind)
     }
 
     /// The reason of this word.

@@ -150,6 +150,9 @@ impl Context {
                 .into(),
             Reason::Stopping => "The server was stopping and admitted nothing more. Another server may take it.".into(),
             Reason::Cancelled => format!("Its client cancelled it, {waited} after it had come."),
+            Reason::Behind => "Services behind this one, which such requests ask, refuse some of its class. As many are let in as \
+                               they accept, and for the others nobody works."
+                .into(),
             Reason::Other => format!("{name} refused it for a reason without a name."),
         }
     }
@@ -251,6 +254,7 @@ mod tests {
             (Reason::Credit, vec!["window was used up"]),
             (Reason::Stopping, vec!["stopping"]),
             (Reason::Cancelled, vec!["cancelled", "212us"]),
+            (Reason::Behind, vec!["Services behind", "accept"]),
             (Reason::Other, vec!["breakwater"]),
         ] {
             let text = context().explain(&refused(reason), None);
@@ -259,7 +263,7 @@ mod tests {
                 assert!(text.contains(part), "no `{part}` in: {text}");
             }
         }
-        assert_eq!(Reason::ALL.len(), 11, "a new reason needs its sentences here");
+        assert_eq!(Reason::ALL.len(), 12, "a new reason needs its sentences here");
     }
 
     #[test]

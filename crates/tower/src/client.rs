@@ -218,6 +218,9 @@ where
             }
             Err(ended) => {
                 self.client.shared.ended[ended as usize].fetch_add(1, Ordering::Relaxed);
+                if ended == Ended::Throttled {
+                    scope::tell(true);
+                }
                 ClientFuture { state: State::Ended { response: Some(ended_here(ended, grpc)) } }
             }
         }
@@ -271,8 +274,11 @@ where
             StateProjection::Ended { response } => Poll::Ready(Ok(response.take().expect("polled after it was ready"))),
             StateProjection::Sent { inner, shared } => {
                 let response = ready!(inner.poll(context))?;
+                let refused = overloaded(&response);
+                // The request that this one is a part of is being polled.
+                scope::tell(refused);
                 if let Some(shared) = shared.take()
-                    && !overloaded(&response)
+                    && !refused
                 {
                     lock(&shared.account).accepted();
                 }

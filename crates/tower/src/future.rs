@@ -109,6 +109,10 @@ where
                 }
                 ticket.worked(Duration::from_nanos(worked.0));
                 ticket.queued(scope.queued(&ticket));
+                if let Some(refused) = scope.behind() {
+                    // A handler that has found another answer has not worked in vain.
+                    ticket.behind(refused && !status::is_success(&response));
+                }
                 // Most answers are whole by now: one reading of the clock has been enough for them.
                 let now = ticket.gate().at(now);
                 let outcome = if scope.was_refused() && !status::is_success(&response) {

@@ -144,35 +144,36 @@ impl AsyncRead for Stamped {
         }
         loop {
             ready!(stream.poll_read_ready(context))?;
+            let mut got = None;
             // Where little was there before, little will be there now: zeroing the rest of a large buffer would cost more.
-            let (room, read) = if *filled {
-                let into = buffer.initialize_unfilled();
-                let room = into.len();
-                (room, stream.try_io(Interest::READABLE, || receive(stream, into, control)))
-            } else {
-                let room = SMALL.min(buffer.remaining());
-                (room, stream.try_io(Interest::READABLE, || receive(stream, &mut small[..room], control)))
-            };
-            match read {
-                Ok((bytes, received)) => {
-                    if *filled {
-                        buffer.advance(bytes)
-                    } else {
-                        buffer.put_slice(&small[..bytes])
-                    }
-                    if bytes > 0 {
-                        stamp.note(received, *filled);
-                    }
-                    *filled = bytes == room;
-                    if bytes > 0 && !*filled {
-                        // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering): to say so
-                        // spares a system call.
-                        let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-                    }
-                    return Poll::Ready(Ok(()));
+            let is_large = *filled;
+            let into =
+                if is_large { buffer.initialize_unfilled() } else { &mut small[..SMALL.min(buffer.remaining())] };
+            let room = into.len();
+            let read = stream.try_io(Interest::READABLE, || {
+                let (bytes, received) = receive(stream, into, control)?;
+                got = Some((bytes, received));
+                // A stream socket that gives less than asked for has no more (epoll(7), on edge triggering): to say so spares a
+                // system call. Said here, and not by a call of its own, it is no word about bytes that have come meanwhile.
+                if bytes > 0 && bytes < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            if let Some((bytes, received)) = got {
+                if is_large {
+                    buffer.advance(bytes)
+                } else {
+                    buffer.put_slice(&small[..bytes])
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                if bytes > 0 {
+                    stamp.note(received, is_large);
+                }
+                *filled = bytes == room;
+                return Poll::Ready(Ok(()));
+            }
+            match read {
+                Err(error) if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                    return Poll::Ready(Err(error));
+                }
+                Ok(()) | Err(_) => {}
             }
         }
     }

@@ -13,7 +13,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-thread_local!(static SERVING: Cell<Option<Serving>> = const { Cell::new(None) });
+thread_local!(static PLACE: Cell<Place> = const { Cell::new(Place { serving: None, refused: None }) });
+
+/// A thread's request, and what its clients were told for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    serving: Option<Serving>,
+    /// Whether a service behind has refused; `None`: none was asked.
+    refused: Option<bool>,
+}
 
 /// Knowledge about the request being served that goes on to those that it asks others for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +36,17 @@ pub struct Serving {
 /// [`carry`].
 pub fn serving() -> Option<Serving> {
     // During a thread's end there is none.
-    SERVING.try_with(Cell::get).ok().flatten()
+    PLACE.try_with(|place| place.get().serving).ok().flatten()
+}
+
+/// A client has asked another service for the request that this thread is serving; whether that one has refused.
+pub(crate) fn tell(refused: bool) {
+    let _ = PLACE.try_with(|cell| {
+        let place = cell.get();
+        if place.serving.is_some() {
+            cell.set(Place { refused: Some(refused || place.refused == Some(true)), ..place });
+        }
+    });
 }
 
 impl Serving {
@@ -65,18 +83,28 @@ impl Serving {
 pub(crate) struct Scope {
     serving: Option<Serving>,
     account: Account,
+    /// As in [`Place`].
+    refused: Option<bool>,
 }
 
 impl Scope {
     /// Of an admitted request.
     pub(crate) fn new(serving: Serving, ticket: &Ticket) -> Self {
-        Scope { serving: Some(serving), account: Account::of(ticket.budget()) }
+        Scope { serving: Some(serving), account: Account::of(ticket.budget()), refused: None }
     }
 
     /// Runs `call` as a part of the request.
     pub(crate) fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let _restores = Restores(SERVING.try_with(|place| place.replace(self.serving)).ok().flatten());
-        self.account.enter(call)
+        let place = Place { serving: self.serving, refused: self.refused };
+        let _restores = Restores(PLACE.try_with(|cell| cell.replace(place)).unwrap_or_default());
+        let result = self.account.enter(call);
+        self.refused = PLACE.try_with(|cell| cell.get().refused).ok().flatten();
+        result
+    }
+
+    /// Whether a service behind has refused; `None` if the request has asked none. What a carried task asks is not known here.
+    pub(crate) fn behind(&self) -> Option<bool> {
+        self.refused
     }
 
     /// Time that locks have charged to the request.
@@ -92,18 +120,18 @@ impl Scope {
 }
 
 /// Puts back what was there before, however the call ends.
-struct Restores(Option<Serving>);
+struct Restores(Place);
 
 impl Drop for Restores {
     fn drop(&mut self) {
-        let _ = SERVING.try_with(|place| place.set(self.0));
+        let _ = PLACE.try_with(|cell| cell.set(self.0));
     }
 }
 
 /// `future` as a part of the request being served, wherever it runs: for `tokio::spawn(carry(…))`, which begins without
 /// one. Its waits are charged to a copy of the budget.
 pub fn carry<F>(future: F) -> Carried<F> {
-    Carried { future, scope: Scope { serving: serving(), account: Account::running() } }
+    Carried { future, scope: Scope { serving: serving(), account: Account::running(), refused: None } }
 }
 
 pin_project! {
@@ -147,9 +175,22 @@ mod tests {
 
     #[test]
     fn a_scope_ends_with_its_call_even_by_a_panic() {
-        let mut scope = Scope { serving: Some(serve(50, 0)), account: Account::running() };
+        let mut scope = Scope { serving: Some(serve(50, 0)), account: Account::running(), refused: None };
         assert_eq!(scope.enter(serving), scope.serving);
         let panics = std::panic::catch_unwind(move || scope.enter(|| panic!("as asked")));
         assert!(panics.is_err() && serving().is_none());
+    }
+
+    #[test]
+    fn what_clients_are_told_is_the_requests_for_which_they_asked() {
+        let of = |left| Scope { serving: Some(serve(left, 0)), account: Account::running(), refused: None };
+        let (mut first, mut second) = (of(50), of(60));
+        tell(true);
+        first.enter(|| tell(false));
+        assert_eq!((first.behind(), second.behind()), (Some(false), None), "outside nobody is served");
+        second.enter(|| tell(true));
+        second.enter(|| tell(false));
+        first.enter(|| ());
+        assert_eq!((first.behind(), second.behind()), (Some(false), Some(true)));
     }
 }

@@ -70,7 +70,8 @@ impl<S> Guarded<S> {
         if said.malformed > 0 {
             (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
         }
-        let mut arriving = Arriving::default().with_attempt(said.attempt).with_route(route(request));
+        let mut arriving =
+            Arriving::default().with_attempt(said.attempt).with_route(route(request)).with_asks(asks(request));
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
         }
@@ -128,6 +129,19 @@ fn route_name(request: &Parts) -> Option<RouteName<'_>> {
 fn route(request: &Parts) -> u8 {
     match route_name(request) {
         None => 0,
+        #[cfg(feature = "axum")]
+        Some(RouteName::Pattern(name)) => hash(name.as_bytes()) as u8,
+        Some(RouteName::Method(name)) => hash(name.as_bytes()) as u8,
+    }
+}
+
+/// Requests that most likely ask the same services behind have one number: those of a route, or else those whose paths begin alike.
+fn asks(request: &Parts) -> u8 {
+    match route_name(request) {
+        None => {
+            let path = request.uri.path().trim_start_matches('/');
+            hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
+        }
         #[cfg(feature = "axum")]
         Some(RouteName::Pattern(name)) => hash(name.as_bytes()) as u8,
         Some(RouteName::Method(name)) => hash(name.as_bytes()) as u8,

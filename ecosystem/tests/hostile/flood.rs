@@ -1,0 +1,111 @@
+//! Too much of everything: tenants, bytes of a body, connections that never say what they want. What is kept of it has a bound.
+
+use super::target::{Target, against, layer};
+use leeward_testkit::allocator::{forget_most_bytes, most_bytes};
+use leeward_testkit::wait::until;
+use std::fmt::Write;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const TENANTS: usize = 10_000;
+
+/// Bytes that the program has allocated now.
+fn allocated() -> usize {
+    forget_most_bytes();
+    most_bytes()
+}
+
+/// So many requests of as many tenants over one connection, all answered.
+async fn tenants(target: &Target, round: usize) {
+    const BATCH: usize = 100;
+    let mut stream = target.connect().await;
+    for first in (0..TENANTS).step_by(BATCH) {
+        let mut requests = String::new();
+        for tenant in first..first + BATCH {
+            let name = round * TENANTS + tenant;
+            let _ =
+                write!(requests, "GET / HTTP/1.1\r\nhost: a\r\nx-tenant: made-up-{name}\r\nx-cost: {tenant}\r\n\r\n");
+        }
+        stream.write_all(requests.as_bytes()).await.unwrap();
+        let mut answers = Vec::new();
+        while answers.windows(5).filter(|bytes| bytes == b"hello").count() < BATCH {
+            assert!(stream.read_buf(&mut answers).await.unwrap() > 0, "{}", String::from_utf8_lossy(&answers));
+        }
+    }
+}
+
+#[test]
+fn tenants_that_come_and_go_take_no_memory() {
+    const ROUNDS: usize = 3;
+    // Less than eight bytes for each.
+    const BOUND: usize = TENANTS * ROUNDS * 4;
+    against(layer(), async |target| {
+        // What has places for some tenants has them all in use after the first ones.
+        tenants(target, 0).await;
+        target.rests();
+        let before = allocated();
+        for round in 1..=ROUNDS {
+            tenants(target, round).await;
+            target.honest().await;
+        }
+        assert_eq!(target.counts().refusals(), 0, "nobody had to wait");
+        // Connections end a moment after their clients.
+        until("memory of the tenants", || allocated() < before + BOUND);
+        let names = std::hint::black_box(vec![0u64; TENANTS * ROUNDS]);
+        assert!(allocated() > before + BOUND, "a number for each would be seen");
+        drop(names);
+    });
+}
+
+/// A client that sends a body until nobody takes it any more: the request is refused, or its handler has had enough.
+#[test]
+fn a_body_without_end_is_not_kept() {
+    const MOST: usize = 16 << 20;
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x1_0000));
+    against(layer(), async |target| {
+        for (lines, status) in [("leeward: b=0\r\n", "503"), ("", "413")] {
+            let before = allocated();
+            let mut stream = target.connect().await;
+            let head = format!("POST /body HTTP/1.1\r\nhost: a\r\n{lines}transfer-encoding: chunked\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut sent = 0;
+            while stream.write_all(chunk.as_bytes()).await.is_ok() {
+                sent += chunk.len();
+                assert!(sent < 1 << 30, "{status}: the server reads a gigabyte");
+            }
+            let grown = most_bytes().saturating_sub(before);
+            assert!(grown < MOST, "{status}: {grown} bytes");
+        }
+        let counts = target.counts();
+        assert_eq!((counts.arrived, counts.refusals()), (2, 1), "{counts:?}");
+    });
+}
+
+#[test]
+fn connections_that_never_finish_their_heads_are_no_requests() {
+    // Both ends of each are this program's, which may have a thousand files open.
+    const CLIENTS: usize = 300;
+    const EACH: usize = 64 << 10;
+    against(layer(), async |target| {
+        let before = allocated();
+        let mut streams = Vec::new();
+        for _ in 0..CLIENTS {
+            let mut stream = target.connect().await;
+            stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-slow: ").await.unwrap();
+            streams.push(stream);
+        }
+        for _ in 0..3 {
+            for stream in &mut streams {
+                stream.write_all(b"z").await.unwrap();
+            }
+            target.honest().await;
+        }
+        assert_eq!(target.counts().arrived, 3, "only the honest ones");
+        let grown = most_bytes().saturating_sub(before);
+        assert!(grown < CLIENTS * EACH, "{grown} bytes for {CLIENTS} connections");
+        // Who comes to an end is served after all.
+        for stream in &mut streams {
+            stream.write_all(b"\r\n\r\n").await.unwrap();
+        }
+        until("all of them", || target.counts().completed == 3 + CLIENTS as u64);
+    });
+}

@@ -1,0 +1,176 @@
+//! HTTP/2: streams that are opened and cancelled, heads that are too large, bodies that nobody wants. Frames are written by hand: a
+//! library's client would be too polite.
+
+use super::target::{Endless, Target, Way, against, layer, leave};
+use http_body_util::Empty;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use leeward_testkit::wait::until;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// RFC 9113 §3.4, with settings that change nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const CANCEL: u32 = 8;
+
+/// A frame (RFC 9113 §4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The whole of a GET: method and scheme from the static table, path and authority as literals (RFC 7541 §6).
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    let block = [&[0x82, 0x86, 0x04, path.len() as u8][..], path.as_bytes(), &[0x01, 1, b'a']].concat();
+    frame(0x1, 0x5, stream, &block)
+}
+
+fn cancel(stream: u32) -> Vec<u8> {
+    frame(0x3, 0, stream, &CANCEL.to_be_bytes())
+}
+
+/// Reads what comes until the connection ends.
+fn listen(mut from: tokio::net::tcp::OwnedReadHalf) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move { while from.read(&mut [0; 4_096]).await.is_ok_and(|read| read > 0) {} })
+}
+
+/// Streams that are cancelled in the same breath. Servers end the connection at some point; the client opens another.
+#[test]
+fn ten_thousand_streams_opened_and_cancelled() {
+    const STREAMS: u32 = 100;
+    against(layer(), async |target| {
+        for connection in 0..100 {
+            let mut stream = target.connect().await;
+            let path = ["/", "/wait"][connection % 2];
+            let mut bytes = PREFACE.to_vec();
+            for number in (1..2 * STREAMS).step_by(2) {
+                bytes.extend(get(number, path));
+                bytes.extend(cancel(number));
+            }
+            let _ = stream.write_all(&bytes).await;
+            // The server has begun with it.
+            let _ = stream.read(&mut [0; 9]).await;
+            let way = [Way::Closes, Way::Resets][connection / 2 % 2];
+            leave(stream, way).await;
+        }
+    });
+}
+
+#[test]
+fn streams_that_are_cancelled_while_they_are_served() {
+    const STREAMS: u64 = 10;
+    against(layer(), async |target| {
+        let (from, mut to) = target.connect().await.into_split();
+        let reader = listen(from);
+        to.write_all(PREFACE).await.unwrap();
+        let mut number = 1;
+        for round in 1..=20 {
+            let streams: Vec<u32> = (0..STREAMS as u32).map(|index| number + 2 * index).collect();
+            number += 2 * STREAMS as u32;
+            for stream in &streams {
+                to.write_all(&get(*stream, "/wait")).await.unwrap();
+            }
+            until("streams being served", || target.counts().in_flight() == STREAMS);
+            for stream in &streams {
+                to.write_all(&cancel(*stream)).await.unwrap();
+            }
+            target.rests();
+            assert_eq!(target.counts().abandoned, round * STREAMS);
+        }
+        drop(to);
+        reader.await.unwrap();
+    });
+}
+
+/// A client that keeps the rules, with bodies of one kind.
+async fn polite<B>(target: &Target) -> http2::SendRequest<B>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
+    let stream = TcpStream::connect(target.address).await.unwrap();
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn ask(target: &Target, headers: &[(&str, &[u8])]) -> Option<http::Response<Incoming>> {
+    let mut request = http::Request::get("http://a/");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut sender = polite(target).await;
+    sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.ok()
+}
+
+#[test]
+fn headers_are_read_as_those_of_http1_are() {
+    against(layer(), async |target| {
+        // What cannot be read is no header, and a call whose time is over ends with gRPC's own status.
+        let cases: [(&[(&str, &[u8])], u64, u16, Option<&str>); 5] = [
+            (&[("leeward", b"b=-1"), ("leeward", b"p=900, a=x")], 3, 200, None),
+            (&[("leeward", &[b'\xff'; 200])], 0, 200, None),
+            (&[("x-cost", b"NaN"), ("x-tenant", b"\xff\xfe"), ("x-class", b"256")], 0, 200, None),
+            (&[("leeward", b"b=0")], 0, 503, None),
+            (&[("content-type", b"application/grpc"), ("grpc-timeout", b"0n")], 0, 200, Some("4")),
+        ];
+        for (headers, malformed, status, grpc) in cases {
+            let before = target.counts().malformed;
+            let answer = ask(target, headers).await.unwrap();
+            let said = answer.headers().get("grpc-status").map(|status| status.to_str().unwrap());
+            assert_eq!((answer.status().as_u16(), said), (status, grpc), "{headers:?}");
+            assert_eq!(target.counts().malformed - before, malformed, "{headers:?}");
+        }
+        let arrived = target.counts().arrived;
+        // More than servers take (hyper: 16 KiB).
+        let answer = ask(target, &[("leeward", &[b'1'; 200_000])]).await;
+        assert!(answer.is_none_or(|answer| answer.status() == 431));
+        assert_eq!(target.counts().arrived, arrived, "it has not come so far");
+    });
+}
+
+/// The stream of a refused request ends, whatever its client still wants to send; the connection goes on.
+#[test]
+fn a_refused_stream_takes_no_body() {
+    against(layer(), async |target| {
+        let mut sender = polite::<Endless>(target).await;
+        for _ in 0..20 {
+            sender.ready().await.unwrap();
+            let request = http::Request::post("http://a/body").header("leeward", "b=0").body(Endless).unwrap();
+            let refused = sender.send_request(request).await.unwrap();
+            assert_eq!(refused.status(), 503);
+        }
+        assert_eq!(target.counts().refusals(), 20);
+    });
+}
+
+/// Frames that no client sends, the start of a connection over and over, and one that stops in the middle.
+#[test]
+fn frames_against_the_rules_end_the_connection() {
+    let large = frame(0x1, 0x5, 1, &[0x82; 20_000]);
+    let cases: [Vec<u8>; 7] = [
+        // Data and windows of streams that there are not, even numbers, number 0.
+        frame(0x0, 0x1, 7, b"data"),
+        get(2, "/"),
+        get(0, "/"),
+        frame(0x8, 0, 0, &[0; 4]),
+        // A block that refers to what is not in any table, one that never ends, and one too large for a frame.
+        frame(0x1, 0x5, 1, &[0xff, 0xff, 0xff, 0xff, 0x0f]),
+        [frame(0x1, 0x1, 1, &[0x82]), PREFACE.to_vec()].concat(),
+        large,
+    ];
+    against(layer(), async |target| {
+        for case in &cases {
+            for cut in [case.len() / 2, case.len() - 1, case.len()] {
+                let mut stream = target.connect().await;
+                stream.write_all(&[PREFACE, &case[..cut]].concat()).await.unwrap();
+                // The rest of a cut frame never comes; a whole one is answered by the end of the connection.
+                let _ = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut [0; 64])).await;
+                leave(stream, Way::HalfCloses).await;
+            }
+        }
+        assert_eq!(target.counts().arrived, 0, "none is a request");
+    });
+}
