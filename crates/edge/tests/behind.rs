@@ -111,8 +111,8 @@ fn outcome(fates: &[Fates; 3], seconds: u64) -> (f64, f64) {
 
 #[test]
 fn what_the_back_would_refuse_is_refused_before_the_front_has_worked_for_it() {
-    let demands: [(f64, fn(f64) -> f64); 2] = [(2.0, |_| 2.0), (5.0, |_| 5.0)];
-    for (demand, at) in demands {
+    let twice: fn(f64) -> f64 = |_| 2.0;
+    for (demand, at) in [(2.0, twice), (5.0, |_| 5.0)] {
         let by = |told| outcome(&play(told, 10, at).0, 10);
         let ((plain, served_plain), (wasted, served)) = (by(Front::IsNot), by(Front::IsTold));
         assert!(plain > 0.4, "{demand} x: a front that is not told works in vain: {plain}");
