@@ -46,8 +46,10 @@ impl<S> Shard<S> {
         let Some(second) = listed.map(|listed| listed.leaf) else { return };
         let (leaf, other) = (usize::from(leg.leaf.0), usize::from(second.0));
         let (first, to) = (self.links[leaf].allowed(), self.links[other].allowed());
+        // Where all that the leaf allows is under way a second call would only wait behind the others: credits show an overload that drops do not.
+        let has_room = to > self.links[other].in_flight();
         let hedges = &mut self.waiting.hedges;
-        let may = to > 0
+        let may = has_room
             && match why {
                 Why::TakesLong => hedges.may_hedge(now, (leaf, first), (other, to)),
                 Why::Rejected => hedges.may_retry(now, (other, to)),
