@@ -9,6 +9,7 @@
 //!   ([`server::ControlLoop`], one per server).
 //! - [`client`]: what a client asks: [`client::ClientHalf`], and [`client::Client`], the bounded queue around it.
 //! - [`algorithms`]: one file per algorithm.
+//! - [`hedging`]: which calls are made a second time, at another copy of the data, and what that may cost.
 //! - [`allocation`]: how many cores a service gets; one file per policy.
 //! - [`registry`]: the algorithms by name; other crates add their own here without changing this one.
 //! - [`recording`]: what a plant asked and a controller decided, written down and replayed.
@@ -67,6 +68,7 @@ pub mod algorithms;
 pub mod allocation;
 pub mod budget;
 pub mod client;
+pub mod hedging;
 pub mod params;
 pub mod recording;
 pub mod registry;

@@ -41,6 +41,7 @@ impl Rows {
 /// The row of a run.
 pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
     let (counts, server) = (&report.counts, &report.server);
+    let second = report.threads.and_then(|threads| threads.second);
     let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
     Point {
         run: run.run_key(),
@@ -88,6 +89,9 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         empty_poll_cpu: report.threads.zip(run.config.tier.as_ref()).and_then(|(threads, tier)| {
             Some(round(threads.empty_polls?.as_secs_f64() / (report.measured.as_secs_f64() * f64::from(tier.cpus)), 6))
         }),
+        hedged_rate: second.map(|second| ratio(second.hedged, second.calls)),
+        retried_rate: second.map(|second| ratio(second.retried, second.calls)),
+        partial_rate: second.map(|second| ratio(second.partial, second.answered)),
         wasted_cpu: report.graph.as_ref().map(|graph| round(graph.wasted, 6)),
         wasted_upstream_cpu: report.graph.as_ref().map(|graph| round(graph.wasted_upstream, 6)),
         predicted_goodput_rps: None,

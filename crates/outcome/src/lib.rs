@@ -23,6 +23,6 @@ pub use counts::{Counts, ServerCounts};
 pub use distribution::{Distribution, Percentiles};
 pub use results::Results;
 pub use run::{
-    ClientWindow, CoreUsage, FineWindow, GraphOutcome, KindOutcome, LockOutcome, RunOutcome, ServerState,
-    ServiceOutcome, ThreadOutcome, WindowOutcome,
+    ClientWindow, CoreUsage, FineWindow, GraphOutcome, KindOutcome, LockOutcome, RunOutcome, SecondCallOutcome,
+    ServerState, ServiceOutcome, ThreadOutcome, WindowOutcome,
 };

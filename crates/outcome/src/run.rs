@@ -127,6 +127,23 @@ pub struct ThreadOutcome {
     pub contended: Option<u64>,
     /// CPU time of polls that found nothing yet.
     pub empty_polls: Option<Nanos>,
+    /// Calls to leaves that are late, drop or have copies.
+    pub second: Option<SecondCallOutcome>,
+}
+
+/// Calls of a tier to its leaves, and those that were made twice, in the measured part of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecondCallOutcome {
+    /// Calls, each counted once.
+    pub calls: u64,
+    /// Of these, made again because they took long.
+    pub hedged: u64,
+    /// Of these, made again because they were dropped.
+    pub retried: u64,
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Of these, answered without the result of a call.
+    pub partial: u64,
 }
 
 /// A lock, in the measured part; on a real machine all locks of one name and kind.

@@ -15,7 +15,7 @@ use leeward_rpc::wire::Method;
 use leeward_runtime::{Clock, CoreUsage, Idle};
 use leeward_services::served::{Backend, Bottleneck, Served};
 use leeward_services::wait::WaitBackend;
-use leeward_sim::threads::model::{Ask, Sharing, Tier as Model};
+use leeward_sim::threads::model::{Ask, Sharing, Tails, Tier as Model};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +48,11 @@ impl RealTier {
         }
         if model.gather == leeward_sim::threads::model::Gather::ForkJoin {
             return refused("`gather = \"fork-join\"`; accepted: `own`, the only one that a real tier has");
+        }
+        if model.leaves.tails != Tails::default() {
+            return refused(
+                "leaves with `copies`, `slow` or `drops_after`; accepted: none of these, a real tier's leaves here answer once and in time",
+            );
         }
         if let Some(policy) = &model.policy
             && let Err(error) = registry::find(&policy.name)
@@ -257,8 +262,15 @@ mod tests {
 
     fn model(threading: &str) -> Model {
         let service = Service::Constant(Nanos::from_micros(50));
-        let leaves =
-            LeavesModel { count: 3, ask: Ask::All, service, servers: 1, per_call: Nanos::ZERO, rtt: Nanos::ZERO };
+        let leaves = LeavesModel {
+            count: 3,
+            ask: Ask::All,
+            service,
+            servers: 1,
+            per_call: Nanos::ZERO,
+            rtt: Nanos::ZERO,
+            tails: Tails::default(),
+        };
         Model {
             cpus: 1,
             costs: ThreadCosts::free(),
@@ -319,6 +331,9 @@ mod tests {
         };
         assert!(refused(Model { gather: Gather::ForkJoin, ..model("SIB1") }).contains("accepted: `own`"));
         assert!(refused(Model { front: Sharing::Sharded, ..model("SIB2") }).contains("accepted: `shared`"));
+        let mut copied = model("SIB1");
+        copied.leaves.tails.copies = 3;
+        assert!(refused(copied).contains("accepted: none of these"));
         assert_eq!(refused(Model { front: Sharing::Sharded, ..model("SIB1") }), "", "one network thread has one");
     }
 }

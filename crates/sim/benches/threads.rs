@@ -5,7 +5,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{NetworkModel, Segment};
-use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tier};
+use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tails, Tier};
 use leeward_sim::threads::presets::preset;
 use leeward_sim::{SimConfig, service::Service, simulate};
 
@@ -21,6 +21,7 @@ fn tier(setup: &str) -> Tier {
             servers: 5,
             per_call: Nanos::ZERO,
             rtt: Nanos::from_micros(20),
+            tails: Tails::default(),
         },
         gather: Gather::ForkJoin,
         front: Sharing::Shared,

@@ -78,6 +78,7 @@ pub fn builtin_scenarios() -> &'static [Builtin] {
         "mt-machine",
         "mt-detect",
         "mt-lockin",
+        "mt-hedge",
         "mt-switch",
         "mt-nine",
         "mt-twin",

@@ -7,7 +7,7 @@ use super::threading::TierSpec;
 use super::{ScenarioError, ServiceSpec};
 use leeward_control::units::{Nanos, parse_number};
 use leeward_sim::service::Service;
-use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, ThreadCosts, Tier};
+use leeward_sim::threads::model::{Ask, Gather, Leaves, SecondCalls, Sharing, SlowLeaf, Tails, ThreadCosts, Tier};
 use leeward_sim::threads::presets;
 use leeward_sim::threads::wakes::WakeTable;
 
@@ -32,8 +32,27 @@ pub(super) const COSTS: &[&str] = &[
     "decide",
 ];
 const TIER: &[&str] = &[
-    "name", "begin", "resume", "leaves", "ask", "replicas", "writes", "leaf", "servers", "per_call", "rtt", "gather",
-    "front", "links", "cpus", "preset", "scale",
+    "name",
+    "begin",
+    "resume",
+    "leaves",
+    "ask",
+    "replicas",
+    "writes",
+    "leaf",
+    "servers",
+    "per_call",
+    "rtt",
+    "copies",
+    "second_calls",
+    "slow",
+    "drops_after",
+    "gather",
+    "front",
+    "links",
+    "cpus",
+    "preset",
+    "scale",
 ];
 
 /// The tiers of a scenario; none if it has none. `cores` and `costs` are the server's.
@@ -77,6 +96,7 @@ fn tier(table: &Reader<'_>, cores: u32, costs: &ThreadCosts) -> Result<TierSpec,
         servers: table.count_or("servers", 1..=1_024, 1)? as u16,
         per_call: span("per_call")?,
         rtt: span("rtt")?,
+        tails: tails(table, count)?,
     };
     let own = table.find("preset").map(|item| preset(&item)).transpose()?;
     let costs = own.unwrap_or_else(|| costs.clone());
@@ -96,6 +116,24 @@ fn tier(table: &Reader<'_>, cores: u32, costs: &ThreadCosts) -> Result<TierSpec,
     };
     tier.check().map_err(|problem| table.error("leaves", problem))?;
     Ok(TierSpec { name: name.into(), tier, begin: time("begin")?.unwrap_or(Service::Constant(Nanos::ZERO)) })
+}
+
+/// Late answers and drops of leaves, and the means against them.
+fn tails(table: &Reader<'_>, leaves: u16) -> Result<Tails, ScenarioError> {
+    let second = table.find("second_calls").map_or(Ok(0), |item| item.choice(&["never", "budgeted"]))?;
+    Ok(Tails {
+        copies: table.count_or("copies", 1..=u32::from(leaves), 1)? as u16,
+        second_calls: [SecondCalls::Never, SecondCalls::Budgeted][second],
+        slow: table.find("slow").map(|item| slow(&item, leaves)).transpose()?,
+        drops_after: table.find("drops_after").map(|item| item.duration(Nanos::ZERO..=SECOND)).transpose()?,
+    })
+}
+
+fn slow(item: &Item<'_>, leaves: u16) -> Result<SlowLeaf, ScenarioError> {
+    let table = item.table(&["leaf", "share", "by"])?;
+    let leaf = table.require("leaf", "the number of a leaf, from 1")?.count(1..=u32::from(leaves))? as u16 - 1;
+    let by = table.require("by", "a delay such as \"10ms\"")?.duration(Nanos::ZERO..=SECOND)?;
+    Ok(SlowLeaf { leaf, share: share(&table.require("share", "a share from 0 to 1")?)?, by })
 }
 
 fn ask(table: &Reader<'_>, leaves: u16) -> Result<Ask, ScenarioError> {

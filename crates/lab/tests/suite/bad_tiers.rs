@@ -43,6 +43,17 @@ fn mistakes_in_a_tier_are_named() {
     check("replicas = 3", "replicas = 5", &["replicas", "from 1 to 4"]);
     check("writes = 0.5", "writes = 1.5", &["writes", "share from 0 to 1"]);
     check("ask = \"hash\"\n", "", &["stands without `ask = \"hash\"`"]);
+    let after_rtt = |line: &str| format!("rtt = \"20us\"\n{line}\ngather");
+    let tail = |line: &str, parts: &[&str]| check("rtt = \"20us\"\ngather", &after_rtt(line), parts);
+    tail("copies = 3", &["copies", "from 1 to 2"]);
+    tail("second_calls = \"always\"", &["second_calls", "\"never\", \"budgeted\""]);
+    tail("second_calls = \"budgeted\"", &["two at least"]);
+    tail("copies = 2\nsecond_calls = \"budgeted\"", &["`own` connections"]);
+    tail("drops_after = \"1ms\"", &["`own` connections"]);
+    tail("drops_after = \"2s\"", &["drops_after", "duration"]);
+    tail("slow = { leaf = 3, share = 0.1, by = \"1ms\" }", &["leaf", "from 1 to 2"]);
+    tail("slow = { leaf = 1, share = 1.1, by = \"1ms\" }", &["share from 0 to 1"]);
+    tail("slow = { leaf = 1, share = 0.1 }", &["by", "missing"]);
     check("gather = \"fork-join\"", "gather = \"helpers\"", &["gather", "\"fork-join\""]);
     check("scale = { all = 2", "scale = { all = -2", &["factor from 0 to 100"]);
     check("scale = { all = 2, line", "scale = { all = 2, lines", &["lines", "unknown key"]);

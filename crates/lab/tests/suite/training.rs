@@ -171,10 +171,18 @@ fn advice_is_few_setups_and_a_frugal_one() {
 fn tier() -> leeward_sim::SimConfig {
     use leeward_sim::config::{SimConfig, Workload};
     use leeward_sim::service::Service;
-    use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tier};
+    use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, Tails, Tier};
     let us = Nanos::from_micros;
     let leaf = Service::parse("lognormal:320us:0.1").unwrap();
-    let leaves = Leaves { count: 4, ask: Ask::All, service: leaf, servers: 5, per_call: Nanos::ZERO, rtt: us(20) };
+    let leaves = Leaves {
+        count: 4,
+        ask: Ask::All,
+        service: leaf,
+        servers: 5,
+        per_call: Nanos::ZERO,
+        rtt: us(20),
+        tails: Tails::default(),
+    };
     let tier = Tier {
         cpus: 36,
         costs: leeward_sim::threads::presets::preset("grpc").unwrap(),

@@ -126,6 +126,12 @@ table! {
         contended_per_request: Option<f64>, Plain "Waits for locks per response";
         /// CPU time of polls that found nothing, over CPU time available.
         empty_poll_cpu: Option<f64>, Share "CPU time of empty polls";
+        /// Calls to leaves that were made again because they took long, over calls.
+        hedged_rate: Option<f64>, Share "Second calls of slow ones";
+        /// Calls to leaves that were made again because they were dropped, over calls.
+        retried_rate: Option<f64>, Share "Second calls of dropped ones";
+        /// Answers without the result of a call, over answers.
+        partial_rate: Option<f64>, Share "Partial answers";
         /// CPU time of requests without a result in time over CPU time spent, in a graph of services.
         wasted_cpu: Option<f64>, Share "CPU time wasted";
         /// The same at services that ask others.

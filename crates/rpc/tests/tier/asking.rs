@@ -7,7 +7,10 @@ use leeward_rpc::wire::{
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Wait for an answer: only so that a defect fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Asking {
     stream: TcpStream,
@@ -26,8 +29,6 @@ pub(crate) enum Told {
 impl Asking {
     pub(crate) fn new(server: &Server) -> Asking {
         let stream = TcpStream::connect(server.address()).unwrap();
-        // Only so that a defect fails instead of hanging.
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut asking = Asking { stream, decoder: Decoder::new(Side::Server, PayloadLimit::DEFAULT), out: Vec::new() };
         asking.say(&Frame::Register(Register {
@@ -64,17 +65,31 @@ impl Asking {
 
     /// The next answer: which request, and what.
     pub(crate) fn answer(&mut self) -> (u64, Told) {
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.next_answer().expect("an answer, however late")
+    }
+
+    /// The next answer, if it comes by then.
+    pub(crate) fn answer_by(&mut self, then: Instant) -> Option<(u64, Told)> {
+        // No time-out is written as one of nothing.
+        let left = then.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
+        self.stream.set_read_timeout(Some(left)).unwrap();
+        self.next_answer()
+    }
+
+    fn next_answer(&mut self) -> Option<(u64, Told)> {
         loop {
             if let Some(frame) = self.decoder.next_frame().unwrap() {
                 match frame {
                     Frame::Response(response) => {
-                        return (response.answer.request.value(), Told::Result(response.payload.to_vec()));
+                        return Some((response.answer.request.value(), Told::Result(response.payload.to_vec())));
                     }
                     Frame::Failure(failure) => {
-                        return (failure.answer.request.value(), Told::Failure(failure.message.as_str().to_string()));
+                        let words = failure.message.as_str().to_string();
+                        return Some((failure.answer.request.value(), Told::Failure(words)));
                     }
                     Frame::Drop(dropped) => {
-                        return (dropped.answer.request.value(), Told::Drop(format!("{:?}", dropped.reason)));
+                        return Some((dropped.answer.request.value(), Told::Drop(format!("{:?}", dropped.reason))));
                     }
                     Frame::Error(error) => panic!("{error:?}"),
                     _ => continue,
@@ -84,6 +99,7 @@ impl Asking {
                 Ok(0) => panic!("the tier has ended the connection"),
                 Ok(count) => self.decoder.filled(count),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
                 Err(error) => panic!("{error}"),
             }
         }

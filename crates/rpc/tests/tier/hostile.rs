@@ -1,5 +1,5 @@
-//! Leaves that misbehave: that accept and say nothing, that say nonsense, that stop in the middle. No request waits longer than its time-out,
-//! the others' part of the answer comes, and a leaf that is well again is asked again.
+//! Leaves that misbehave: that accept and say nothing, that say nonsense, that stop in the middle. No request waits longer than its
+//! time-out, the others' part of the answer comes, and a leaf that is well again is asked again.
 
 use crate::asking::{Asking, Told};
 use crate::fan::{echo, leaves, server, start, threading};
@@ -17,7 +17,7 @@ const TIMEOUT: Nanos = Nanos::from_millis(100);
 
 /// Behaviour of a listener that is no leaf.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+pub(crate) enum Manner {
     /// Takes connections and never says anything, as a stopped process does.
     Mute,
     /// Answers whatever comes with bytes of another protocol.
@@ -26,9 +26,9 @@ enum Manner {
     WrongFrame,
 }
 
-/// Listens in this manner until it is told to end.
-fn impostor(manner: Manner) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+/// Listens at an address in this manner until it is told to end.
+pub(crate) fn impostor(at: &str, manner: Manner) -> (SocketAddr, Arc<AtomicBool>, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind(at).unwrap();
     let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
     listener.set_nonblocking(true).unwrap();
     let told = Arc::clone(&ends);
@@ -72,7 +72,7 @@ fn an_impostor_costs_its_part_and_no_more_than_the_time_out() {
         let setup = MODELS[turn % MODELS.len()];
         for setup in [setup, MODELS[(turn + 1) % MODELS.len()]] {
             let well = echo();
-            let (address, ends, thread) = impostor(manner);
+            let (address, ends, thread) = impostor("127.0.0.1:0", manner);
             let backoff = Nanos::from_millis(1);
             let leaves = Leaves::resolve([well.address().to_string(), address.to_string()]).unwrap();
             let leaves = leaves.backoff(backoff, backoff).timeout(TIMEOUT);

@@ -7,6 +7,7 @@ mod credits;
 mod fan;
 mod fanout;
 mod faults;
+mod frail;
 mod governed;
 mod hedging;
 mod hostile;

@@ -1,6 +1,7 @@
 //! Threads of a tier: what each does now, where it waits, and which slot of the setup it has. How they share CPUs is in `cpus`.
 
-use super::event::{JobId, Reply, ThreadId};
+use super::event::{JobId, Leg, Reply, Route, ThreadId};
+use super::jobs::Draw;
 use leeward_control::threading::{Duty, Setup, slots};
 use leeward_control::threading::{Owed, Roles};
 
@@ -24,7 +25,9 @@ pub(super) enum Doing {
     /// All calls have left, over its own connections.
     Gathers(JobId),
     /// A reply has been received over its own connections.
-    Gathered(JobId),
+    Gathered(Reply),
+    /// A call has been sent again, on behalf of a request that waits there for its end.
+    Resent(Leg, Draw, Route),
     /// The helpers are waited for.
     Joins(JobId),
     /// The helper of this call is woken.
@@ -39,7 +42,7 @@ pub(super) enum Doing {
     HelperReceived(JobId),
     /// A helper has no call.
     HelperRests,
-    /// A response thread has received a reply.
+    /// A response thread has received a reply, or seen that there is none yet.
     Replied(Reply),
     /// A request has computed what comes after its replies.
     Resumed(JobId),
@@ -84,11 +87,13 @@ pub(super) struct Thread {
     pub(super) poll: u32,
     /// A reply has come that this helper waits for.
     pub(super) came: bool,
+    /// Replies over its own connections that no request waits for any more, and that it has not received.
+    pub(super) late: u32,
 }
 
 impl Thread {
     pub(super) fn new(doing: Doing) -> Self {
-        Thread { doing, place: Place::Parked, slot: None, epoch: 0, leads: false, poll: 0, came: false }
+        Thread { doing, place: Place::Parked, slot: None, epoch: 0, leads: false, poll: 0, came: false, late: 0 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Events of a tier's run. Never here: what follows from them.
 
 use leeward_control::server::{Feedback, Outcome};
+use leeward_control::units::Time;
 
 /// A thread, by its number.
 pub(super) type ThreadId = u32;
@@ -26,7 +27,7 @@ pub(super) enum Event {
     Timer(u32),
     /// The controller's period is over.
     Control,
-    /// The reply to a call reaches the tier.
+    /// News of a call reach the tier.
     Reply(Reply),
     /// Something is due on a CPU; the number tells an overtaken event from the valid one.
     Cpu(u32, u32),
@@ -46,15 +47,48 @@ pub(super) enum Event {
     Window,
 }
 
-/// The reply to a call.
+/// A call as it was made: the first time, or again at another copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reply {
+pub(super) struct Leg {
     /// The request that the call is of.
     pub(super) job: JobId,
-    /// Leaf that replies.
+    /// Life of the request's slot, which others may have had since.
+    pub(super) life: u32,
+    /// The call's number among the request's.
+    pub(super) call: u16,
+    /// Leaf that is asked.
     pub(super) leaf: u16,
+    /// Whether the call was made before.
+    pub(super) turn: Turn,
+}
+
+/// Whether a call was made before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    First,
+    Second,
+}
+
+/// News of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) leg: Leg,
+    /// When the call left.
+    pub(super) left: Time,
     /// Receiver.
     pub(super) to: Route,
+    pub(super) news: News,
+}
+
+/// Content of the news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The leaf has answered.
+    Result,
+    /// The leaf has not begun the call and won't.
+    Dropped,
+    /// Nothing has come for so long that a second call is worth while. No message: a timer of the receiver's.
+    TakesLong,
 }
 
 /// Receiver of a reply.
@@ -64,6 +98,6 @@ pub(super) enum Route {
     Links(u16),
     /// A helper that waits for this reply alone.
     Helper(ThreadId),
-    /// The thread that has the request.
-    Own,
+    /// The thread that has the request, over its own connections.
+    Own(ThreadId),
 }

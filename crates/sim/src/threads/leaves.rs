@@ -1,7 +1,9 @@
-//! Leaves as stations: a call's reply is known when the call leaves, because calls reach a leaf in the order in which they left. What a
+//! Leaves as stations: the end of a call is known when the call leaves, because calls reach a leaf in the order in which they left. What a
 //! leaf computes is not here.
 
-use super::model::Leaves;
+use super::event::News;
+use super::jobs::Draw;
+use super::model::{Leaves, SlowLeaf};
 use leeward_control::units::{Nanos, Time};
 
 /// A leaf: its servers and when each is free.
@@ -18,6 +20,8 @@ pub(super) struct Stations {
     there: Nanos,
     back: Nanos,
     per_call: Nanos,
+    slow: Option<SlowLeaf>,
+    drops_after: Option<Nanos>,
 }
 
 impl Stations {
@@ -30,27 +34,34 @@ impl Stations {
             there,
             back: leaves.rtt.saturating_sub(there),
             per_call: leaves.per_call,
+            slow: leaves.tails.slow,
+            drops_after: leaves.tails.drops_after,
         }
     }
 
-    /// A call of `service` leaves for `leaf` at `now`. When its reply arrives.
-    pub(super) fn call(&mut self, leaf: usize, now: Time, service: Nanos) -> Time {
-        let station = &mut self.stations[leaf];
+    /// A call leaves for `leaf` at `now`. When its reply arrives, and which.
+    pub(super) fn call(&mut self, leaf: u16, now: Time, draw: Draw) -> (Time, News) {
+        let station = &mut self.stations[usize::from(leaf)];
         station.out += 1;
         let arrives = now + self.there;
         // The first that is free, by number among equals: no order of a map or of memory.
         let server = station.free.iter_mut().min().expect("a leaf has a server");
-        *server = arrives.max(*server) + service + self.per_call;
-        *server + self.back
+        let begins = arrives.max(*server);
+        if self.drops_after.is_some_and(|most| begins.since(arrives) > most) {
+            return (arrives + self.back, News::Dropped);
+        }
+        *server = begins + draw.time + self.per_call;
+        let late = self.slow.filter(|slow| slow.leaf == leaf && draw.is_late).map_or(Nanos::ZERO, |slow| slow.by);
+        (*server + self.back + late, News::Result)
     }
 
     /// A reply of `leaf` has arrived.
-    pub(super) fn replied(&mut self, leaf: usize) {
-        self.stations[leaf].out -= 1;
+    pub(super) fn replied(&mut self, leaf: u16) {
+        self.stations[usize::from(leaf)].out -= 1;
     }
 
     /// Calls whose replies have not come.
-    pub(super) fn out(&self, leaf: usize) -> u32 {
-        self.stations[leaf].out
+    pub(super) fn out(&self, leaf: u16) -> u32 {
+        self.stations[usize::from(leaf)].out
     }
 }

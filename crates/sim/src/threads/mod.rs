@@ -6,7 +6,7 @@
 //! - `inlet`, `lock`: connections that threads watch, and contention, both as arithmetic.
 //! - `crew`, `turn`, `serve`, `switch`: what threads do, between requests, with a request, and when the setup changes.
 //! - `policy`: a policy of threading in the midst of it. `admission`: a controller around it.
-//! - `jobs`, `leaves`: requests, and the servers that they ask.
+//! - `jobs`, `leaves`: requests, and the servers that they ask. `second`: calls that are made again at another copy.
 
 mod admission;
 mod cpus;
@@ -20,6 +20,7 @@ pub mod model;
 mod policy;
 pub mod presets;
 mod run;
+mod second;
 mod serve;
 mod switch;
 mod turn;
@@ -36,7 +37,8 @@ use std::sync::atomic::AtomicBool;
 /// Runs a tier.
 ///
 /// # Errors
-/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has ended.
+/// A tier that is impossible, parameters that can't stand together, or a run that never moves on from some instant or that `stop` has
+/// ended.
 pub(crate) fn simulate(
     config: &SimConfig,
     tier: &Tier,

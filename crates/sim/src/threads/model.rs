@@ -59,6 +59,48 @@ pub struct Leaves {
     pub per_call: Nanos,
     /// Round trip to a leaf.
     pub rtt: Nanos,
+    /// Answers that are late or do not come, and what is made of that.
+    pub tails: Tails,
+}
+
+/// Late answers of leaves, and the means against them (Dean and Barroso, The Tail at Scale, 2013).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tails {
+    /// Leaves that have the same part of the data: the first `count / copies` leaves have all parts, the next ones have them again.
+    pub copies: u16,
+    /// Whether a call is made again at another copy.
+    pub second_calls: SecondCalls,
+    /// A leaf whose answers are late now and then.
+    pub slow: Option<SlowLeaf>,
+    /// A leaf drops a call that would wait longer for it; `None`: it drops none.
+    pub drops_after: Option<Nanos>,
+}
+
+impl Default for Tails {
+    fn default() -> Self {
+        Tails { copies: 1, second_calls: SecondCalls::Never, slow: None, drops_after: None }
+    }
+}
+
+/// Whether a call is made again at another copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecondCalls {
+    /// Every call is made once.
+    #[default]
+    Never,
+    /// A call that takes long or was dropped is made again within the budgets of [`leeward_control::hedging`].
+    Budgeted,
+}
+
+/// A leaf whose answers are late now and then. It goes on with other calls meanwhile: being late costs none of its capacity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SlowLeaf {
+    /// Its number, from 0.
+    pub leaf: u16,
+    /// Share of its answers that are late, 0..=1.
+    pub share: f64,
+    /// Delay of these.
+    pub by: Nanos,
 }
 
 /// Leaves that a request asks.
@@ -161,10 +203,15 @@ impl ThreadCosts {
 }
 
 impl Leaves {
+    /// Parts that the data has.
+    pub fn parts(&self) -> u16 {
+        self.count / self.tails.copies.max(1)
+    }
+
     /// Calls of a request at most.
     pub fn most_calls(&self) -> u16 {
         match self.ask {
-            Ask::All => self.count,
+            Ask::All => self.parts(),
             Ask::Hash { replicas, .. } => replicas,
         }
     }
@@ -172,7 +219,7 @@ impl Leaves {
     /// Calls of a request on average.
     pub fn mean_calls(&self) -> f64 {
         match self.ask {
-            Ask::All => f64::from(self.count),
+            Ask::All => f64::from(self.parts()),
             Ask::Hash { replicas, writes } => writes * f64::from(replicas) + (1.0 - writes),
         }
     }
@@ -238,6 +285,11 @@ impl Tier {
             leaves.per_call,
             leaves.rtt,
         ];
+        let Tails { copies, second_calls, slow, drops_after } = leaves.tails;
+        let copies_fit = copies >= 1 && leaves.count.is_multiple_of(copies) && (copies == 1 || leaves.ask == Ask::All);
+        let slow_is_possible =
+            slow.is_none_or(|slow| slow.leaf < leaves.count && (0.0..=1.0).contains(&slow.share) && slow.by <= second);
+        let heeds_calls = second_calls == SecondCalls::Budgeted || drops_after.is_some();
         let rules = [
             ((1..=128).contains(&self.cpus), "a tier has 1 to 128 CPUs"),
             ((1..=64).contains(&leaves.count), "a tier has 1 to 64 leaves"),
@@ -249,6 +301,17 @@ impl Tier {
             (spans.iter().all(|span| *span <= second), "a cost of threads is a second at most"),
             (costs.slice > Nanos::ZERO, "a slice is longer than nothing"),
             (costs.locked_permille <= 1_000, "the lock is held for at most the whole of a message"),
+            (copies_fit, "copies divide the leaves, of which a request asks all parts"),
+            (
+                second_calls == SecondCalls::Never || copies > 1,
+                "a second call goes to another copy, so that there are two at least",
+            ),
+            (slow_is_possible, "the slow leaf is one of the leaves, late in a share from 0 to 1, by a second at most"),
+            (drops_after.is_none_or(|span| span <= second), "a leaf drops calls that wait for a second at most"),
+            (
+                !heeds_calls || self.gather == Gather::Own,
+                "a helper has one call and no other: second calls and drops need `own` connections",
+            ),
         ];
         self.setup_checked()?;
         match rules.iter().find(|(holds, _)| !holds) {

@@ -4,13 +4,14 @@
 use super::admission::Admission;
 use super::cpus::{Cpus, Told};
 use super::crew::{Doing, Place, Plan, Thread};
-use super::event::{Event, JobId, Reply, Route, ThreadId};
+use super::event::{Event, JobId, News, Reply, Route, ThreadId};
 use super::inlet::Inlet;
 use super::jobs::Jobs;
 use super::leaves::Stations;
 use super::lock::Lock;
 use super::model::{ThreadCosts, Tier};
 use super::policy::Governor;
+use super::second::Seconds;
 use crate::SimError;
 use crate::agenda::Agenda;
 use crate::audit::Audit;
@@ -55,6 +56,7 @@ pub(super) struct Run<'a> {
     pub(super) workers: VecDeque<ThreadId>,
     pub(super) jobs: Jobs,
     pub(super) stations: Stations,
+    pub(super) seconds: Seconds,
     /// Links of the next request, in an async setup.
     pub(super) next_link: u16,
     /// Calls of async setups whose replies have not been received.
@@ -97,6 +99,7 @@ impl<'a> Run<'a> {
             workers: VecDeque::new(),
             jobs: Jobs::new(&tier.leaves, &config.workload.service, config.seed),
             stations: Stations::new(&tier.leaves),
+            seconds: Seconds::new(&tier.leaves),
             next_link: 0,
             async_calls: 0,
             stats: Stats::new(config),
@@ -174,6 +177,7 @@ impl<'a> Run<'a> {
             Event::WarmedUp => {
                 self.stats.warmed_up(self.now);
                 self.contended_before = self.contended();
+                self.seconds.warmed_up();
             }
             Event::Window => self.window_ends(),
         }
@@ -199,7 +203,11 @@ impl<'a> Run<'a> {
     }
 
     fn reply(&mut self, reply: Reply) {
-        self.stations.replied(usize::from(reply.leaf));
+        if reply.news != News::TakesLong {
+            self.stations.replied(reply.leg.leaf);
+        } else if !self.jobs.waits_for(&reply.leg) {
+            return;
+        }
         match reply.to {
             Route::Links(link) => {
                 // A setup with fewer response threads may have come since.
@@ -211,9 +219,9 @@ impl<'a> Run<'a> {
                 self.threads[thread as usize].came = true;
                 self.wake_if_held(thread);
             }
-            Route::Own => {
-                self.jobs[reply.job].came += 1;
-                if let Some(thread) = self.jobs[reply.job].sleeper.take() {
+            Route::Own(thread) if !self.jobs.came(reply) => self.threads[thread as usize].late += 1,
+            Route::Own(_) => {
+                if let Some(thread) = self.jobs[reply.leg.job].sleeper.take() {
                     self.wake_if_held(thread);
                 }
             }
@@ -278,6 +286,7 @@ impl<'a> Run<'a> {
             contended: Some(contended),
             empty_polls: Some(Nanos(empty_polls)),
             setup: Some(self.plan.setup),
+            second: self.seconds.outcome(),
             ..self.outcome
         });
         report.violations = self.audit.into_found();

@@ -2,9 +2,10 @@
 //! requests is in `turn`.
 
 use super::crew::{Doing, Place, Thread};
-use super::event::{Event, JobId, Reply, Route, ThreadId};
+use super::event::{JobId, News, Reply, Route, ThreadId};
 use super::model::Gather;
 use super::run::Run;
+use super::second::Heard;
 use super::turn::Next;
 use leeward_control::server::Outcome;
 use leeward_control::threading::{Fanout, Handling};
@@ -24,11 +25,16 @@ impl Run<'_> {
     /// Takes the oldest reply of links, if there is one.
     pub(super) fn receive_reply(&mut self, thread: ThreadId, links: usize, look: Nanos) -> Option<Next> {
         let reply = self.links[links].unread.pop_front()?;
-        let (locked, rest) = self.costs.split(self.costs.receive);
+        let (locked, rest) = self.costs.split(self.receive_cost(&reply));
         let cost = self.lock_links(links, look + locked) + rest;
         let duty = self.threads[thread as usize].slot.map(|slot| self.plan.slots[slot].duty);
         let call = duty.map_or(Nanos::ZERO, |duty| self.follow(thread, duty, links));
         Some(Next::Compute(cost + call, Doing::Replied(reply)))
+    }
+
+    /// Receiving news, besides the look; a timer is seen by the look alone.
+    fn receive_cost(&self, reply: &Reply) -> Nanos {
+        if reply.news == News::TakesLong { Nanos::ZERO } else { self.costs.receive }
     }
 
     fn lock_front(&mut self, front: usize, hold: Nanos) -> Nanos {
@@ -62,12 +68,10 @@ impl Run<'_> {
                 Next::Compute(self.jobs[job].base.service, Doing::Begun(job))
             }
             Doing::Begun(job) => self.begun(job),
-            Doing::Sent(job, call) => self.sent(job, call),
+            Doing::Sent(job, call) => self.sent(thread, job, call),
+            Doing::Resent(leg, draw, to) => self.resent(leg, draw, to),
             Doing::Gathers(job) => self.gathers(thread, job),
-            Doing::Gathered(job) => {
-                self.jobs[job].left -= 1;
-                Next::Compute(Nanos::ZERO, Doing::Gathers(job))
-            }
+            Doing::Gathered(reply) => self.gathered(&reply),
             Doing::Forks(job, call) => self.forks(job, call),
             Doing::Joins(job) => {
                 if self.jobs[job].left == 0 {
@@ -83,6 +87,7 @@ impl Run<'_> {
                 Next::Compute(self.lock_front(front, locked) + rest, Doing::Answered(job))
             }
             Doing::Answered(job) => {
+                self.seconds.answered(self.jobs[job].is_partial);
                 self.respond(job, Outcome::Completed);
                 Next::Compute(Nanos::ZERO, Doing::Turn)
             }
@@ -141,34 +146,35 @@ impl Run<'_> {
 
     /// Sends a call of a request, from the thread that has it.
     fn send(&mut self, job: JobId, call: u16) -> Next {
-        let cost = match self.jobs[job].fanout {
+        let cost = self.send_cost(job);
+        Next::Compute(cost, Doing::Sent(job, call))
+    }
+
+    /// CPU time of sending a call of a request, waiting for the links' lock included.
+    pub(super) fn send_cost(&mut self, job: JobId) -> Nanos {
+        match self.jobs[job].fanout {
             Fanout::Sync => self.costs.send,
             Fanout::Async => {
                 let (locked, rest) = self.costs.split(self.costs.send);
                 let links = usize::from(self.jobs[job].link) % self.links.len();
                 self.lock_links(links, locked) + rest
             }
-        };
-        Next::Compute(cost, Doing::Sent(job, call))
+        }
     }
 
-    /// A call is on its way to its leaf.
-    fn leaves(&mut self, job: JobId, call: u16, to: Route) {
-        let leaf = self.jobs.leaf(job, call, |leaf| self.stations.out(leaf));
-        let service = self.jobs.time(job, call);
-        let at = self.stations.call(usize::from(leaf), self.now, service);
-        self.agenda.schedule(at, Event::Reply(Reply { job, leaf, to }));
-    }
-
-    fn sent(&mut self, job: JobId, call: u16) -> Next {
+    fn sent(&mut self, thread: ThreadId, job: JobId, call: u16) -> Next {
         let own = self.jobs[job];
-        let to = if own.fanout == Fanout::Sync { Route::Own } else { Route::Links(own.link) };
+        let to = if own.fanout == Fanout::Sync { Route::Own(thread) } else { Route::Links(own.link) };
         self.leaves(job, call, to);
         if call + 1 < own.calls {
             return self.send(job, call + 1);
         }
         match own.fanout {
-            Fanout::Sync => Next::Compute(Nanos::ZERO, Doing::Gathers(job)),
+            Fanout::Sync => {
+                // Its connections have these before the replies that it waits for.
+                let late = std::mem::take(&mut self.threads[thread as usize].late);
+                Next::Compute(self.costs.receive * u64::from(late), Doing::Gathers(job))
+            }
             Fanout::Async => self.one_less(job),
         }
     }
@@ -184,9 +190,16 @@ impl Run<'_> {
     }
 
     fn replied(&mut self, reply: Reply) -> Next {
-        self.async_calls -= 1;
-        let cost = if self.async_calls == 0 { self.last_reply() } else { Nanos::ZERO };
-        match self.one_less(reply.job) {
+        let heard = self.heard(&reply);
+        let is_message = reply.news != News::TakesLong;
+        self.async_calls -= u32::from(is_message);
+        let cost = if is_message && self.async_calls == 0 { self.last_reply() } else { Nanos::ZERO };
+        let next = match heard {
+            Heard::Nothing => Next::Compute(Nanos::ZERO, Doing::Turn),
+            Heard::Ended => self.one_less(reply.leg.job),
+            Heard::Again(span, doing) => Next::Compute(span, doing),
+        };
+        match next {
             Next::Compute(span, doing) => Next::Compute(span + cost, doing),
             other => other,
         }
@@ -194,16 +207,28 @@ impl Run<'_> {
 
     /// Over its own connections a thread receives what has come, and sleeps in between.
     fn gathers(&mut self, thread: ThreadId, job: JobId) -> Next {
-        let own = &mut self.jobs[job];
-        if own.left == 0 {
+        if self.jobs[job].left == 0 {
+            while let Some(reply) = self.jobs.receive(job) {
+                self.threads[thread as usize].late += u32::from(reply.news != News::TakesLong);
+            }
             return Next::Compute(self.tier.resume, Doing::Resumed(job));
         }
-        if own.came > 0 {
-            own.came -= 1;
-            return Next::Compute(self.costs.poll_turn + self.costs.receive, Doing::Gathered(job));
+        if let Some(reply) = self.jobs.receive(job) {
+            return Next::Compute(self.costs.poll_turn + self.receive_cost(&reply), Doing::Gathered(reply));
         }
-        own.sleeper = Some(thread);
+        self.jobs[job].sleeper = Some(thread);
         Next::Sleep(Place::Held, Doing::Gathers(job))
+    }
+
+    /// A thread has received news over its own connections.
+    fn gathered(&mut self, reply: &Reply) -> Next {
+        let job = reply.leg.job;
+        match self.heard(reply) {
+            Heard::Nothing => {}
+            Heard::Ended => self.jobs[job].left -= 1,
+            Heard::Again(span, doing) => return Next::Compute(span, doing),
+        }
+        Next::Compute(Nanos::ZERO, Doing::Gathers(job))
     }
 
     /// Wakes a helper for `call`, then for the next.

@@ -50,7 +50,7 @@ impl Run<'_> {
             self.fronts[front].unread.push_back(job);
         }
         for reply in replies {
-            let link = usize::from(self.jobs[reply.job].link) % links;
+            let link = usize::from(self.jobs[reply.leg.job].link) % links;
             self.links[link].unread.push_back(reply);
         }
         self.next_link %= links as u16;

@@ -16,6 +16,7 @@ mod recovery;
 mod rehearsal;
 mod replay;
 mod replicas;
+mod second_calls;
 mod signals;
 mod snapshots;
 mod sockets;

@@ -3,7 +3,7 @@
 //!
 //! - `dispatch`: what becomes of a call: to which connection it goes, and what its end there means.
 //! - `link`: a connection over its lives. `life`: a socket. `attempts`, `backoff`: the next one. `note`: news about a call.
-//! - `table`: the calls under way. `choice`, `retry`: the rules, without I/O.
+//! - `table`: the calls under way. `choice`: to which connection a call goes, without I/O.
 //! - `timer`, `random`: time and chance.
 //!
 //! Never here: whether a call may leave (the client half of the algorithm, inside each connection).
@@ -16,7 +16,6 @@ pub(crate) mod life;
 mod link;
 mod note;
 pub(crate) mod random;
-pub(crate) mod retry;
 mod socket;
 mod table;
 pub(crate) mod timer;
@@ -28,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leeward_control::client::{BoundedQueue, ClientConfig};
+use leeward_control::hedging::RetryBudget;
 use leeward_control::units::{Nanos, Time};
 use leeward_port::Turn;
 use mio::{Events, Poll, Token};
@@ -40,7 +40,6 @@ use super::shared::{Command, Shared};
 use link::Link;
 use note::Note;
 use random::Random;
-use retry::RetryBudget;
 use table::{Pending, Table};
 use timer::Timer;
 

@@ -1,4 +1,5 @@
-//! Legs of a request: its calls as they were made, those that were made twice included. Never here: when one is made again (`hedge`).
+//! Legs of a request: its calls as they were made, those that were made twice included. Never here: when one is made again
+//! (`leeward_control::hedging`).
 
 use super::super::calls::CallList;
 use super::super::service::LeafId;

@@ -1,8 +1,7 @@
 //! A request on its way through a tier: its call, the service's state, and what came. Records are used again.
 //!
-//! `leg`: its calls as they were made. `hedge`: which of them are made twice.
+//! `leg`: its calls as they were made. Never here: which of them are made twice (`leeward_control::hedging`).
 
-pub(super) mod hedge;
 pub(super) mod leg;
 
 use self::leg::Legs;

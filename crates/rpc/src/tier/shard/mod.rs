@@ -280,7 +280,7 @@ impl<S> Shard<S> {
         let Some(leg) = waiting.gathers.get_mut(key).and_then(|gather| gather.legs.get_mut(number)) else { return };
         leg.request = name;
         if copy.is_some()
-            && let Some(span) = waiting.hedges.patience(leaf)
+            && let Some(span) = waiting.hedges.patience(usize::from(leaf.0))
         {
             let place = patience.partition_point(|(time, _)| *time <= now + span);
             patience.insert(place, (now + span, tag));

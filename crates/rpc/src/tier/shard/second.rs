@@ -1,5 +1,5 @@
-//! Second legs: calls that are made again at another leaf, because the first takes long or was rejected. Never here: whether that is allowed
-//! (`gather::hedge`).
+//! Second legs: calls that are made again at another leaf, because the first takes long or was rejected. Never here: whether that is
+//! allowed (`leeward_control::hedging`).
 
 use super::{Shard, Tag};
 use crate::client::Request;
@@ -44,13 +44,15 @@ impl<S> Shard<S> {
         let Some(leg) = gather.legs.get_mut(tag.leg).map(|leg| *leg) else { return };
         let listed = leg.copy.and_then(|copy| gather.legs.copies.get(copy as usize));
         let Some(second) = listed.map(|listed| listed.leaf) else { return };
-        let allowed = |shard: &mut Self, LeafId(leaf): LeafId| shard.links[usize::from(leaf)].allowed();
-        let (first, to) = (allowed(self, leg.leaf), allowed(self, second));
+        let (leaf, other) = (usize::from(leg.leaf.0), usize::from(second.0));
+        let (first, to) = (self.links[leaf].allowed(), self.links[other].allowed());
+        // Where all that the leaf allows is under way a second call would only wait behind the others: credits show an overload that drops do not.
+        let has_room = to > self.links[other].in_flight();
         let hedges = &mut self.waiting.hedges;
-        let may = to > 0
+        let may = has_room
             && match why {
-                Why::TakesLong => hedges.may_hedge(now, (leg.leaf, first), (second, to)),
-                Why::Rejected => hedges.may_retry(now, (second, to)),
+                Why::TakesLong => hedges.may_hedge(now, (leaf, first), (other, to)),
+                Why::Rejected => hedges.may_retry(now, (other, to)),
             };
         match (may, why) {
             (true, _) => self.second_leg(tag, &leg, why, now),

@@ -3,12 +3,12 @@
 use super::Tag;
 use crate::client::{Disconnected, Event};
 use crate::tier::gather::Gather;
-use crate::tier::gather::hedge::Hedges;
 use crate::tier::gather::leg::Leg;
 use crate::tier::server::FanOut;
 use crate::tier::service::LeafId;
 use crate::tier::slab::{Key, Slab};
 use crate::wire::{DropReason, RequestId};
+use leeward_control::hedging::Hedges;
 use leeward_control::units::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,8 +50,8 @@ impl<S> Waiting<S> {
         };
         let Some(leg) = gather.legs.end(tag.leg) else { return };
         match event {
-            Event::Completed { round_trip, .. } => self.hedges.answered(leg.leaf, *round_trip),
-            Event::Dropped { .. } => self.hedges.dropped(self.now, leg.leaf),
+            Event::Completed { round_trip, .. } => self.hedges.answered(usize::from(leg.leaf.0), *round_trip),
+            Event::Dropped { .. } => self.hedges.dropped(self.now, usize::from(leg.leaf.0)),
             _ => {}
         }
         let is_result = matches!(event, Event::Completed { .. });

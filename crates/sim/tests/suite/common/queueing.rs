@@ -73,3 +73,8 @@ pub(crate) fn erlang_c(cores: u32, offered: f64) -> f64 {
     let last = term * offered / cores_f * cores_f / (cores_f - offered);
     last / (sum + last)
 }
+
+/// Share of calls that find all servers busy and go, with `offered` = arrival rate × mean service (Erlang's B formula).
+pub(crate) fn erlang_b(servers: u32, offered: f64) -> f64 {
+    (1..=servers).fold(1.0, |blocked, server| offered * blocked / (f64::from(server) + offered * blocked))
+}

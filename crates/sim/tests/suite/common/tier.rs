@@ -4,7 +4,7 @@ use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, NetworkModel, Segment, SimConfig, Workload};
 use leeward_sim::service::Service;
-use leeward_sim::threads::model::{Ask, Gather, Leaves, Sharing, ThreadCosts, Tier};
+use leeward_sim::threads::model::{Ask, Gather, Leaves, SecondCalls, Sharing, SlowLeaf, Tails, ThreadCosts, Tier};
 use leeward_sim::threads::presets::{NAMES, preset};
 use leeward_sim::{RunOutcome, simulate};
 use leeward_workload::rng::{Purpose, Rng};
@@ -16,7 +16,15 @@ pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
         cpus: 64,
         costs: ThreadCosts::free(),
         resume: none,
-        leaves: Leaves { count: 1, ask: Ask::All, service: leaf, servers: 1_024, per_call: none, rtt: none },
+        leaves: Leaves {
+            count: 1,
+            ask: Ask::All,
+            service: leaf,
+            servers: 1_024,
+            per_call: none,
+            rtt: none,
+            tails: Tails::default(),
+        },
         gather: Gather::Own,
         front: Sharing::Shared,
         links: Sharing::Shared,
@@ -75,6 +83,7 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
         tier.leaves.ask = Ask::Hash { replicas, writes: rng.unit() };
     }
     tier.gather = if rng.below(2) == 0 { Gather::Own } else { Gather::ForkJoin };
+    tails(&mut tier, &mut rng);
     let sharing = [Sharing::Sharded, Sharing::Shared];
     (tier.front, tier.links) = (sharing[rng.below(2) as usize], sharing[rng.below(2) as usize]);
     let begin = Service::Exponential(Nanos::from_micros(1 + rng.below(100)));
@@ -84,6 +93,27 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
     config.workload.clients = 1 + rng.below(20) as u32;
     config.network.rtt = Nanos(rng.below(30_000));
     config
+}
+
+/// Random leaves that are late, that drop, and that have copies with second calls.
+fn tails(tier: &mut Tier, rng: &mut Rng) {
+    let leaves = &mut tier.leaves;
+    if rng.below(2) == 0 {
+        // A sync thread is held as long as a late answer takes: on average that must not be longer than other answers take.
+        let (leaf, share) = (rng.below(u64::from(leaves.count)) as u16, 0.1 * rng.unit());
+        leaves.tails.slow = Some(SlowLeaf { leaf, share, by: Nanos::from_micros(rng.below(1_000)) });
+    }
+    if tier.gather == Gather::Own && rng.below(2) == 0 {
+        leaves.tails.drops_after = Some(Nanos::from_micros(rng.below(1_000)));
+    }
+    if leaves.ask == Ask::All && rng.below(2) == 0 {
+        let copies = 1 + rng.below(3) as u16;
+        leaves.count = leaves.count.div_ceil(copies) * copies;
+        leaves.tails.copies = copies;
+        if copies > 1 && tier.gather == Gather::Own {
+            leaves.tails.second_calls = SecondCalls::Budgeted;
+        }
+    }
 }
 
 /// A random setup, in any of the eight models and those that poll for a while.

@@ -9,25 +9,26 @@ const WHOLE: u32 = 100;
 /// Retries that may be saved up, so that a client with few calls has some too.
 const SAVED_MAX: u32 = 10;
 
+/// Calls that may be made again, as a part of all calls, with a few saved up.
 #[derive(Clone, Debug)]
-pub(crate) struct RetryBudget {
+pub struct RetryBudget {
     percent: u32,
     saved: u32,
 }
 
 impl RetryBudget {
     /// A budget of `percent` retries per hundred calls, with its savings full.
-    pub(crate) fn new(percent: u32) -> Self {
+    pub fn new(percent: u32) -> Self {
         RetryBudget { percent, saved: if percent == 0 { 0 } else { SAVED_MAX * WHOLE } }
     }
 
     /// A call was made.
-    pub(crate) fn pay_in(&mut self) {
+    pub fn pay_in(&mut self) {
         self.saved = self.saved.saturating_add(self.percent).min(SAVED_MAX * WHOLE);
     }
 
     /// Whether one more may be sent again; if so, it is paid for.
-    pub(crate) fn take(&mut self) -> bool {
+    pub fn take(&mut self) -> bool {
         let enough = self.saved >= WHOLE;
         if enough {
             self.saved -= WHOLE;

@@ -1,9 +1,13 @@
-//! Second calls: when a call that takes long is made again at another leaf, and what that may cost (Dean and Barroso, The Tail at Scale, 2013:
-//! a second request after the first has taken longer than 95 % do). Pure. Never here: links and requests.
+//! Second calls: when a call that takes long is made again at another leaf, and what that may cost (Dean and Barroso, The Tail at Scale,
+//! 2013: a second request after the first has taken longer than 95 % do). Leaves are numbers here. Never here: links and requests.
+//!
+//! `budget`: the calls that may be made again, as a part of all calls.
 
-use super::super::service::LeafId;
-use crate::client::driver::retry::RetryBudget;
-use leeward_control::units::{Nanos, Time};
+mod budget;
+
+pub use budget::RetryBudget;
+
+use crate::units::{Nanos, Time};
 
 /// Second calls of those that take long, in percent of calls.
 const HEDGES: u32 = 5;
@@ -37,28 +41,43 @@ impl Default for Tail {
 }
 
 /// Tails of all leaves, and what second calls may cost.
+///
+/// ```
+/// use leeward_control::hedging::Hedges;
+/// use leeward_control::units::{Nanos, Time};
+///
+/// let mut hedges = Hedges::new(2);
+/// for _ in 0..64 {
+///     hedges.called();
+///     hedges.answered(0, Nanos::from_micros(50));
+/// }
+/// assert_eq!(hedges.patience(0), Some(Nanos::from_micros(50)));
+/// // The leaf, and the one with the same part of the data: both let so many calls go.
+/// assert!(hedges.may_hedge(Time::ZERO, (0, 8), (1, 8)));
+/// ```
 #[derive(Clone, Debug)]
-pub(in crate::tier) struct Hedges {
+pub struct Hedges {
     tails: Vec<Tail>,
     hedges: RetryBudget,
     retries: RetryBudget,
 }
 
 impl Hedges {
-    pub(in crate::tier) fn new(leaves: usize) -> Self {
+    /// No calls yet to any of so many leaves, and both budgets full.
+    pub fn new(leaves: usize) -> Self {
         let tails = vec![Tail::default(); leaves];
         Hedges { tails, hedges: RetryBudget::new(HEDGES), retries: RetryBudget::new(RETRIES) }
     }
 
     /// A call was made: it pays for a part of a second one.
-    pub(in crate::tier) fn called(&mut self) {
+    pub fn called(&mut self) {
         self.hedges.pay_in();
         self.retries.pay_in();
     }
 
     /// A leaf has answered after so long, and now allows so many calls.
-    pub(in crate::tier) fn answered(&mut self, LeafId(leaf): LeafId, round_trip: Nanos) {
-        let Some(tail) = self.tails.get_mut(usize::from(leaf)) else { return };
+    pub fn answered(&mut self, leaf: usize, round_trip: Nanos) {
+        let Some(tail) = self.tails.get_mut(leaf) else { return };
         tail.samples[tail.count % SAMPLES] = u32::try_from(round_trip.0).unwrap_or(u32::MAX);
         tail.count += 1;
         if tail.count >= ENOUGH && tail.count.is_multiple_of(AGAIN) {
@@ -70,21 +89,21 @@ impl Hedges {
     }
 
     /// A leaf has dropped a call.
-    pub(in crate::tier) fn dropped(&mut self, now: Time, LeafId(leaf): LeafId) {
-        if let Some(tail) = self.tails.get_mut(usize::from(leaf)) {
+    pub fn dropped(&mut self, now: Time, leaf: usize) {
+        if let Some(tail) = self.tails.get_mut(leaf) {
             tail.rests_until = now + REST;
         }
     }
 
     /// How long a call of a leaf takes before it is worth a second one; `None` while that is not known.
-    pub(in crate::tier) fn patience(&self, LeafId(leaf): LeafId) -> Option<Nanos> {
-        self.tails.get(usize::from(leaf))?.p95
+    pub fn patience(&self, leaf: usize) -> Option<Nanos> {
+        self.tails.get(leaf)?.p95
     }
 
     /// Whether a leaf is neither overloaded nor about to be, as far as can be seen: it has dropped nothing lately, and its window has not
     /// shrunk. It allows so many calls now.
-    fn is_well(&mut self, now: Time, LeafId(leaf): LeafId, allowed: u32) -> bool {
-        let Some(tail) = self.tails.get_mut(usize::from(leaf)) else { return false };
+    fn is_well(&mut self, now: Time, leaf: usize, allowed: u32) -> bool {
+        let Some(tail) = self.tails.get_mut(leaf) else { return false };
         if allowed < tail.allowed {
             tail.rests_until = now + REST;
         }
@@ -92,15 +111,16 @@ impl Hedges {
         now >= tail.rests_until
     }
 
-    /// Whether a call that takes long at `first` may be made again at `second`; if so, that is paid for. Each with the calls that it allows.
-    pub(in crate::tier) fn may_hedge(&mut self, now: Time, first: (LeafId, u32), second: (LeafId, u32)) -> bool {
+    /// Whether a call that takes long at `first` may be made again at `second`; if so, that is paid for. Each with the calls that it
+    /// allows.
+    pub fn may_hedge(&mut self, now: Time, first: (usize, u32), second: (usize, u32)) -> bool {
         // Both are looked at, so that both are known the next time.
         let first_is_well = self.is_well(now, first.0, first.1);
         self.is_well(now, second.0, second.1) && first_is_well && self.hedges.take()
     }
 
     /// Whether a call that was rejected may be made at `second`; if so, that is paid for.
-    pub(in crate::tier) fn may_retry(&mut self, now: Time, second: (LeafId, u32)) -> bool {
+    pub fn may_retry(&mut self, now: Time, second: (usize, u32)) -> bool {
         self.is_well(now, second.0, second.1) && self.retries.take()
     }
 }
@@ -109,8 +129,8 @@ impl Hedges {
 mod tests {
     use super::*;
 
-    const A: LeafId = LeafId(0);
-    const B: LeafId = LeafId(1);
+    const A: usize = 0;
+    const B: usize = 1;
 
     #[test]
     fn patience_is_the_95th_percentile_of_what_came_last() {
@@ -124,8 +144,8 @@ mod tests {
         (0..=AGAIN).for_each(|_| hedges.answered(A, Nanos(1_000)));
         assert_eq!(hedges.patience(A), Some(Nanos(1_000)), "more than 5 % take so long now");
         assert_eq!(hedges.patience(B), None);
-        assert_eq!(hedges.patience(LeafId(2)), None);
-        hedges.answered(LeafId(2), Nanos(1));
+        assert_eq!(hedges.patience(2), None);
+        hedges.answered(2, Nanos(1));
     }
 
     #[test]
