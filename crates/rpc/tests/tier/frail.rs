@@ -135,7 +135,7 @@ fn bearable(asking: &mut Asking) -> Duration {
     began.elapsed() / ROUNDS
 }
 
-/// One fault at one load, and the leaf's return.
+/// A tier before, during and after a fault of its frail leaf, at so many times that leaf's capacity.
 fn bears(setup: &str, fault: Fault, load: f64) {
     let words = format!("{setup}, {fault:?}, {load} x");
     let mood = Arc::new(AtomicU8::new(Mood::Well as u8));
