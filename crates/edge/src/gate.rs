@@ -217,7 +217,7 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), ticket);
+                let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), Some(ticket));
                 Ok(ticket.with_budget(inner.for_queues(arriving, waited)).asking(asks))
             }
             Err(reason) => {

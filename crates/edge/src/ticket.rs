@@ -56,43 +56,15 @@ impl Ticket {
         shard: usize,
         (route, class): (u8, u8),
         (came, waited): (Time, Nanos),
-        of: server::Ticket,
+        of: Option<server::Ticket>,
     ) -> Self {
         let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
-        Ticket {
-            gate,
-            shard,
-            route,
-            class,
-            came,
-            waited,
-            worked: None,
-            budget,
-            queued,
-            behind: None,
-            asks: route,
-            of: Some(of),
-        }
+        Ticket { gate, shard, route, class, came, waited, worked: None, budget, queued, behind: None, asks: route, of }
     }
 
     /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
     pub(crate) fn rehearsed(gate: Gate, shard: usize, route: u8) -> Self {
-        let (budget, queued, waited) = (Budget::UNLIMITED, Duration::ZERO, Nanos::ZERO);
-        let came = Time::ZERO;
-        Ticket {
-            gate,
-            shard,
-            route,
-            class: 0,
-            came,
-            waited,
-            worked: None,
-            budget,
-            queued,
-            behind: None,
-            asks: route,
-            of: None,
-        }
+        Ticket::new(gate, shard, (route, 0), (Time::ZERO, Nanos::ZERO), None)
     }
 
     pub(crate) fn with_budget(mut self, budget: Budget) -> Self {

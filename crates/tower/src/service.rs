@@ -70,8 +70,11 @@ impl<S> Guarded<S> {
         if said.malformed > 0 {
             (0..said.malformed).for_each(|_| self.shared.gate.note_malformed());
         }
+        let route = route(request);
+        // Requests that most likely ask the same services behind: those of a route, or else those whose paths begin alike.
+        let asks = route.unwrap_or_else(|| beginning(path));
         let mut arriving =
-            Arriving::default().with_attempt(said.attempt).with_route(route(request)).with_asks(asks(request));
+            Arriving::default().with_attempt(said.attempt).with_route(route.unwrap_or(UNNAMED)).with_asks(asks);
         if let Some(class) = said.class {
             arriving = arriving.with_class(class);
         }
@@ -125,33 +128,29 @@ fn route_name(request: &Parts) -> Option<RouteName<'_>> {
     headers::is_grpc(&request.headers).then(|| RouteName::Method(request.uri.path()))
 }
 
-/// Requests of one route have one number.
-fn route(request: &Parts) -> u8 {
-    match route_name(request) {
-        None => 0,
+/// Number of all requests whose route is not known.
+const UNNAMED: u8 = 0;
+
+/// Requests of one route have one number; `None` where no route is known.
+fn route(request: &Parts) -> Option<u8> {
+    let name = match route_name(request)? {
         #[cfg(feature = "axum")]
-        Some(RouteName::Pattern(name)) => hash(name.as_bytes()) as u8,
-        Some(RouteName::Method(name)) => hash(name.as_bytes()) as u8,
-    }
+        RouteName::Pattern(name) => name,
+        RouteName::Method(name) => name,
+    };
+    Some(hash(name.as_bytes()) as u8)
 }
 
-/// Requests that most likely ask the same services behind have one number: those of a route, or else those whose paths begin alike.
-fn asks(request: &Parts) -> u8 {
-    match route_name(request) {
-        None => {
-            let path = request.uri.path().trim_start_matches('/');
-            hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
-        }
-        #[cfg(feature = "axum")]
-        Some(RouteName::Pattern(name)) => hash(name.as_bytes()) as u8,
-        Some(RouteName::Method(name)) => hash(name.as_bytes()) as u8,
-    }
+/// Number of the paths with the same first part.
+fn beginning(path: &str) -> u8 {
+    let path = path.trim_start_matches('/');
+    hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
 }
 
 /// Names a route that has no name yet. The client's word for it comes back instead: it counts once the service has answered there.
 fn name(request: &Parts, arriving: &Arriving, gate: &Gate) -> Option<Box<str>> {
     // The application may have given it another number.
-    if gate.is_named(arriving.route) || arriving.route != route(request) {
+    if gate.is_named(arriving.route) || arriving.route != route(request).unwrap_or(UNNAMED) {
         return None;
     }
     match route_name(request)? {
