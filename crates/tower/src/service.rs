@@ -120,6 +120,16 @@ enum RouteName<'a> {
     Method(&'a str),
 }
 
+impl<'a> RouteName<'a> {
+    fn text(&self) -> &'a str {
+        match self {
+            #[cfg(feature = "axum")]
+            RouteName::Pattern(name) => name,
+            RouteName::Method(name) => name,
+        }
+    }
+}
+
 fn route_name(request: &Parts) -> Option<RouteName<'_>> {
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
@@ -133,12 +143,7 @@ const UNNAMED: u8 = 0;
 
 /// Requests of one route have one number; `None` where no route is known.
 fn route(request: &Parts) -> Option<u8> {
-    let name = match route_name(request)? {
-        #[cfg(feature = "axum")]
-        RouteName::Pattern(name) => name,
-        RouteName::Method(name) => name,
-    };
-    Some(hash(name.as_bytes()) as u8)
+    Some(hash(route_name(request)?.text().as_bytes()) as u8)
 }
 
 /// Number of the paths with the same first part.
