@@ -82,7 +82,7 @@ impl AutoLaw {
     pub(crate) fn new(config: &Config, cores: u32, samples: Arc<Samples>) -> Self {
         AutoLaw {
             delay: DelayLaw::new(config),
-            regrowth: Regrowth::new(cores),
+            regrowth: Regrowth::new(cores, config.target),
             methods: Methods::new(config, cores),
             iterations: Iterations::new(config),
             samples,
@@ -156,7 +156,7 @@ impl Law for AutoLaw {
             self.decides = Decides::Delay;
         }
         let totals = self.methods.tick(pool, &self.samples, signals);
-        self.regrowth.note(signals.now, &totals, signals.drops > 0 || self.methods.is_bounding());
+        self.regrowth.note(signals, &totals, &self.methods);
         self.tell(signals);
         if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);
@@ -164,7 +164,7 @@ impl Law for AutoLaw {
         pool.set_binding(self.decides != Decides::Delay);
         match self.decides {
             Decides::Delay => {
-                let more = self.regrowth.step(pool, signals.delay(), self.delay.target());
+                let more = self.regrowth.step(pool, signals.delay());
                 self.delay.step_and(pool, signals.delay(), more);
             }
             Decides::Efficiency { .. } => {

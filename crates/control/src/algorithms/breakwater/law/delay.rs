@@ -42,10 +42,6 @@ impl DelayLaw {
         if self.additive == Additive::AtLeastOne { increase.max(1.0) } else { increase }
     }
 
-    pub(super) fn target(&self) -> Nanos {
-        self.target
-    }
-
     /// Runs one control period with measured delay `d_m`.
     pub(crate) fn step(&mut self, pool: &Pool, measured: Nanos) {
         self.step_and(pool, measured, 0);

@@ -31,6 +31,8 @@ pub(super) struct Methods {
     /// Requests whose sessions are gone, as counted at the last tick.
     lost: u64,
     now: Time,
+    /// Requests that the bounds have refused since the tick before the last.
+    refused: u64,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Methods {
             seen: 1,
             lost: 0,
             now: Time::ZERO,
+            refused: 0,
         }
     }
 
@@ -103,6 +106,7 @@ impl Methods {
         let before = std::mem::replace(&mut self.now, signals.now);
         let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
         let all = self.count(samples, part.min(1.0));
+        self.refused = 0;
         let used = |class: &&Class| class.last.received > 0;
         let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
         for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
@@ -116,7 +120,9 @@ impl Methods {
             };
             let places = class.sojourn.tick(signals, &totals, &all);
             samples.tell(index, class.sojourn.stay());
-            class.refused += pool.set_places(index, places);
+            let refused = pool.set_places(index, places);
+            class.refused += refused;
+            self.refused += refused;
         }
         all
     }
@@ -142,6 +148,16 @@ impl Methods {
         all
     }
 
+    /// Requests that found no place in the server between the last two ticks.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Responses per nanosecond while anybody was in the server.
+    pub(super) fn rate(&self) -> f64 {
+        self.classes[..self.seen].iter().map(|class| class.sojourn.rate()).sum()
+    }
+
     /// An iteration is over: how many were refused in it, if that says that there are too many credits.
     pub(super) fn take_refused(&mut self) -> u64 {
         let classes = &mut self.classes[..self.seen];
@@ -159,7 +175,7 @@ impl Methods {
     /// The span in which nearly all requests of the quickest class are answered: a client doesn't know which class waits.
     pub(super) fn stay(&self) -> Nanos {
         let classes = &self.classes[..self.seen];
-        let notable = classes.iter().map(|class| class.sojourn.rate()).sum::<f64>() * NOTABLE;
+        let notable = self.rate() * NOTABLE;
         let counted = classes.iter().filter(|class| class.sojourn.rate() >= notable);
         counted.map(|class| class.sojourn.stay()).min().unwrap_or(Nanos::ZERO)
     }

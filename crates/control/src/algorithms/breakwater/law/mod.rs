@@ -20,6 +20,7 @@ mod methods;
 mod regrowth;
 mod sojourn;
 mod stay;
+mod waste;
 
 pub(super) use auto::AutoLaw;
 pub(super) use delay::DelayLaw;

@@ -2,15 +2,21 @@
 //! trip: right beside a queue, and slow where there is none. Ten clients get a credit in a hundred round trips; a pool that shrank to
 //! one takes a thousand of them for a thousand clients.
 //!
-//! So while no request waits for a core though all credits are out, the pool grows by a part of itself. The first queue ends this: from there on
+//! So while no request waits for a core though nearly all credits are out, the pool grows by a part of itself. The first queue ends this: from there on
 //! it is the published step.
 //!
 //! How large a part follows from how many requests are in the server, whatever they do there. While they are fewer than a quarter of the
 //! cores the pool grows so that they become a quarter, at most to twice its size: whoever starts, or comes back to a demand a hundred
 //! times as high, needs seven round trips for that and not a hundred. From there on it is a sixteenth.
+//!
+//! Each step is the smaller, the more the queues for cores drop ([`waste`](super::waste)). One core is often without a queue for a few
+//! round trips by chance, and growth that took each of these for room had a quarter of all requests dropped there.
 
+use super::methods::Methods;
+use super::waste::Waste;
 use crate::algorithms::breakwater::pool::Pool;
 use crate::algorithms::breakwater::samples::Totals;
+use crate::server::Signals;
 use crate::units::{Nanos, Time};
 
 /// Round trips without a queue after which the pool grows faster: what was granted has arrived by then, and would be seen.
@@ -19,6 +25,9 @@ const QUIET: u32 = 4;
 const LEAST: f64 = 1.0 / 16.0;
 /// Part of the cores that a step may fill: two round trips pass before it is seen what a step has brought, in which others are taken.
 const FILL: f64 = 0.25;
+/// Part of the pool that may be left over while there are cores for more: clients whose demand is a credit short for a moment leave
+/// some in each round trip, and waiting for the last of them stopped ten busy clients at two fifths of what the server could do.
+const LEFT_OVER: i64 = 8;
 /// Part of the target that is no queue.
 const NO_QUEUE: u64 = 8;
 
@@ -29,6 +38,8 @@ const CAREFUL: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Regrowth {
     cores: f64,
+    target: Nanos,
+    waste: Waste,
     quiet: u32,
     now: Time,
     served_nanos: u64,
@@ -38,9 +49,12 @@ pub(super) struct Regrowth {
 }
 
 impl Regrowth {
-    pub(super) fn new(cores: u32) -> Self {
+    /// `target` is that of the delay signal.
+    pub(super) fn new(cores: u32, target: Nanos) -> Self {
         Regrowth {
             cores: cores.into(),
+            target,
+            waste: Waste::new(cores, target),
             quiet: 0,
             now: Time::ZERO,
             served_nanos: 0,
@@ -50,30 +64,33 @@ impl Regrowth {
     }
 
     /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
-    /// time. Where all wait there are no responses, so those here now count by a half. `is_refusing`: requests were refused meanwhile, or
-    /// may be.
-    pub(super) fn note(&mut self, now: Time, totals: &Totals, is_refusing: bool) {
+    /// time. Where all wait there are no responses, so those here now count by a half. Notes as well how many were dropped.
+    pub(super) fn note(&mut self, signals: &Signals, totals: &Totals, methods: &Methods) {
+        let is_refusing = signals.drops > 0 || methods.is_bounding();
         self.without_refusal = if is_refusing { 0 } else { self.without_refusal.saturating_add(1) };
-        let elapsed = now.since(std::mem::replace(&mut self.now, now)).0.max(1);
+        let elapsed = signals.now.since(std::mem::replace(&mut self.now, signals.now)).max(Nanos(1));
+        self.waste.note(elapsed, signals, methods.refused(), methods.rate());
         let stayed = totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
-        self.inside = (stayed as f64 / elapsed as f64).max(totals.in_server() as f64 / 2.0);
+        self.inside = (stayed as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
     }
 
     /// Credits to add in this round trip.
-    pub(super) fn step(&mut self, pool: &Pool, delay: Nanos, target: Nanos) -> i64 {
-        if delay > target / NO_QUEUE {
+    pub(super) fn step(&mut self, pool: &Pool, delay: Nanos) -> i64 {
+        if delay > self.target / NO_QUEUE {
             self.quiet = 0;
             return 0;
         }
         self.quiet = self.quiet.saturating_add(1);
         let total = pool.total();
-        if self.quiet <= QUIET || pool.issued() < total {
+        let left_over = if self.inside < self.cores { total / LEFT_OVER } else { 0 };
+        if self.quiet <= QUIET || pool.issued() < total - left_over {
             return 0;
         }
         // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
         let fast = (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0);
         let part = if self.without_refusal < CAREFUL { LEAST } else { fast };
-        (total as f64 * part).max(1.0) as i64
+        let left = self.waste.left();
+        if left > 0.0 { (total as f64 * part * left).max(1.0) as i64 } else { 0 }
     }
 
     /// Something else is short.
@@ -85,25 +102,60 @@ impl Regrowth {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::algorithms::breakwater::config::{Config, Signal};
+    use crate::algorithms::breakwater::params;
+    use crate::params::Params;
+    use crate::registry::Environment;
 
     const TARGET: Nanos = Nanos::from_micros(80);
 
-    /// The steps of ten round trips, with so many requests in a server of sixteen cores, of which so many are answered in each. The last
-    /// refusal was so many round trips ago.
-    fn steps(inside: u64, refused_before: u64) -> Vec<i64> {
-        let (pool, mut regrowth) = (Pool::new(160), Regrowth::new(16));
-        pool.issue(160);
-        let mut totals = Totals::default();
-        for past in 0..refused_before {
-            regrowth.note(Time(0), &totals, past == 0);
+    /// Sixteen cores with 160 credits, and round trips of 10 us.
+    struct World {
+        pool: Pool,
+        regrowth: Regrowth,
+        methods: Methods,
+        totals: Totals,
+        now: Time,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let environment = Environment::new(16, Nanos::from_micros(10), Nanos::from_micros(200));
+            let config = Config::read(Signal::Auto, &Params::read(params::AUTO, &[]).unwrap(), &environment).unwrap();
+            let (pool, methods) = (Pool::new(160), Methods::new(&config, 16));
+            pool.issue(160);
+            let totals = Totals::default();
+            World { pool, regrowth: Regrowth::new(16, TARGET), methods, totals, now: Time::ZERO }
         }
-        (1..=10)
-            .map(|tick| {
-                totals.served_nanos += inside * 10_000;
-                regrowth.note(Time(tick * 10_000), &totals, false);
-                regrowth.step(&pool, Nanos::ZERO, TARGET)
-            })
-            .collect()
+
+        /// A round trip with so many requests in the server, all of them answered in it.
+        fn pass(&mut self, inside: u64, signals: &Signals) {
+            self.now += Nanos::from_micros(10);
+            self.totals.served_nanos += inside * 10_000;
+            self.regrowth.note(&Signals { now: self.now, ..*signals }, &self.totals, &self.methods);
+        }
+
+        fn step(&mut self, delay: Nanos) -> i64 {
+            self.regrowth.step(&self.pool, delay)
+        }
+    }
+
+    fn quiet() -> Signals {
+        Signals::idle(Time::ZERO)
+    }
+
+    /// The steps of ten round trips, with so many requests in the server in each. The last refusal was so many round trips ago.
+    fn steps(inside: u64, refused_before: u64) -> Vec<i64> {
+        let mut world = World::new();
+        for past in 0..refused_before {
+            let refused = u64::from(past == 0);
+            world.pass(0, &Signals { drops: refused, lock_drops: refused, ..quiet() });
+        }
+        let step = |_| {
+            world.pass(inside, &quiet());
+            world.step(Nanos::ZERO)
+        };
+        (0..10).map(step).collect()
     }
 
     #[test]
@@ -121,27 +173,49 @@ mod tests {
     }
 
     #[test]
+    fn where_queues_for_cores_drop_much_it_grows_no_faster_until_they_no_longer_do() {
+        let mut world = World::new();
+        (0..1_000).for_each(|_| world.pass(16, &Signals { arrivals: 20, drops: 20, ..quiet() }));
+        let mut grown = |world: &mut World, round_trips: u32| {
+            (0..round_trips).for_each(|_| world.pass(16, &Signals { arrivals: 20, ..quiet() }));
+            (0..5).map(|_| world.step(Nanos::ZERO)).max()
+        };
+        assert_eq!(grown(&mut world, 4), Some(0));
+        assert_eq!(grown(&mut world, 10_000), Some(9), "a sixteenth, but for a drop long ago");
+    }
+
+    #[test]
     fn those_who_all_wait_fill_the_server_though_nobody_is_answered() {
-        let (pool, mut regrowth) = (Pool::new(160), Regrowth::new(16));
-        pool.issue(160);
-        let totals = Totals { received: 40, ..Totals::default() };
+        let mut world = World::new();
+        world.totals.received = 40;
         let mut grown = 0;
-        for tick in 1..=5 {
-            regrowth.note(Time(tick * 10_000), &totals, false);
-            grown = regrowth.step(&pool, Nanos::ZERO, TARGET);
+        for _ in 0..5 {
+            world.pass(0, &quiet());
+            grown = world.step(Nanos::ZERO);
         }
         assert_eq!(grown, 10);
     }
 
     #[test]
     fn a_queue_or_credits_left_over_end_it() {
-        let (pool, mut regrowth) = (Pool::new(160), Regrowth::new(16));
-        pool.issue(160);
-        let mut step = |pool: &Pool, delay: Nanos| (0..5).map(|_| regrowth.step(pool, delay, TARGET)).max();
-        assert_eq!(step(&pool, Nanos::ZERO), Some(160));
-        assert_eq!(step(&pool, TARGET), Some(0));
-        assert_eq!(step(&pool, Nanos::ZERO), Some(160));
-        pool.issue(-1);
-        assert_eq!(step(&pool, Nanos::ZERO), Some(0));
+        let mut world = World::new();
+        let mut step = |issued: i64, delay: Nanos| {
+            world.pool.issue(issued - world.pool.issued());
+            (0..5).map(|_| world.step(delay)).max()
+        };
+        assert_eq!(step(160, Nanos::ZERO), Some(160));
+        assert_eq!(step(160, TARGET), Some(0));
+        assert_eq!(step(140, Nanos::ZERO), Some(160), "an eighth left over");
+        assert_eq!(step(139, Nanos::ZERO), Some(0));
+    }
+
+    #[test]
+    fn with_as_many_inside_as_there_are_cores_the_last_credit_is_waited_for() {
+        let mut world = World::new();
+        world.pool.issue(-1);
+        world.pass(15, &quiet());
+        assert_eq!((0..5).map(|_| world.step(Nanos::ZERO)).max(), Some(10));
+        world.pass(16, &quiet());
+        assert_eq!(world.step(Nanos::ZERO), 0);
     }
 }
