@@ -68,6 +68,20 @@ fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
     }
 }
 
+/// What µTune measured of its machine is what its claims are judged on, in every scenario that redraws one of its figures.
+#[test]
+fn every_claim_of_utune_is_judged_on_its_machine() {
+    let of_paper = |builtin: &&Builtin| {
+        let scenario = Scenario::builtin(builtin.id, &[], true).unwrap_or_else(|error| panic!("{error}"));
+        scenario.source.starts_with("µTune").then_some(scenario).map(|scenario| (builtin.id, scenario.published))
+    };
+    let judged: Vec<_> = builtin_scenarios().iter().filter_map(|builtin| of_paper(&builtin)).collect();
+    assert!(judged.len() >= 14, "{judged:?}");
+    for (id, published) in judged {
+        assert_eq!(published, ["server.threads.preset=utune"], "{id}");
+    }
+}
+
 fn extent(seeds: u32) -> Extent {
     Extent { seeds, seed: 101, quick: false, overrides: Vec::new(), threads: Some(2) }
 }
