@@ -297,6 +297,20 @@ fn the_table_of_verdicts_is_up_to_date() {
     }
 }
 
+/// The page of the worlds is what its data says, and its columns are the worlds of today.
+#[test]
+fn the_table_of_worlds_is_up_to_date() {
+    let data = std::fs::read_to_string(docs().join("sensitivity.json")).unwrap();
+    let kept: Sensitivity = serde_json::from_str(&data).unwrap();
+    let page = std::fs::read_to_string(docs().join("sensitivity.md")).unwrap();
+    assert!(page == sensitivity(&kept), "docs/sensitivity.md is not made of docs/sensitivity.json");
+    let today: Vec<&str> = WORLDS.iter().map(|world| world.name).collect();
+    for probed in &kept.scenarios {
+        assert_eq!(probed.worlds, today, "{}: `leeward verdicts --sensitivity` judges it anew", probed.id);
+        assert!(probed.claims.iter().all(|claim| claim.others.len() == today.len()), "{}", probed.id);
+    }
+}
+
 /// A verdict is never wider than half of the paper's effect, and has two sides.
 #[test]
 fn tolerances_follow_from_the_papers_numbers() {
