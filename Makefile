@@ -106,6 +106,7 @@ profiler:
 
 # LEEWARD=PROGRAM takes that one instead of building it.
 profiler-test: profiler
+	profiler/experiments/ld_thesis.py
 	profiler/tests/run --out target/profiler
 	$(if $(LEEWARD),,cargo build -q --locked -p leeward --features parquet)
 	profiler/tests/planted --out target/profiler --leeward $(or $(LEEWARD),target/debug/leeward)

@@ -58,6 +58,7 @@ impl PlannedRun<'_> {
             Arrivals::Poisson => "poisson",
             Arrivals::Constant => "constant",
             Arrivals::Bursts { .. } => "bursts",
+            Arrivals::Closed => "closed",
         }
     }
 

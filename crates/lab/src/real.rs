@@ -20,7 +20,7 @@ pub use leeward_plant::measured::WINDOW;
 use leeward_plant::{Measured, Placement, RealError, Served, Snapshot, Transport};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
-use leeward_sim::config::{Acquire, Costs, NetworkModel, ServerModel, Sockets, Stalls};
+use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
 use leeward_sim::service::Service;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,6 +188,8 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(scenario.server.batch != usual.batch, "server.batch", batch)?;
     let locks = "the real synthetic service takes no locks; services that do have scenarios of their own";
     refuse(scenario.workload.application.is_some(), "workload.path", locks)?;
+    let closed = "the load generator's clients issue whatever the server does";
+    refuse(scenario.workload.arrivals.contains(&Arrivals::Closed), "workload.arrivals = \"closed\"", closed)?;
     let clients = "the load generator's clients send what they may at once, and wait for every answer";
     let client = &scenario.workload.client;
     refuse(client.pacing > Nanos::ZERO, "workload.pacing", clients)?;

@@ -5,7 +5,7 @@
 //! - [`run`]: [`RunOutcome`], what one run came to on whichever plant.
 //! - [`columns`]: the declaration of a table's fields: type, text, heading and quantity in one place.
 //! - [`results`]: the tables of a scenario's results and [`Results`], the whole; [`table`] reads them by field name.
-//! - [`verdicts`]: the papers' claims over all scenarios.
+//! - [`verdicts`]: the papers' claims over all scenarios; [`sensitivity`]: the same in worlds that differ.
 //!
 //! Plain data without I/O. Never here: how anything is run, and how results are drawn or printed.
 
@@ -16,6 +16,7 @@ pub mod counts;
 pub mod distribution;
 pub mod results;
 pub mod run;
+pub mod sensitivity;
 pub mod table;
 pub mod verdicts;
 

@@ -37,6 +37,78 @@ pub struct Judged {
     /// Points at which the additions of ours were compared with the algorithm as published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gains: Vec<Gain>,
+    /// Panels of the paper's figures of which its text gives numbers, with our curves as published.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub panels: Vec<Panel>,
+}
+
+/// Panel of a paper's figure: our curves, and what its text says of the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// The paper and the figure's number.
+    pub figure: String,
+    /// Title of the panel.
+    pub title: String,
+    /// Field of the horizontal axis.
+    pub x: String,
+    /// Field of the vertical axis.
+    pub y: String,
+    /// Whether the vertical axis is logarithmic.
+    pub log_y: bool,
+    /// Our curves.
+    pub curves: Vec<Curve>,
+    /// The paper's numbers.
+    pub stated: Vec<Stated>,
+    /// Parts of the figure that can't be read from the text.
+    pub missing: String,
+}
+
+/// Curve of ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// The variant's label.
+    pub label: String,
+    /// Its points, in the order of the horizontal axis.
+    pub samples: Vec<Sample>,
+}
+
+/// Point of a curve: the median over the seeds, and the interval that holds it with 95 % probability.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// On the horizontal axis.
+    pub x: f64,
+    /// The median.
+    pub median: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Number that a paper's text gives of a curve: a point, or a line across the panel where one coordinate is open.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stated {
+    /// The curve that it is of, or the name of the line.
+    pub series: String,
+    /// On the horizontal axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<f64>,
+    /// On the vertical axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y: Option<f64>,
+    /// The text's sense, and its section.
+    pub says: String,
+}
+
+/// Note on a paper's figure: nothing of it is drawn where a reason is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FigureNote {
+    /// The paper and the figure's number.
+    pub figure: String,
+    /// Ids of scenarios that judge it, or draw it.
+    pub scenarios: Vec<String>,
+    /// Reason why no curve of it is drawn; empty if one is.
+    pub reason: String,
 }
 
 /// A claim in both forms.
@@ -44,6 +116,9 @@ pub struct Judged {
 pub struct JudgedClaim {
     /// Whether no paper makes this claim.
     pub ours: bool,
+    /// The paper's number, and what is accepted.
+    #[serde(default, skip_serializing_if = "Bounds::is_open")]
+    pub bounds: Bounds,
     /// With the algorithms as published.
     pub published: Claim,
     /// With our additions.
@@ -59,6 +134,27 @@ impl JudgedClaim {
     /// Its verdict.
     pub fn verdict(&self) -> Verdict {
         self.claim().verdict
+    }
+}
+
+/// The paper's number and what is accepted, in the claim's unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// The paper's number, where it states one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<f64>,
+    /// Smallest accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Largest accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+}
+
+impl Bounds {
+    /// Whether nothing is known.
+    pub fn is_open(&self) -> bool {
+        *self == Bounds::default()
     }
 }
 

@@ -18,13 +18,14 @@ mod machine;
 mod page;
 mod palette;
 mod select;
+mod strip;
 mod tables;
 mod verdicts;
 
 pub use palette::{VariantLook, looks, spare_colors};
 
 use leeward_outcome::results::Results;
-use leeward_outcome::verdicts::Verdicts;
+use leeward_outcome::verdicts::{FigureNote, Verdicts};
 
 /// Draws `results` as one HTML document.
 ///
@@ -33,7 +34,7 @@ pub fn render(results: &Results) -> String {
     page::document(results).into_string()
 }
 
-/// Draws the verdicts on many scenarios' claims as one HTML document.
-pub fn render_verdicts(verdicts: &Verdicts) -> String {
-    verdicts::document(verdicts).into_string()
+/// Draws the verdicts on many scenarios' claims as one HTML document; the notes say what becomes of each figure.
+pub fn render_verdicts(verdicts: &Verdicts, notes: &[FigureNote]) -> String {
+    verdicts::document(verdicts, notes).into_string()
 }

@@ -1,13 +1,16 @@
-//! The page of all verdicts: the summary, every claim with its interval drawn against what is accepted, and ours against as published.
+//! The page of all verdicts: the summary, the papers' numbers over our curves, every claim with its interval drawn against what is accepted, ours
+//! against as published, and what becomes of each figure.
 
-use leeward_outcome::verdicts::{Judged, JudgedClaim, Tally, Verdicts};
+use leeward_outcome::verdicts::{FigureNote, Judged, JudgedClaim, Tally, Verdicts};
 use maud::{DOCTYPE, Markup, html};
 
+use crate::chart::overlay;
 use crate::claims::{badge, unbroken};
 use crate::page::about;
+use crate::strip::strip;
 
 /// The whole page.
-pub(crate) fn document(verdicts: &Verdicts) -> Markup {
+pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
     let tally = Tally::of(verdicts, |_| true);
     html! {
         (DOCTYPE)
@@ -24,8 +27,12 @@ pub(crate) fn document(verdicts: &Verdicts) -> Markup {
                         }
                         p.about { "Made by " code { (verdicts.command) } ". Papers' claims are judged on the algorithms as published; \
                             our additions stand beside them. Intervals hold the median over the seeds with 95 % probability." }
+                        p.about { "In figures and in the column of what is accepted, hollow diamonds and dashed lines are numbers of the papers' texts; \
+                            dots, curves and bands are ours: full dots as published, hollow ones with our additions. The papers' curves \
+                            are pictures: what their texts do not say in numbers is not drawn." }
                     }
                     @for scenario in &verdicts.scenarios { (section(scenario)) }
+                    (all_figures(verdicts, notes))
                 }
             }
         }
@@ -33,22 +40,57 @@ pub(crate) fn document(verdicts: &Verdicts) -> Markup {
 }
 
 fn section(scenario: &Judged) -> Markup {
+    let beside = if scenario.machine.is_empty() { "With ours" } else { "On the scenario's own machine" };
     html! {
         section id=(scenario.id) {
             h2 { (scenario.id) ": " (scenario.title) }
             p.explain { (scenario.source) ". " (scenario.seeds) " seeds" @if scenario.quick { ", quick" } "." }
+            @if !scenario.machine.is_empty() {
+                p.explain { "As published: on the machine as far as the paper has measured it (" code { (scenario.machine) } ")." }
+            }
+            @if !scenario.panels.is_empty() {
+                div.figures.single[scenario.panels.len() == 1] { @for panel in &scenario.panels { (overlay(panel)) } }
+            }
             @if !scenario.not_run.is_empty() { p.missing { "Not run: " (scenario.not_run) "." } }
             div.scroll {
                 table.claims {
-                    thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "As published" } th { "With ours" } th { "Accepted" } } }
-                    tbody { @for claim in &scenario.claims { (row(scenario, claim)) } }
+                    thead { tr { th { "Verdict" } th { "Claim" } th { "Paper" } th { "As published" } th { (beside) } th { "Accepted" } } }
+                    tbody { @for claim in &scenario.claims { (row(scenario, claim, beside)) } }
                 }
             }
         }
     }
 }
 
-fn row(scenario: &Judged, claim: &JudgedClaim) -> Markup {
+/// Every figure of the papers: where it is drawn, or why it is not.
+fn all_figures(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
+    let judged = |id: &String| verdicts.scenarios.iter().any(|scenario| scenario.id == *id);
+    html! {
+        section id="figures" {
+            h2 { "Every figure of the papers" }
+            div.scroll {
+                table.claims {
+                    thead { tr { th { "Figure" } th { "Judged by" } th { "Its curves" } } }
+                    tbody {
+                        @for note in notes {
+                            tr {
+                                th scope="row" { (note.figure) }
+                                td {
+                                    @for id in &note.scenarios {
+                                        @if judged(id) { a href=(format!("#{id}")) { (id) } } @else { (id) " (not run yet)" } " "
+                                    }
+                                }
+                                td { @if note.reason.is_empty() { "the text's numbers over ours" } @else { "not available: " (note.reason) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(scenario: &Judged, claim: &JudgedClaim, beside: &str) -> Markup {
     let counted = claim.claim();
     html! {
         tr id=(format!("{}-{}", scenario.id, counted.id)) {
@@ -59,8 +101,8 @@ fn row(scenario: &Judged, claim: &JudgedClaim) -> Markup {
             }
             td data-name="Paper" { @if claim.ours { "ours: " } (unbroken(&counted.paper)) }
             td.measured data-name="As published" { (unbroken(&claim.published.measured)) }
-            td.measured data-name="With ours" { (unbroken(&claim.extended.measured)) }
-            td data-name="Accepted" { (unbroken(&counted.accepted)) }
+            td.measured data-name=(beside) { (unbroken(&claim.extended.measured)) }
+            td data-name="Accepted" { (unbroken(&counted.accepted)) (strip(claim)) }
         }
     }
 }

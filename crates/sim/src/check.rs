@@ -1,6 +1,6 @@
 //! Refuses what can't be simulated, before anything runs.
 
-use crate::config::{Acquire, Application, ClientModel, ServerModel, Shares, SimConfig};
+use crate::config::{Acquire, Application, Arrivals, ClientModel, ServerModel, Shares, SimConfig};
 use leeward_control::units::Nanos;
 use leeward_workload::service::Service;
 
@@ -70,6 +70,11 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
         (
             config.kinds.is_empty() || (config.tier.is_none() && config.graph.is_none()),
             "kinds of requests and tiers or graphs are not simulated together",
+        ),
+        (
+            workload.arrivals != Arrivals::Closed
+                || (config.replicas.is_none() && config.tier.is_none() && config.graph.is_none()),
+            "a closed loop of clients and replicas, tiers or graphs are not simulated together",
         ),
         (waits_are_possible, "a lock is waited for an hour at most"),
         (windows_are_possible(config.window, config), "a time series has 1,000,000 windows at most"),

@@ -30,7 +30,7 @@ use leeward_control::server::{
 use leeward_control::units::{CreditId, Method, Nanos, Time};
 use leeward_outcome::RunOutcome;
 use leeward_workload::rng::{Purpose, Rng};
-use leeward_workload::{ArrivalStream, KindStream};
+use leeward_workload::{ArrivalStream, KindStream, ThinkTimes};
 use rehearsal::Rehearsal;
 use staged::Staged;
 use std::sync::atomic::AtomicBool;
@@ -42,6 +42,8 @@ pub(crate) struct Run<'a> {
     agenda: Agenda<Event>,
     /// `None` where requests come from elsewhere.
     arrivals: Option<ArrivalStream>,
+    /// Where clients wait for answers before they issue again.
+    thinking: Option<ThinkTimes>,
     requests: Requests,
     kinds: Known,
     clients: Clients<RequestId>,
@@ -84,6 +86,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self, SimError> {
         let environment = config.environment();
         let cores = config.server.cores;
+        let thinking = ThinkTimes::new(&config.workload, config.seed);
+        let notes_ends = config.replicas.is_some() || thinking.is_some();
         let mut sessions: Vec<Session> = (0..config.workload.clients)
             .map(|client| Session::new(SessionSlot(client / cores), CoreId(client % cores)))
             .collect();
@@ -94,7 +98,8 @@ impl<'a> Run<'a> {
             now: Time::ZERO,
             agenda: Agenda::new(),
             arrivals: config.replicas.is_none().then(|| ArrivalStream::new(&config.workload, config.seed)),
-            requests: if config.replicas.is_some() { Requests::new().noting_ends() } else { Requests::new() },
+            thinking,
+            requests: if notes_ends { Requests::new().noting_ends() } else { Requests::new() },
             kinds: Known::new(config),
             clients: Clients::new(config, algorithm, params, &environment)?,
             wire: Wire::new(config),
@@ -153,6 +158,7 @@ impl<'a> Run<'a> {
         }
         self.agenda.schedule(Time::ZERO + self.period, Event::Tick);
         self.schedule_issue();
+        (0..self.config.workload.clients).for_each(|client| self.think(client));
         self.start_cores();
     }
 
@@ -165,6 +171,7 @@ impl<'a> Run<'a> {
             return Err(self.instant.error());
         }
         self.handle(event);
+        self.think_again();
         self.check_cores();
         Ok(true)
     }
@@ -282,6 +289,23 @@ impl<'a> Run<'a> {
 
     fn schedule_issue(&mut self) {
         self.agenda.schedule_issue(self.arrivals.as_mut().and_then(Iterator::next), Event::Issue);
+    }
+
+    /// This client begins to think of its next request, if it is one that thinks.
+    fn think(&mut self, client: u32) {
+        let now = self.now;
+        if let Some(at) = self.thinking.as_mut().and_then(|thinking| thinking.next(client, now)) {
+            self.agenda.schedule(at, Event::Issue(client));
+        }
+    }
+
+    /// Clients whose requests have just ended think of the next.
+    fn think_again(&mut self) {
+        if self.thinking.is_none() {
+            return;
+        }
+        let idle: Vec<u32> = self.requests.ended().map(|ended| ended.attempt.session).collect();
+        idle.into_iter().for_each(|client| self.think(client));
     }
 
     fn issue(&mut self, client: u32) {

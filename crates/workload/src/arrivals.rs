@@ -23,16 +23,18 @@ enum Process {
 }
 
 impl ArrivalStream {
-    /// The stream that `seed` draws for `workload`. Without any segment of demand it is empty.
+    /// The stream that `seed` draws for `workload`. Without any segment of demand it is empty, and so is that of a closed loop, whose clients
+    /// wait for answers: [`ThinkTimes`](crate::ThinkTimes) has those.
     pub fn new(workload: &Workload, seed: u64) -> Self {
         let mut rng = Rng::new(seed, Purpose::Arrivals);
         let mut segments = workload.demand.clone();
-        if segments.is_empty() {
+        if segments.is_empty() || workload.arrivals == Arrivals::Closed {
+            segments.clear();
             segments.push(Segment { from: Nanos::ZERO, rate: Rate(0.0) });
         }
         let shares = shares(workload);
         let process = match workload.arrivals {
-            Arrivals::Poisson | Arrivals::Bursts { .. } => Process::Poisson {
+            Arrivals::Poisson | Arrivals::Bursts { .. } | Arrivals::Closed => Process::Poisson {
                 at: 0.0,
                 clients: match workload.shares {
                     Shares::Equal => Draw::Even(u64::from(workload.clients)),
@@ -199,7 +201,8 @@ impl Metronomes {
     }
 }
 
-fn shares(workload: &Workload) -> Vec<f64> {
+/// Each client's part of the demand.
+pub(crate) fn shares(workload: &Workload) -> Vec<f64> {
     let weights: Vec<f64> = (1..=workload.clients)
         .map(|rank| match workload.shares {
             Shares::Equal => 1.0,

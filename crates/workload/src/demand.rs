@@ -27,7 +27,7 @@ pub struct Segment {
     pub rate: Rate,
 }
 
-/// How each client spaces its requests (open loop: whatever the server does).
+/// How each client spaces its requests: of all but the last whatever the server does (open loop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
     /// Exponential gaps.
@@ -42,6 +42,9 @@ pub enum Arrivals {
         /// Mean length of a peak, and of a valley.
         lasts: Nanos,
     },
+    /// A closed loop: a client has one request at a time, and thinks for an exponential time after it has ended, however that was. The demand
+    /// is what all clients would issue if a request took no time.
+    Closed,
 }
 
 /// How the demand divides among clients.

@@ -4,6 +4,7 @@
 //! - [`application`]: which paths requests take through the server, and which locks they hold there.
 //! - [`demand`]: the description, as plain data.
 //! - [`arrivals`]: when requests are issued and by which client.
+//! - [`thinking`]: the same where clients wait for answers first.
 //! - [`service`]: how long they take.
 //! - [`kinds`]: for whom they are, how important and how dear.
 //! - [`alias`]: drawing by weight.
@@ -20,9 +21,11 @@ pub mod demand;
 pub mod kinds;
 pub mod rng;
 pub mod service;
+pub mod thinking;
 
 pub use application::{Application, Path, Step};
 pub use arrivals::ArrivalStream;
 pub use demand::{Arrivals, Segment, Shares, Workload};
 pub use kinds::{Kind, KindStream, Kinds};
 pub use service::Service;
+pub use thinking::ThinkTimes;

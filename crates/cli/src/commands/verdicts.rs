@@ -1,13 +1,17 @@
 //! `leeward verdicts`: the papers' claims over all scenarios, judged; their table and page, and the check that none has flipped.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use leeward_lab::Builtin;
+use leeward_lab::run::Progress;
 use leeward_lab::verdicts::{
-    Changed, Expectations, Extent, PERTURBATIONS, VerdictsError, judge_scenario, markdown, scenarios, sensitivity,
+    Expectations, Extent, VerdictsError, complete, judge_scenario, markdown, notes, probe, scenarios, sensitivity,
 };
+use leeward_outcome::sensitivity::{Probed, Sensitivity};
 use leeward_outcome::verdicts::{Judged, Tally, Verdicts};
+use serde::de::DeserializeOwned;
 
 use super::target;
 use crate::failure::Failure;
@@ -50,10 +54,13 @@ pub(crate) struct VerdictsArgs {
     /// Write the verdicts of a quick run of the picked scenarios as the file that --check reads
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// Judge the picked scenarios in worlds that are a little different, half and twice each invented cost, and write the verdicts that flip to
-    /// sensitivity.md instead
+    /// Judge the picked scenarios in worlds that are a little different, such as half and twice each invented cost, and write a row per claim and
+    /// a column per world to sensitivity.md instead
     #[arg(long, conflicts_with_all = ["check", "record", "overrides"])]
     pub(crate) sensitivity: bool,
+    /// Run nothing: write the table and the page of the verdicts that the folder has
+    #[arg(long, conflicts_with_all = ["scenarios", "check", "record", "overrides", "sensitivity"])]
+    pub(crate) redraw: bool,
     /// Threads to run on; by default one per CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -66,8 +73,9 @@ Examples:
   leeward verdicts --scenario bw-overall --seeds 20    one scenario; the others' rows stay
   leeward verdicts --set server.costs.reject=100ns --quick --out /tmp/dear-rejects
                                                        which verdicts hang on a cost
-  leeward verdicts --sensitivity --quick --scenario bw-overall
-                                                       all of these changes, one after the other
+  leeward verdicts --sensitivity --quick --seeds 5 --scenario bw-overall
+                                                       which verdicts hang on any cost, on the network or on arrivals
+  leeward verdicts --redraw                            the page of what is there: docs/verdicts.html
   leeward verdicts --check experiments/verdicts-quick.txt
                                                        what CI runs: any flip fails, with exit code 1";
 
@@ -75,6 +83,7 @@ Examples:
 pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(Leaving::Soon)?;
     match (&args.check, &args.record) {
+        _ if args.redraw => redraw(args),
         _ if args.sensitivity => worlds(args, &interrupt),
         (Some(file), _) => check(file, args, &interrupt),
         (None, Some(file)) => record(file, args, &interrupt),
@@ -86,7 +95,7 @@ pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
 fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     target::check_folder(&args.out)?;
     let picked = picked(args)?;
-    let kept = stored(&args.out)?;
+    let kept: Verdicts = stored(&args.out, "verdicts.json")?;
     let extent = extent(args, args.quick);
     let judged = judge(&picked, &extent, interrupt, |so_far| save(args, &kept, so_far))?;
     interrupt.finish()?;
@@ -101,6 +110,20 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         tally.not_measured,
         args.out.join("verdicts.md").display()
     ))
+}
+
+/// Writes the table and the page anew, of the verdicts and the worlds that the folder has.
+fn redraw(args: &VerdictsArgs) -> Result<(), Failure> {
+    let kept: Verdicts = stored(&args.out, "verdicts.json")?;
+    if kept.scenarios.is_empty() {
+        return Err(Failure::Input(anyhow!("{} has no verdicts.json", args.out.display())));
+    }
+    save(args, &kept, &[])?;
+    let worlds: Sensitivity = stored(&args.out, "sensitivity.json")?;
+    if !worlds.scenarios.is_empty() {
+        save_worlds(args, &worlds, &[])?;
+    }
+    stdout::print(&format!("Table in {}\n", args.out.join("verdicts.md").display()))
 }
 
 /// Compares with what a file expects.
@@ -134,24 +157,55 @@ fn record(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(),
     target::write(file, &Expectations::of(&judged, &extent).text())
 }
 
-/// Writes which verdicts differ in which world.
+/// Judges scenario by scenario in all worlds, and writes what flips; a scenario that is not picked keeps what the folder has of it.
 fn worlds(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     target::check_folder(&args.out)?;
     let picked = picked(args)?;
-    let base = extent(args, args.quick);
-    let nothing = |_: &[Judged]| Ok(Verdicts::default());
-    let before = judge(&picked, &base, interrupt, nothing)?;
-    let mut changed = Vec::new();
-    for perturbation in PERTURBATIONS {
-        let overrides = perturbation.overrides.iter().map(|given| (*given).to_string()).collect();
-        let judged = judge(&picked, &Extent { overrides, ..base.clone() }, interrupt, nothing)?;
-        changed.push(Changed { perturbation, judged });
+    let kept: Sensitivity = stored(&args.out, "sensitivity.json")?;
+    let (extent, registry) = (extent(args, args.quick), leeward_lab::registry());
+    let mut probed = Vec::new();
+    for (index, builtin) in picked.iter().enumerate() {
+        let bars = Bars::new(builtin.id, (index, picked.len()), interrupt);
+        let one = probe(builtin, &extent, &registry, &|world, progress| bars.show(world, progress), interrupt.flag());
+        probed.push(one.map_err(failure)?);
+        save_worlds(args, &kept, &probed)?;
     }
-    let mut command = format!("{} --sensitivity", words(args, args.quick));
-    args.scenarios.iter().for_each(|part| command += &format!(" --scenario {part}"));
-    let path = args.out.join("sensitivity.md");
-    target::write(&path, &sensitivity(&command, &before, &changed))?;
-    stdout::print(&format!("Table in {}\n", path.display()))
+    interrupt.finish()?;
+    stdout::print(&format!("Table in {}\n", args.out.join("sensitivity.md").display()))
+}
+
+fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[Probed]) -> Result<(), Failure> {
+    let find = |all: &[Probed], id: &str| all.iter().find(|one| one.id == id).cloned();
+    let known = leeward_lab::builtin_scenarios().iter();
+    let scenarios: Vec<Probed> =
+        known.filter_map(|known| find(probed, known.id).or_else(|| find(&kept.scenarios, known.id))).collect();
+    let quick = scenarios.iter().any(|one| one.quick);
+    let all = Sensitivity { command: format!("{} --sensitivity", words(args, quick)), scenarios };
+    target::write_json(&args.out, "sensitivity.json", &all)?;
+    target::write_into(&args.out, "sensitivity.md", &sensitivity(&all))
+}
+
+/// A bar for each world, one after the other.
+struct Bars<'a> {
+    name: String,
+    interrupt: &'a Interrupt,
+    now: Mutex<Option<(String, Bar)>>,
+}
+
+impl<'a> Bars<'a> {
+    fn new(id: &str, (index, all): (usize, usize), interrupt: &'a Interrupt) -> Bars<'a> {
+        Bars { name: format!("{id} ({} of {all})", index + 1), interrupt, now: Mutex::new(None) }
+    }
+
+    fn show(&self, world: &str, progress: Progress) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.as_ref().is_none_or(|(shown, _)| shown != world) {
+            *now = Some((world.into(), Bar::new(&format!("{}: {world}", self.name), self.interrupt)));
+        }
+        if let Some((_, bar)) = now.as_ref() {
+            bar.show(progress);
+        }
+    }
 }
 
 fn extent(args: &VerdictsArgs, quick: bool) -> Extent {
@@ -198,10 +252,10 @@ fn failure(error: VerdictsError) -> Failure {
     }
 }
 
-/// Verdicts that the folder has from before; none if it has none.
-fn stored(folder: &Path) -> Result<Verdicts, Failure> {
-    let path = folder.join("verdicts.json");
-    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Verdicts::default()) };
+/// A file that the folder has from before; empty if it has none.
+fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
+    let path = folder.join(name);
+    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(T::default()) };
     let read = serde_json::from_str(&text).with_context(|| format!("{} is no file of verdicts", path.display()));
     read.map_err(Failure::Input)
 }
@@ -210,16 +264,17 @@ fn stored(folder: &Path) -> Result<Verdicts, Failure> {
 fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> Result<Verdicts, Failure> {
     let find = |all: &[Judged], id: &str| all.iter().find(|one| one.id == id).cloned();
     let order = leeward_lab::builtin_scenarios();
-    let all = Verdicts {
+    let mut all = Verdicts {
         command: command(args, kept, judged),
         scenarios: order
             .iter()
             .filter_map(|known| find(judged, known.id).or_else(|| find(&kept.scenarios, known.id)))
             .collect(),
     };
+    complete(&mut all);
     target::write_json(&args.out, "verdicts.json", &all)?;
     target::write_into(&args.out, "verdicts.md", &markdown(&all))?;
-    target::write_into(&args.out, "verdicts.html", &leeward_report::render_verdicts(&all))?;
+    target::write_into(&args.out, "verdicts.html", &leeward_report::render_verdicts(&all, &notes()))?;
     Ok(all)
 }
 

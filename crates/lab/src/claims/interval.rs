@@ -9,7 +9,7 @@ const TAIL: f64 = 0.025;
 
 /// The interval in which the median of `values` lies with 95 % probability, by the percentile bootstrap; a single value is its own. Infinite
 /// values count as what they are: above, or below, all others. The same values give the same interval.
-pub(super) fn bootstrap(values: &[f64]) -> (f64, f64) {
+pub(crate) fn bootstrap(values: &[f64]) -> (f64, f64) {
     let mut random = SplitMix(values.len() as u64);
     let mut resample = vec![0.0; values.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
@@ -25,7 +25,7 @@ pub(super) fn bootstrap(values: &[f64]) -> (f64, f64) {
 }
 
 /// The median, where infinities may meet: between a number and infinity lies infinity.
-pub(super) fn middle(values: &mut [f64]) -> f64 {
+pub(crate) fn middle(values: &mut [f64]) -> f64 {
     let value = median(values);
     if value.is_nan() { 0.0 } else { value } // minus and plus infinity: as far below as above
 }

@@ -300,6 +300,8 @@ pub struct ClaimSpec {
     pub unit: String,
     /// Whether no paper claims it: a claim about additions of ours, or about a point that no paper has.
     pub ours: bool,
+    /// The paper's number, from which the tolerance follows.
+    pub number: Option<f64>,
     /// Smallest accepted.
     pub min: Option<f64>,
     /// Largest accepted.

@@ -127,6 +127,7 @@ fn claim(read: &Reader<'_>, variants: &[Variant]) -> Result<ClaimSpec, ScenarioE
         paper: read.require("paper", "what the paper measured")?.prose()?.into(),
         measure: expression,
         unit,
+        number: read.find("number").map(|item| item.number()).transpose()?,
         ours: read.find("ours").map_or(Ok(false), |item| switch(&item))?,
         min,
         max,

@@ -3,7 +3,7 @@
 use super::reader::Item;
 use super::{Scenario, ScenarioError, Variant};
 use leeward_control::units::Nanos;
-use leeward_sim::config::{FirstServer, Replicas};
+use leeward_sim::config::{Arrivals, FirstServer, Replicas};
 
 const LONGEST_WAIT: Nanos = Nanos::from_secs(3600);
 /// The most sessions of all servers together.
@@ -40,6 +40,11 @@ pub(super) fn check(
                 item.error(format!("replicas and workload.{key} are not simulated together; accepted: one of them"))
             );
         }
+    }
+    if scenario.workload.arrivals.contains(&Arrivals::Closed) {
+        return Err(
+            item.error("replicas and workload.arrivals = \"closed\" are not simulated together; accepted: one of them")
+        );
     }
     let clients = u64::from(scenario.workload.clients.iter().copied().max().unwrap_or(0));
     let sessions = clients * u64::from(model.servers);

@@ -143,7 +143,7 @@ pub(super) struct Others<'a> {
     pub(super) kinds: &'a Kinds,
 }
 
-/// An arrival process: `poisson`, `constant`, or `bursts:PEAK:SPAN`.
+/// An arrival process: `poisson`, `constant`, `closed`, or `bursts:PEAK:SPAN`.
 fn arrivals_of(item: &Item<'_>) -> Result<Arrivals, ScenarioError> {
     let text = item.text()?;
     let bursts = || {
@@ -155,8 +155,9 @@ fn arrivals_of(item: &Item<'_>) -> Result<Arrivals, ScenarioError> {
     match text {
         "poisson" => Ok(Arrivals::Poisson),
         "constant" => Ok(Arrivals::Constant),
+        "closed" => Ok(Arrivals::Closed),
         _ => bursts().ok_or_else(|| {
-            item.unexpected("poisson, constant, or bursts:PEAK:SPAN such as \"bursts:1.8:5ms\", a peak of 1 to 2 times the mean and spans of 1us to 1s")
+            item.unexpected("poisson, constant, closed, or bursts:PEAK:SPAN such as \"bursts:1.8:5ms\", a peak of 1 to 2 times the mean and spans of 1us to 1s")
         }),
     }
 }
@@ -193,6 +194,12 @@ pub(super) fn workload(
     let arrivals = table.find("arrivals").map_or(Ok(vec![Arrivals::Poisson]), |item| each_once(&item, arrivals_of))?;
     if let (Some(item), true, 2..) = (table.find("arrivals"), tiers.is_empty(), arrivals.len()) {
         return Err(item.error("a list without a [tier]; accepted: one of the two"));
+    }
+    let is_closed = arrivals.contains(&Arrivals::Closed);
+    if let (Some(item), true, true) = (table.find("arrivals"), is_closed, !tiers.is_empty() || others.graph.is_some()) {
+        return Err(item.error(
+            "closed: a closed loop of clients is simulated of one server of cores, not beside a [tier] or a graph",
+        ));
     }
     if let (None, true) = (table.find("slo"), !tiers.is_empty() || others.graph.is_some()) {
         return Err(table.error("slo", "missing; expected the objective of the whole, such as \"2ms\""));

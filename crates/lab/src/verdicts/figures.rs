@@ -1,5 +1,8 @@
 //! The figures of the five papers: which scenario judges each, or why none does. Never here: the verdicts.
 
+use super::panels::drawn;
+use leeward_outcome::verdicts::FigureNote;
+
 /// A figure of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
@@ -14,8 +17,8 @@ pub struct Figure {
 }
 
 const DIAGRAM: &str = "a diagram or a listing: nothing is measured";
-const PROFILED: &str = "needs the papers' memcached, Lucene and qperf under the profiler on their machines: `profiler/experiments` runs \
-                        its counterpart here, with no verdict on the papers' numbers";
+const PROFILED: &str = "needs the papers' memcached, Lucene and qperf under the profiler on their machines: `profiler/experiments` runs its counterpart \
+                        here, and judges what the thesis states in numbers (Fig. 3.17, 3.19, 3.20)";
 
 const LUCENE: &str = "Lucene's locks are held for times that differ by query a hundredfold, which a simulated path cannot say; `lk-search` runs \
                       the counterpart on the real plant, for a machine with CPUs to spare";
@@ -37,6 +40,28 @@ const U: &str = "µTune";
 /// All figures, paper by paper.
 pub fn figures() -> &'static [Figure] {
     FIGURES
+}
+
+/// Notes on each figure: drawn on the page, or the reason why not.
+pub fn notes() -> Vec<FigureNote> {
+    let note = |figure: &Figure| {
+        let is_drawn = drawn().any(|(scenario, named)| {
+            let mut numbers =
+                named.split([',', ' ', '(', ')']).filter(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+            figure.scenarios.contains(&scenario) && numbers.any(|number| number == figure.number)
+        });
+        let reason = match (is_drawn, figure.scenarios) {
+            (true, _) => "",
+            (false, []) => figure.reason,
+            (false, _) => "its text gives ratios, limits and words, which are the claims, and no coordinate of a curve",
+        };
+        FigureNote {
+            figure: format!("{}, Fig. {}", figure.paper, figure.number),
+            scenarios: figure.scenarios.iter().map(|id| (*id).to_string()).collect(),
+            reason: reason.into(),
+        }
+    };
+    FIGURES.iter().map(note).collect()
 }
 
 const FIGURES: &[Figure] = &[

@@ -9,8 +9,13 @@ use std::path::Path;
 pub(super) struct Forms {
     /// The file's own.
     pub(super) extended: Scenario,
-    /// As published, on the paper's machine where the scenario names it, with the variants alone that differ; `None` where none does.
+    /// As published, on the paper's machine where the scenario names it; `None` where nothing differs.
     pub(super) published: Option<Scenario>,
+}
+
+/// Whether a controller has additions of ours.
+fn differs(controller: &str) -> bool {
+    published::additions(controller).is_some()
 }
 
 impl Forms {
@@ -25,7 +30,6 @@ impl Forms {
             Scenario::parse(&format!("{id}.toml"), text, Path::new(""), overrides, quick, registry)
         };
         let extended = parse(overrides)?;
-        let differs = |controller: &str| published::additions(controller).is_some();
         let mut labels: Vec<&str> = Vec::new();
         for variant in extended.controllers.iter().filter(|variant| differs(&variant.controller)) {
             if !labels.contains(&variant.base_label.as_str()) {
@@ -38,11 +42,17 @@ impl Forms {
         let switch = |label: &&str| format!("controller.{label}.params.{}=true", published::SWITCH);
         let machine = extended.published.iter().cloned();
         let all: Vec<String> = overrides.iter().cloned().chain(machine).chain(labels.iter().map(switch)).collect();
-        let mut published = parse(&all)?;
-        // On another machine every variant differs.
-        if extended.published.is_empty() {
-            published.controllers.retain(|variant| differs(&variant.controller));
-        }
+        let published = parse(&all)?;
         Ok(Forms { extended, published: Some(published) })
+    }
+
+    /// As published, with the variants alone that differ from the file's own; `None` where none does.
+    pub(super) fn differing(&self) -> Option<Scenario> {
+        let mut differing = self.published.clone()?;
+        // On another machine every variant differs.
+        if self.extended.published.is_empty() {
+            differing.controllers.retain(|variant| differs(&variant.controller));
+        }
+        Some(differing)
     }
 }

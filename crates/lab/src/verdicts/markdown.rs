@@ -2,6 +2,7 @@
 //! how verdicts come about.
 
 use super::figures::figures;
+use super::run::scenarios;
 use leeward_outcome::results::Verdict;
 use leeward_outcome::verdicts::{Gain, Judged, JudgedClaim, Tally, Verdicts};
 use std::fmt::Write;
@@ -63,18 +64,31 @@ fn claims(scenario: &Judged) -> String {
     if !scenario.machine.is_empty() {
         let _ = writeln!(
             text,
-            "\nAs published: on the machine as far as the paper has measured it (`{}`). With our additions: on the scenario's own.",
-            cell(&scenario.machine)
+            "\nAs published: on the machine as far as the paper has measured it (`{}`). Beside it: on the scenario's own. Verdicts that hang on which: {}.",
+            cell(&scenario.machine),
+            hanging(scenario)
         );
     }
     if !scenario.not_run.is_empty() {
         let _ = writeln!(text, "\nNot run here: {}.", cell(&scenario.not_run));
     }
-    text += "\n| claim | paper | measured as published | accepted | verdict | with our additions | reason, note |\n|---|---|---|---|---|---|---|\n";
+    let beside = if scenario.machine.is_empty() { "with our additions" } else { "on the scenario's own machine" };
+    let _ = writeln!(
+        text,
+        "\n| claim | paper | measured as published | accepted | verdict | {beside} | reason, note |\n|---|---|---|---|---|---|---|"
+    );
     for claim in &scenario.claims {
         text += &row(claim);
     }
     text
+}
+
+/// The papers' claims whose verdicts differ between the paper's machine and the scenario's own.
+fn hanging(scenario: &Judged) -> String {
+    let papers = scenario.claims.iter().filter(|claim| !claim.ours);
+    let differ = papers.filter(|claim| claim.published.verdict != claim.extended.verdict);
+    let ids: Vec<String> = differ.map(|claim| format!("`{}`", claim.published.id)).collect();
+    if ids.is_empty() { "none".into() } else { ids.join(", ") }
 }
 
 fn row(claim: &JudgedClaim) -> String {
@@ -111,7 +125,62 @@ fn additions(verdicts: &Verdicts) -> String {
             text += &gain_row(scenario, gain);
         }
     }
-    text
+    text + &where_they_help(verdicts) + &without_a_row(verdicts)
+}
+
+/// Gain or loss that is worth a word: the seeds' own spread is some tenths of a percent.
+const WORTH_A_WORD: f64 = 0.01;
+
+/// The table in three sentences: where goodput is gained, where it is lost, and elsewhere.
+fn where_they_help(verdicts: &Verdicts) -> String {
+    let all = || verdicts.scenarios.iter().flat_map(|scenario| scenario.gains.iter().map(move |gain| (scenario, gain)));
+    // From nothing to something has no ratio: it is the largest of gains.
+    let change = |gain: &Gain| match (gain.published_rps, gain.extended_rps) {
+        (published, extended) if published > 0.0 => extended / published - 1.0,
+        (_, extended) if extended > 0.0 => f64::INFINITY,
+        _ => 0.0,
+    };
+    let named = |wanted: &dyn Fn(f64) -> bool| {
+        let mut found: Vec<(f64, String)> = all()
+            .map(|(scenario, gain)| (change(gain), format!("`{}` {}", scenario.id, cell(&gain.label))))
+            .filter(|(change, _)| wanted(*change))
+            .collect();
+        found.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+        let told = |(change, name): (f64, String)| match change.is_finite() {
+            true => format!("{name} ({:+.1} %)", 100.0 * change),
+            false => format!("{name} (from nothing)"),
+        };
+        found.into_iter().map(told).collect::<Vec<_>>()
+    };
+    let (help, cost) = (named(&|change| change >= WORTH_A_WORD), named(&|change| change <= -WORTH_A_WORD));
+    let elsewhere = all().count() - help.len() - cost.len();
+    let list = |names: &[String]| if names.is_empty() { "nowhere".into() } else { names.join(", ") };
+    format!(
+        "\n- **They help** by 1 % of goodput or more in {} of {} rows: {}.\n- **They cost** as much in {}: {}.\n- In {elsewhere} they do neither.\n",
+        help.len(),
+        all().count(),
+        list(&help),
+        cost.len(),
+        list(&cost)
+    )
+}
+
+/// The scenarios of the papers that the table says nothing of, and why.
+fn without_a_row(verdicts: &Verdicts) -> String {
+    let (mut not_run, mut nothing) = (Vec::new(), Vec::new());
+    for known in scenarios(&[]) {
+        match verdicts.scenarios.iter().find(|scenario| scenario.id == known.id) {
+            Some(scenario) if scenario.gains.is_empty() => nothing.push(format!("`{}`", known.id)),
+            Some(_) => {}
+            None => not_run.push(format!("`{}`", known.id)),
+        }
+    }
+    let list = |names: Vec<String>| if names.is_empty() { "none".into() } else { names.join(", ") };
+    format!(
+        "- No row: not run yet {}; no controller with additions of ours, or none that is simulated, {}.\n",
+        list(not_run),
+        list(nothing)
+    )
 }
 
 fn gain_row(scenario: &Judged, gain: &Gain) -> String {

@@ -5,18 +5,23 @@
 //! - `run`: a scenario's runs in both, and the verdicts on its claims.
 //! - `figures`: the papers' figures, and which scenario judges each.
 //! - `expected`: verdicts written down exactly, and flips found.
-//! - `sensitivity`: the same claims in a world that is a little different.
+//! - `worlds`: what is invented, and worlds that differ in one of these things.
+//! - `sensitivity`: the same claims in all of these worlds.
+//! - `panels`: what the texts say of the figures' curves, and ours beside it.
 //! - `markdown`: the table of `docs/verdicts.md`.
 
 mod expected;
 mod figures;
 mod forms;
 mod markdown;
+mod panels;
 mod run;
 mod sensitivity;
+mod worlds;
 
 pub use expected::{Expectations, ExpectationsError};
-pub use figures::{Figure, figures};
+pub use figures::{Figure, figures, notes};
 pub use markdown::markdown;
-pub use run::{Extent, VerdictsError, judge_scenario, scenarios};
-pub use sensitivity::{Changed, PERTURBATIONS, Perturbation, sensitivity};
+pub use run::{Extent, VerdictsError, complete, judge_scenario, scenarios};
+pub use sensitivity::{probe, sensitivity};
+pub use worlds::{WORLDS, World};

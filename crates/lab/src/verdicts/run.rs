@@ -1,16 +1,17 @@
 //! The runs of a scenario in both forms, and the verdicts on its claims. Never here: which seeds decide what (`claims`).
 
 use super::forms::Forms;
+use super::panels::panels;
 use crate::claims::judge;
 use crate::error::RunError;
-use crate::numbers::median;
+use crate::numbers::{median, round};
 use crate::options::{Options, Progress};
 use crate::run::run;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{ClaimSpec, Scenario, ScenarioError};
 use crate::{Builtin, builtin_scenarios};
 use leeward_control::registry::Registry;
-use leeward_outcome::results::{Point, Results, RunKey};
-use leeward_outcome::verdicts::{Gain, Judged, JudgedClaim};
+use leeward_outcome::results::{Claim, Point, Results, RunKey};
+use leeward_outcome::verdicts::{Bounds, Gain, Judged, JudgedClaim, Verdicts};
 use std::sync::atomic::AtomicBool;
 
 /// Scenarios of the papers, by the beginning of their ids.
@@ -84,14 +85,44 @@ pub fn judge_scenario(
         return Ok(Judged { not_run: reason, claims, ..blank });
     }
     let extended = run(scenario, registry, &options, progress, cancel)?;
-    let Some(form) = &forms.published else {
-        return Ok(Judged { claims: claims(scenario, &extended, &extended), ..blank });
+    let Some(form) = forms.differing() else {
+        let panels = panels(&scenario.id, &extended);
+        return Ok(Judged { claims: claims(scenario, &extended, &extended), panels, ..blank });
     };
-    let differing = run(form, registry, &options, progress, cancel)?;
+    let differing = run(&form, registry, &options, progress, cancel)?;
     // Between two machines there is no addition of ours to weigh.
     let gains = if scenario.published.is_empty() { gains(&extended, &differing) } else { Vec::new() };
     let published = replaced(&extended, differing);
-    Ok(Judged { claims: claims(scenario, &published, &extended), gains, ..blank })
+    let panels = panels(&scenario.id, &published);
+    Ok(Judged { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
+}
+
+/// The claims of one scenario in the form that counts, and whether each is ours: a scenario of which all claims are a paper's is run as published
+/// only.
+///
+/// # Errors
+/// A run that failed.
+pub(super) fn counted(
+    forms: &Forms,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Vec<(bool, Claim)>, VerdictsError> {
+    let own = &forms.extended;
+    let form = forms.published.as_ref().unwrap_or(own);
+    let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
+    let results = |form: &Scenario, wanted: bool| {
+        let is_run =
+            not_simulated(form).is_none() && own.claims.iter().any(|claim| claim_is_ours(own, claim) == wanted);
+        if is_run { run(form, registry, &options, progress, cancel) } else { Ok(Results::default()) }
+    };
+    let (published, extended) = (results(form, false)?, results(own, true)?);
+    let judged = |claim| {
+        let ours = claim_is_ours(own, claim);
+        (ours, judge(claim, if ours { &extended } else { &published }))
+    };
+    Ok(own.claims.iter().map(judged).collect())
 }
 
 fn not_simulated(scenario: &Scenario) -> Option<String> {
@@ -104,13 +135,30 @@ fn not_simulated(scenario: &Scenario) -> Option<String> {
 fn claims(scenario: &Scenario, published: &Results, extended: &Results) -> Vec<JudgedClaim> {
     let both = |claim| JudgedClaim {
         ours: claim_is_ours(scenario, claim),
+        bounds: bounds(claim),
         published: judge(claim, published),
         extended: judge(claim, extended),
     };
     scenario.claims.iter().map(both).collect()
 }
 
-fn claim_is_ours(scenario: &Scenario, claim: &crate::scenario::ClaimSpec) -> bool {
+fn bounds(claim: &ClaimSpec) -> Bounds {
+    let rounded = |bound: Option<f64>| bound.map(|bound| round(bound, 6));
+    Bounds { number: rounded(claim.number), min: rounded(claim.min), max: rounded(claim.max) }
+}
+
+/// Gives claims that were judged before what their scenarios say of the paper's number and of what is accepted today.
+pub fn complete(verdicts: &mut Verdicts) {
+    for judged in &mut verdicts.scenarios {
+        let Ok(scenario) = Scenario::builtin(&judged.id, &[], judged.quick) else { continue };
+        for claim in &mut judged.claims {
+            let known = scenario.claims.iter().find(|known| known.id == claim.published.id);
+            claim.bounds = known.map(bounds).unwrap_or_default();
+        }
+    }
+}
+
+fn claim_is_ours(scenario: &Scenario, claim: &ClaimSpec) -> bool {
     claim.ours || scenario.source.starts_with("ours") || scenario.source.starts_with("an addition")
 }
 

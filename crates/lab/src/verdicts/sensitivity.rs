@@ -1,109 +1,169 @@
-//! Which verdicts hang on costs and shapes that are invented: the same claims under half and twice of each. Never here: the defaults, which are
-//! the simulator's.
+//! Which verdicts hang on what is invented: a scenario's claims judged in its own world and in others, and the page that says what flips.
 
+use super::forms::Forms;
+use super::run::{Extent, VerdictsError, counted};
+use super::worlds::WORLDS;
+use crate::Builtin;
+use crate::options::Progress;
+use crate::scenario::Scenario;
+use leeward_control::registry::Registry;
 use leeward_outcome::results::Verdict;
-use leeward_outcome::verdicts::Judged;
+use leeward_outcome::sensitivity::{Probed, ProbedClaim, Sensitivity, Told};
 use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
-/// A change of the simulated world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Perturbation {
-    /// Name in the table.
-    pub name: &'static str,
-    /// Overrides of every scenario.
-    pub overrides: &'static [&'static str],
+/// Judges one scenario's claims in its own world and in every other, each claim in the form that counts.
+///
+/// # Errors
+/// A refused override, or a run that failed.
+pub fn probe(
+    builtin: &Builtin,
+    extent: &Extent,
+    registry: &Registry,
+    progress: &(dyn Fn(&str, Progress) + Sync),
+    cancel: &AtomicBool,
+) -> Result<Probed, VerdictsError> {
+    let own =
+        Scenario::parse(&format!("{}.toml", builtin.id), builtin.text, Path::new(""), &[], extent.quick, registry)?;
+    let judge = |name: &str, sections: &str, overrides: &[String]| {
+        let text = format!("{}{sections}", builtin.text);
+        let all: Vec<String> = extent.overrides.iter().chain(overrides).cloned().collect();
+        let seeds = format!("run.seeds={}", extent.seeds);
+        let all: Vec<String> = [seeds].into_iter().chain(all).collect();
+        let forms = Forms::read((builtin.id, &text), &all, extent.quick, registry)?;
+        counted(&forms, extent, registry, &|done| progress(name, done), cancel)
+    };
+    let before = judge("its own world", "", &[])?;
+    let tell =
+        |claim: &leeward_outcome::results::Claim| Told { verdict: claim.verdict, measured: claim.measured.clone() };
+    let mut claims: Vec<ProbedClaim> = before
+        .iter()
+        .map(|(ours, claim)| ProbedClaim {
+            id: claim.id.clone(),
+            text: claim.text.clone(),
+            ours: *ours,
+            own: tell(claim),
+            others: Vec::new(),
+        })
+        .collect();
+    for world in WORLDS {
+        let changed = world.change(&own);
+        let now = changed.map(|changed| judge(world.name, &changed.sections, &changed.overrides)).transpose()?;
+        for (index, claim) in claims.iter_mut().enumerate() {
+            claim.others.push(now.as_ref().and_then(|now| now.get(index)).map(|(_, claim)| tell(claim)));
+        }
+    }
+    Ok(Probed {
+        id: builtin.id.into(),
+        seeds: extent.seeds,
+        quick: extent.quick,
+        worlds: WORLDS.iter().map(|world| world.name.to_string()).collect(),
+        claims,
+    })
 }
 
-const fn change(name: &'static str, overrides: &'static [&'static str]) -> Perturbation {
-    Perturbation { name, overrides }
-}
-
-/// Half and twice each cost that is invented, and other networks, arrivals and clients.
-pub const PERTURBATIONS: &[Perturbation] = &[
-    change("a rejection costs half (25 ns)", &["server.costs.reject=25ns"]),
-    change("a rejection costs twice (100 ns)", &["server.costs.reject=100ns"]),
-    change("receiving costs half (375 ns)", &["server.costs.receive=375ns"]),
-    change("receiving costs twice (1,500 ns)", &["server.costs.receive=1500ns"]),
-    change("creating a task costs half (125 ns)", &["server.costs.spawn=125ns"]),
-    change("creating a task costs twice (500 ns)", &["server.costs.spawn=500ns"]),
-    change("sending costs half (382 ns)", &["server.costs.send=382ns"]),
-    change("sending costs twice (1,530 ns)", &["server.costs.send=1530ns"]),
-    change("stealing costs half (50 ns)", &["server.costs.steal=50ns"]),
-    change("stealing costs twice (200 ns)", &["server.costs.steal=200ns"]),
-    change("up to 5 us of jitter each way", &["network.jitter=5us"]),
-    change("up to 20 us of jitter each way", &["network.jitter=20us"]),
-    change("a core takes one packet at a time", &["server.batch=1"]),
-    change("a core takes 64 packets at a time", &["server.batch=64"]),
-    change("packets before tasks", &["server.order=packets-first"]),
-    change("evenly spaced arrivals of each client", &["workload.arrivals=constant"]),
-    change("bursts: 1.5 x the demand and half of it by turns, 5 ms each", &["workload.arrivals=bursts:1.5:5ms"]),
-    change("bursts: 1.8 x the demand and a fifth of it by turns, 1 ms each", &["workload.arrivals=bursts:1.8:1ms"]),
-    change("the control loop waits in the run queue", &["server.control=queued"]),
-    change(
-        "deep sockets save most of a message",
-        &["server.sockets.receive=150ns", "server.sockets.send=150ns", "server.sockets.together=500ns"],
-    ),
-    change("a few clients ask for most", &["workload.shares=zipf:0.9"]),
-];
-
-/// Verdicts under one change.
-pub struct Changed<'a> {
-    /// The change.
-    pub perturbation: &'a Perturbation,
-    /// Scenarios under it.
-    pub judged: Vec<Judged>,
-}
-
-/// `docs/sensitivity.md`: for each change the claims whose verdicts differ from those without.
-pub fn sensitivity(command: &str, base: &[Judged], changed: &[Changed<'_>]) -> String {
-    let scenarios: Vec<String> = base.iter().map(|judged| format!("`{}`", judged.id)).collect();
-    let claims: usize = base.iter().map(|judged| judged.claims.len()).sum();
+/// `docs/sensitivity.md`: a row per claim, a column per world, flips marked.
+pub fn sensitivity(all: &Sensitivity) -> String {
+    let claims: usize = all.scenarios.iter().map(|probed| probed.claims.len()).sum();
     let mut text = format!(
-        "# How verdicts hang on what is invented\n\nMade by `{command}`: do not edit. The division of a request's CPU time among receiving, creating a task and \
-         sending, the cost of a\nrejection and of stealing are our assumptions (`crates/sim/src/config.rs`). Here {claims} claims of {} are judged again under each \
-         change.\n\n| change | verdicts that differ | reproduced becomes not reproduced, or back | which |\n|---|---|---|---|\n",
-        scenarios.join(", ")
+        "# How verdicts hang on what is invented\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
+         sending, and the costs of a rejection and of stealing, are our\nassumptions (`crates/sim/src/config.rs`), and so are a network without jitter, a control \
+         loop that is never late, and open-loop Poisson\narrivals. Here {claims} claims of {} scenarios are judged again, each in worlds that differ in one of these. \
+         A paper's claim is judged as\npublished, ours with our additions. Costs of threads (`mt-*`) are varied in the scenario `mt-sensitivity`.\n",
+        all.command,
+        all.scenarios.len()
     );
-    for one in changed {
-        let flips = flips(base, &one.judged);
-        let hard = flips.iter().filter(|flip| flip.is_hard()).count();
-        let which: Vec<String> = flips.iter().map(Flip::words).collect();
-        let which = if which.is_empty() { "none".into() } else { which.join("; ") };
-        let _ = writeln!(text, "| {} | {} | {hard} | {which} |", one.perturbation.name, flips.len());
+    text += &worlds(all);
+    text += &flips(all);
+    all.scenarios.iter().for_each(|probed| text += &table(probed));
+    text
+}
+
+/// Name of a world in the tables' heads.
+fn column(index: usize) -> String {
+    format!("w{}", index + 1)
+}
+
+/// Every world with how many verdicts flip in it.
+fn worlds(all: &Sensitivity) -> String {
+    let mut text = String::from(
+        "\n## The worlds\n\n| | world | claims judged | verdicts that flip | of these, become or cease to be undecided |\n|---|---|---|---|---|\n",
+    );
+    for (index, world) in WORLDS.iter().enumerate() {
+        let told = || {
+            let claims = all.scenarios.iter().flat_map(|probed| &probed.claims);
+            claims.filter_map(move |claim| Some((claim.own.verdict, claim.others.get(index)?.as_ref()?.verdict)))
+        };
+        let flipped = || told().filter(|(then, now)| then != now);
+        let soft = flipped().filter(|(then, now)| [then, now].contains(&&Verdict::Undecided)).count();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {soft} |",
+            column(index),
+            world.name,
+            told().count(),
+            flipped().count()
+        );
     }
     text
 }
 
-struct Flip {
-    scenario: String,
-    claim: String,
-    then: Verdict,
-    now: Verdict,
-}
-
-impl Flip {
-    fn is_hard(&self) -> bool {
-        self.then != Verdict::Undecided && self.now != Verdict::Undecided
-    }
-
-    fn words(&self) -> String {
-        format!("`{} {}` is {}", self.scenario, self.claim, self.now.words())
-    }
-}
-
-fn flips(base: &[Judged], now: &[Judged]) -> Vec<Flip> {
-    let mut flips = Vec::new();
-    for (then, now) in base.iter().zip(now) {
-        for (before, after) in then.claims.iter().zip(&now.claims) {
-            if before.verdict() != after.verdict() {
-                flips.push(Flip {
-                    scenario: then.id.clone(),
-                    claim: before.published.id.clone(),
-                    then: before.verdict(),
-                    now: after.verdict(),
-                });
+/// Claims that hold in some worlds and fail in others, with what was measured.
+fn flips(all: &Sensitivity) -> String {
+    let mut text = String::from(
+        "\n## Claims that flip between reproduced and not reproduced\n\n| claim | in its own world | where it flips |\n|---|---|---|\n",
+    );
+    let head = text.len();
+    for probed in &all.scenarios {
+        for claim in &probed.claims {
+            let hard = |told: &Told| {
+                ![claim.own.verdict, told.verdict].contains(&Verdict::Undecided) && told.verdict != claim.own.verdict
+            };
+            let flipped = claim.others.iter().enumerate();
+            let flipped =
+                flipped.filter_map(|(index, told)| told.as_ref().filter(|told| hard(told)).map(|told| (index, told)));
+            let places: Vec<String> =
+                flipped.map(|(index, told)| format!("{}: {}", column(index), told.measured)).collect();
+            if !places.is_empty() {
+                let own = format!("{}: {}", claim.own.measured, claim.own.verdict.words());
+                let _ = writeln!(text, "| `{} {}` | {own} | {} |", probed.id, claim.id, places.join("; "));
             }
         }
     }
-    flips
+    if text.len() == head {
+        text += "| none | | |\n";
+    }
+    text
+}
+
+fn table(probed: &Probed) -> String {
+    let extent = if probed.quick { ", quick" } else { "" };
+    let columns: String = (0..WORLDS.len()).map(|index| format!(" {} |", column(index))).collect();
+    let mut text = format!(
+        "\n## {}\n\n{} seeds{extent}. `=` as in its own world, **yes** reproduced, **no** not reproduced, `?` undecided, `–` nothing to change or to judge.\n\n\
+         | claim | own |{columns}\n|---|---|{}\n",
+        probed.id,
+        probed.seeds,
+        "---|".repeat(WORLDS.len())
+    );
+    for claim in &probed.claims {
+        let cell = |told: &Option<Told>| match told.as_ref().map(|told| told.verdict) {
+            Some(Verdict::NotApplicable) | None => " – |".into(),
+            Some(verdict) if verdict == claim.own.verdict => " = |".into(),
+            Some(verdict) => format!(" {} |", short(verdict)),
+        };
+        let cells: String = claim.others.iter().map(cell).collect();
+        let _ = writeln!(text, "| `{}` | {} |{cells}", claim.id, claim.own.verdict.words());
+    }
+    text
+}
+
+fn short(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reproduced => "**yes**",
+        Verdict::NotReproduced => "**no**",
+        Verdict::Undecided => "?",
+        Verdict::NotApplicable => "–",
+    }
 }

@@ -105,6 +105,7 @@ fn verdicts() {
             measure: Expression::parse(measure).unwrap(),
             unit: "x".into(),
             ours: false,
+            number: None,
             min,
             max,
             note: String::new(),

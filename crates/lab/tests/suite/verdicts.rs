@@ -6,9 +6,12 @@ use leeward_control::server::{ControlLoop, CoresGranted, Downstream, Gauges, Ser
 use leeward_control::units::Nanos;
 use leeward_lab::results::Verdict;
 use leeward_lab::scenario::Scenario;
-use leeward_lab::verdicts::{Expectations, Extent, figures, judge_scenario, markdown};
+use leeward_lab::verdicts::{
+    Expectations, Extent, WORLDS, complete, figures, judge_scenario, markdown, notes, probe, scenarios, sensitivity,
+};
 use leeward_lab::{Builtin, builtin_scenarios};
-use leeward_outcome::verdicts::{Judged, Verdicts};
+use leeward_outcome::sensitivity::Sensitivity;
+use leeward_outcome::verdicts::{Gain, Judged, Verdicts};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -68,6 +71,20 @@ fn every_scenario_can_be_judged_by_as_many_seeds_as_a_verdict_takes() {
     }
 }
 
+/// Claims of µTune are judged on the machine that its authors measured, in every scenario that redraws one of its figures.
+#[test]
+fn every_claim_of_utune_is_judged_on_its_machine() {
+    let of_paper = |builtin: &&Builtin| {
+        let scenario = Scenario::builtin(builtin.id, &[], true).unwrap_or_else(|error| panic!("{error}"));
+        scenario.source.starts_with("µTune").then_some(scenario).map(|scenario| (builtin.id, scenario.published))
+    };
+    let judged: Vec<_> = builtin_scenarios().iter().filter_map(|builtin| of_paper(&builtin)).collect();
+    assert!(judged.len() >= 14, "{judged:?}");
+    for (id, published) in judged {
+        assert_eq!(published, ["server.threads.preset=utune"], "{id}");
+    }
+}
+
 fn extent(seeds: u32) -> Extent {
     Extent { seeds, seed: 101, quick: false, overrides: Vec::new(), threads: Some(2) }
 }
@@ -122,6 +139,90 @@ fn a_papers_machine_is_what_its_claims_are_judged_on() {
     assert_ne!(claim.published.measured, own.published.measured);
     let page = markdown(&Verdicts { command: "leeward verdicts".into(), scenarios: vec![judged] });
     assert!(page.contains("as far as the paper has measured it (`server.costs.send=20us`)"), "{page}");
+    assert!(page.contains("on the scenario's own machine |") && page.contains("hang on which: `in-time`"), "{page}");
+}
+
+/// Capacity follows from the costs alone: it is another in the worlds that change these, and in no other.
+#[test]
+fn a_claim_flips_in_the_worlds_that_it_hangs_on() {
+    let claim = "[[claim]]\nid = \"capacity\"\ntext = \"Capacity\"\npaper = \"850k\"\nmeasure = \"capacity_rps{none} / 1000\"\nmin = 848\nmax = 852\n";
+    let text = SMALL.text.replace("200ms", "1ms").replace("300ms", "3ms");
+    let text = text.split("[[claim]]").next().unwrap().to_string() + claim;
+    let builtin = Builtin { text: Box::leak(text.into_boxed_str()), ..SMALL };
+    let never = AtomicBool::new(false);
+    let probe = || probe(&builtin, &extent(2), &Registry::builtin(), &|_, _| {}, &never).unwrap();
+    let probed = probe();
+    assert_eq!(probed, probe(), "the same seeds, the same verdicts");
+    let claim = &probed.claims[0];
+    assert_eq!((claim.own.verdict, claim.own.measured.as_str()), (Verdict::Reproduced, "850 (850–850)"));
+    let flips: Vec<&str> = WORLDS
+        .iter()
+        .zip(&claim.others)
+        .filter(|(_, told)| told.as_ref().is_some_and(|told| told.verdict == Verdict::NotReproduced))
+        .map(|(world, _)| world.name)
+        .collect();
+    let expected = ["receiving", "receiving", "creating a task", "creating a task", "sending", "sending"];
+    assert!(flips.len() == 6 && flips.iter().zip(expected).all(|(flip, cost)| flip.starts_with(cost)), "{flips:?}");
+    let page = sensitivity(&Sensitivity { command: "leeward verdicts --sensitivity".into(), scenarios: vec![probed] });
+    assert!(page.contains("| w8 | sending costs twice | 1 | 1 | 0 |"), "{page}");
+    assert!(
+        page.contains("| `capacity` | reproduced | = | = | **no** | **no** | **no** | **no** | **no** | **no** | = |"),
+        "{page}"
+    );
+    assert!(page.contains("| `small capacity` | 850 (850–850): reproduced | w3: "), "{page}");
+}
+
+#[test]
+fn a_claim_that_was_judged_before_learns_its_bounds_and_the_table_says_where_additions_help() {
+    let data = std::fs::read_to_string(docs().join("verdicts.json")).unwrap();
+    let mut verdicts: Verdicts = serde_json::from_str(&data).unwrap();
+    verdicts.scenarios.retain(|judged| judged.id == "bw-aggressiveness");
+    let judged = &mut verdicts.scenarios[0];
+    judged.claims.iter_mut().for_each(|claim| claim.bounds = Default::default());
+    let gain = |label: &str, extended_rps| Gain {
+        label: label.into(),
+        demand_rps: 1e6,
+        published_rps: if label == "none" { 0.0 } else { 100.0 },
+        extended_rps,
+        published_p99_us: 1.0,
+        extended_p99_us: 1.0,
+    };
+    judged.gains = vec![gain("a", 110.0), gain("b", 95.0), gain("c", 100.5), gain("none", 5.0)];
+    complete(&mut verdicts);
+    let bounds = verdicts.scenarios[0].claims[0].bounds;
+    assert_eq!((bounds.number, bounds.min, bounds.max), (Some(0.7), Some(0.35), Some(1.05)));
+    let page = markdown(&verdicts);
+    let help = "in 2 of 4 rows: `bw-aggressiveness` none (from nothing), `bw-aggressiveness` a (+10.0 %)";
+    assert!(page.contains(help), "{page}");
+    assert!(page.contains("as much in 1: `bw-aggressiveness` b (-5.0 %)"), "{page}");
+    assert!(page.contains("not run yet `bw-motivation`, "), "{page}");
+}
+
+/// A panel has ours, with intervals, at each of its scenario's points.
+#[test]
+fn a_scenario_with_a_panel_is_judged_with_its_curves() {
+    let known = scenarios(&["ca-collapse".into()])[0];
+    let extent = Extent { quick: true, overrides: vec!["run.duration=11ms".into()], ..extent(2) };
+    let judged = judge_scenario(known, &extent, &Registry::builtin(), &|_| {}, &AtomicBool::new(false)).unwrap();
+    let [panel] = judged.panels.as_slice() else { panic!("{:?}", judged.panels) };
+    assert_eq!(panel.curves.iter().map(|curve| curve.label.as_str()).collect::<Vec<_>>().len(), 3);
+    for curve in &panel.curves {
+        assert_eq!(curve.samples.len(), 10, "{}: a sample per round trip", curve.label);
+        assert!(curve.samples.windows(2).all(|pair| pair[0].x < pair[1].x));
+        assert!(curve.samples.iter().all(|sample| sample.low <= sample.median && sample.median <= sample.high));
+    }
+}
+
+#[test]
+fn every_figure_is_drawn_or_says_why_not() {
+    let notes = notes();
+    assert_eq!(notes.len(), figures().len());
+    let drawn: Vec<&str> =
+        notes.iter().filter(|note| note.reason.is_empty()).map(|note| note.figure.as_str()).collect();
+    for figure in ["Breakwater, Fig. 3", "Thesis, Fig. 2.7", "Hoover, Fig. 10", "Poster, Fig. 2", "µTune, Fig. 11"] {
+        assert!(drawn.contains(&figure), "{figure}: {drawn:?}");
+    }
+    assert!(!drawn.contains(&"Breakwater, Fig. 4"), "its text gives gains alone");
 }
 
 #[test]
@@ -193,6 +294,20 @@ fn the_table_of_verdicts_is_up_to_date() {
         let today: Vec<&str> = scenario.claims.iter().map(|claim| claim.id.as_str()).collect();
         let then: Vec<&str> = judged.claims.iter().map(|claim| claim.published.id.as_str()).collect();
         assert_eq!(today, then, "{}: `leeward verdicts --scenario {}` judges its claims anew", judged.id, judged.id);
+    }
+}
+
+/// The page of the worlds is what its data says, and its columns are the worlds of today.
+#[test]
+fn the_table_of_worlds_is_up_to_date() {
+    let data = std::fs::read_to_string(docs().join("sensitivity.json")).unwrap();
+    let kept: Sensitivity = serde_json::from_str(&data).unwrap();
+    let page = std::fs::read_to_string(docs().join("sensitivity.md")).unwrap();
+    assert!(page == sensitivity(&kept), "docs/sensitivity.md is not made of docs/sensitivity.json");
+    let today: Vec<&str> = WORLDS.iter().map(|world| world.name).collect();
+    for probed in &kept.scenarios {
+        assert_eq!(probed.worlds, today, "{}: `leeward verdicts --sensitivity` judges it anew", probed.id);
+        assert!(probed.claims.iter().all(|claim| claim.others.len() == today.len()), "{}", probed.id);
     }
 }
 

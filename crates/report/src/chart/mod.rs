@@ -5,8 +5,11 @@ mod bars;
 mod legend;
 mod line;
 mod marks;
+mod overlay;
 mod scale;
 mod scatter;
+
+pub(crate) use overlay::overlay;
 
 use leeward_outcome::results::{Plot, Results};
 use maud::{Markup, html};

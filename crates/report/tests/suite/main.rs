@@ -3,3 +3,4 @@
 mod any_results;
 mod render;
 mod samples;
+mod verdicts;

@@ -2,6 +2,7 @@
 //! parallel. `memory.rs` is apart, because it watches the whole process.
 
 mod clients;
+mod closed;
 mod common;
 mod cores;
 mod determinism;

@@ -1,0 +1,361 @@
+//! Panels of the papers' figures of whose curves the texts give numbers, and ours beside them. The curves themselves are pictures: what no text
+//! says stands in [`Panel::missing`] and is drawn nowhere. Never here: drawing.
+
+use crate::claims::{bootstrap, middle};
+use crate::numbers::round;
+use leeward_outcome::results::{Point, Results, WorkloadKey};
+use leeward_outcome::table::{Cell, Row, Table};
+use leeward_outcome::verdicts::{Curve, Panel, Sample, Stated};
+
+/// A panel of a paper's figure.
+struct Drawn {
+    scenario: &'static str,
+    figure: &'static str,
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    log_y: bool,
+    /// Text fields and what they must be.
+    only: &'static [(&'static str, &'static str)],
+    /// Labels of ours that are drawn; none: all.
+    labels: &'static [&'static str],
+    stated: &'static [Words],
+    missing: &'static str,
+}
+
+/// A number of a curve in the paper's text: a point, or the place of a line across the figure.
+struct Words {
+    series: &'static str,
+    x: Option<f64>,
+    y: Option<f64>,
+    says: &'static str,
+}
+
+const fn point(series: &'static str, x: f64, y: f64, says: &'static str) -> Words {
+    Words { series, x: Some(x), y: Some(y), says }
+}
+
+const fn upright(series: &'static str, x: f64, says: &'static str) -> Words {
+    Words { series, x: Some(x), y: None, says }
+}
+
+const fn level(series: &'static str, y: f64, says: &'static str) -> Words {
+    Words { series, x: None, y: Some(y), says }
+}
+
+const CURVES: &str = "the curves are pictures, and the text gives no other coordinate of theirs";
+
+const PANELS: &[Drawn] = &[
+    Drawn {
+        scenario: "bw-overall",
+        figure: "Breakwater, Fig. 3 (thesis, Fig. 2.7)",
+        title: "Goodput against demand",
+        x: "demand_rps",
+        y: "goodput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[point("Breakwater", 850e3, 801e3, "801k requests/s of goodput around the capacity of 850k (§5.2)")],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "bw-overall",
+        figure: "Breakwater, Fig. 3 (thesis, Fig. 2.7)",
+        title: "Throughput against demand",
+        x: "demand_rps",
+        y: "throughput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[point(
+            "Breakwater",
+            850e3,
+            808e3,
+            "808k requests/s of throughput around the capacity of 850k (§5.2)",
+        )],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "bw-sensitivity",
+        figure: "Breakwater, Fig. 11 (thesis, Fig. 2.15)",
+        title: "99th percentile against throughput, 27 misconfigurations each",
+        x: "throughput_rps",
+        y: "p99_us",
+        log_y: true,
+        only: &[],
+        labels: &[],
+        stated: &[level("DAGOR", 800.0, "DAGOR's worst is as high as four times the objective of 200 us (§5.2)")],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "bw-memcached-usr",
+        figure: "Breakwater, Fig. 12 (thesis, Fig. 2.16)",
+        title: "99th percentile against demand",
+        x: "demand_ratio",
+        y: "p99_us",
+        log_y: true,
+        only: &[],
+        labels: &[],
+        stated: &[point(
+            "Breakwater",
+            2.0,
+            75.0,
+            "around 25 us above its objective of 50 us; the text speaks of twice the capacity (§5.3)",
+        )],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "lk-one-mutex",
+        figure: "Hoover, Fig. 2",
+        title: "Throughput against the share of the slow path",
+        x: "p",
+        y: "throughput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[
+            point("Breakwater", 0.0, 1e6, "1M requests/s without the mutex (§2.1)"),
+            point("Breakwater", 1.0, 100e3, "100k requests/s of the slow path alone (§2.1)"),
+            point(
+                "Breakwater",
+                0.2,
+                500e3,
+                "by the text's formula: (1 - p)/p times the slow path's 100k on the fast path (§2.1)",
+            ),
+            point(
+                "Breakwater",
+                0.5,
+                200e3,
+                "by the text's formula: (1 - p)/p times the slow path's 100k on the fast path (§2.1)",
+            ),
+            upright("mutex congested before the CPU", 0.1, "above 10 % the mutex is congested before the CPU (§2.1)"),
+        ],
+        missing: "CPU usage, 99th percentile and drop rate are in words only",
+    },
+    Drawn {
+        scenario: "lk-hoover-te",
+        figure: "Hoover, Fig. 10",
+        title: "Goodput against drop rate, by the efficiency threshold",
+        x: "drop_rate",
+        y: "goodput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[
+            point("e_t 1 %", 0.155, 895e3, "895k requests/s with a drop rate of 15.5 % (§5.6)"),
+            point("e_t 50 %", 0.097, 810e3, "810k requests/s with a drop rate of 9.7 % (§5.6)"),
+            upright("e_t 25 %", 0.13, "a drop rate of 13 % at the default of 25 % (§5.6)"),
+        ],
+        missing: "the points at other thresholds",
+    },
+    Drawn {
+        scenario: "lk-var",
+        figure: "Thesis, Fig. 2.18 (Hoover, Fig. 7)",
+        title: "Goodput against demand",
+        x: "demand_rps",
+        y: "goodput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[
+            upright(
+                "lock contended (thesis)",
+                550e3,
+                "goodput of the delay signal and of SEDA drops from 550k requests/s on (§2.5.3)",
+            ),
+            upright(
+                "collapse (Hoover)",
+                500e3,
+                "Breakwater's goodput collapses when demand exceeds 500k requests/s (§5.4)",
+            ),
+        ],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "lk-two-mutex",
+        figure: "Thesis, Fig. 2.20",
+        title: "Goodput against demand",
+        x: "demand_rps",
+        y: "goodput_rps",
+        log_y: false,
+        only: &[],
+        labels: &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"],
+        stated: &[level("SEDA at most", 168e3, "SEDA's goodput is limited to 168k requests/s (§2.5.3)")],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "lk-two-mutex",
+        figure: "Thesis, Fig. 2.20",
+        title: "99th percentile against demand",
+        x: "demand_rps",
+        y: "p99_us",
+        log_y: true,
+        only: &[],
+        labels: &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"],
+        stated: &[level("SEDA at most", 600.0, "up to three times the target of 200 us (§2.5.3)")],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "lk-replicas",
+        figure: "Thesis, Fig. 2.19",
+        title: "99th percentile against demand",
+        x: "demand_rps",
+        y: "p99_us",
+        log_y: true,
+        only: &[],
+        labels: &[],
+        stated: &[upright(
+            "server 1 drops",
+            400e3,
+            "server 1 begins to drop when demand exceeds 400k requests/s (§2.5.3)",
+        )],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "ca-collapse",
+        figure: "Poster, Fig. 2",
+        title: "Throughput against the round trip",
+        x: "rtt_us",
+        y: "throughput_rps",
+        log_y: false,
+        only: &[],
+        labels: &[],
+        stated: &[upright("collapse", 25.0, "a round trip of 25 us is enough for the collapse (§2)")],
+        missing: "the figure is a time series at one round trip; the text gives the round trip from which on it is so",
+    },
+    Drawn {
+        scenario: "mt-sync",
+        figure: "µTune, Fig. 8",
+        title: "99th percentile against load",
+        x: "demand_rps",
+        y: "p99_us",
+        log_y: true,
+        only: &[("arrivals", "constant")],
+        labels: &["SIP1", "SIB1", "SDP1-50", "SDB1-50"],
+        stated: &[
+            upright("SIP needs more threads", 512.0, "one in-line thread suffices below 512 requests/s (§7)"),
+            upright("SDB alone", 10_000.0, "only SDB sustains 10,000 requests/s and more (§7)"),
+        ],
+        missing: CURVES,
+    },
+    Drawn {
+        scenario: "mt-async",
+        figure: "µTune, Fig. 11",
+        title: "Throughput against load",
+        x: "demand_rps",
+        y: "throughput_rps",
+        log_y: false,
+        only: &[("arrivals", "constant")],
+        labels: &["AIP1-0-1", "ADB1-4-4", "SIP1"],
+        stated: &[point(
+            "AIP1-0-1",
+            4_096.0,
+            4_096.0,
+            "one in-line and one response thread tolerate up to 4,096 requests/s (§7)",
+        )],
+        missing: "Set Algebra's curves are pictures; ours are HDSearch's",
+    },
+];
+
+/// The panels of a scenario with ours from `results`.
+pub(super) fn panels(scenario: &str, results: &Results) -> Vec<Panel> {
+    PANELS.iter().filter(|drawn| drawn.scenario == scenario).map(|drawn| drawn.panel(results)).collect()
+}
+
+/// The scenarios with panels, and the figures that these are of.
+pub(super) fn drawn() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PANELS.iter().map(|drawn| (drawn.scenario, drawn.figure))
+}
+
+impl Drawn {
+    fn panel(&self, results: &Results) -> Panel {
+        let stated =
+            |words: &Words| Stated { series: words.series.into(), x: words.x, y: words.y, says: words.says.into() };
+        Panel {
+            figure: self.figure.into(),
+            title: self.title.into(),
+            x: self.x.into(),
+            y: self.y.into(),
+            log_y: self.log_y,
+            curves: self.curves(results),
+            stated: self.stated.iter().map(stated).collect(),
+            missing: self.missing.into(),
+        }
+    }
+
+    fn curves(&self, results: &Results) -> Vec<Curve> {
+        let mut labels: Vec<&str> = Vec::new();
+        for point in &results.points {
+            let label = point.run.label.as_str();
+            if (self.labels.is_empty() || self.labels.contains(&label)) && !labels.contains(&label) {
+                labels.push(label);
+            }
+        }
+        let curve = |label: &str| Curve { label: label.into(), samples: self.samples(results, label) };
+        labels.into_iter().map(curve).filter(|curve| !curve.samples.is_empty()).collect()
+    }
+
+    /// The medians over the seeds, a point of the workload each, in the order of the horizontal axis.
+    fn samples(&self, results: &Results, label: &str) -> Vec<Sample> {
+        let rows = Table::Points.rows(results).filter(|row| row.run().label == label && self.holds(*row));
+        let mut groups: Vec<(Place<'_>, Vec<(f64, f64)>)> = Vec::new();
+        for (row, point) in rows.zip(self.points(results, label)) {
+            let (Some(x), Some(y)) = (row.cell(self.x).number(), row.cell(self.y).number()) else { continue };
+            let place = place(point);
+            match groups.iter_mut().find(|(known, _)| *known == place) {
+                Some((_, values)) => values.push((x, y)),
+                None => groups.push((place, vec![(x, y)])),
+            }
+        }
+        let sample = |(_, values): (Place<'_>, Vec<(f64, f64)>)| {
+            let (mut xs, mut ys): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
+            let (low, high) = bootstrap(&ys);
+            let rounded = |value: f64| round(value, 4);
+            let (x, median) = (middle(&mut xs), middle(&mut ys));
+            Sample { x: rounded(x), median: rounded(median), low: rounded(low), high: rounded(high) }
+        };
+        let mut samples: Vec<Sample> = groups.into_iter().map(sample).collect();
+        samples
+            .retain(|sample| [sample.x, sample.median, sample.low, sample.high].iter().all(|value| value.is_finite()));
+        samples.sort_by(|a, b| a.x.total_cmp(&b.x));
+        samples
+    }
+
+    fn points<'a>(&'a self, results: &'a Results, label: &'a str) -> impl Iterator<Item = &'a Point> + 'a {
+        results.points.iter().filter(move |point| point.run.label == label && self.holds(Row::Point(point)))
+    }
+
+    fn holds(&self, row: Row<'_>) -> bool {
+        self.only.iter().all(|(field, wanted)| matches!(row.cell(field), Cell::Text(found) if found == *wanted))
+    }
+}
+
+/// The part of a point that is the same for all seeds.
+type Place<'a> = (&'a WorkloadKey, u64, Option<&'a str>);
+
+fn place(point: &Point) -> Place<'_> {
+    (&point.workload, point.rtt_us.to_bits(), point.arrivals.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use leeward_outcome::table::Kind;
+
+    #[test]
+    fn every_panel_names_fields_and_labels_that_there_are() {
+        for drawn in PANELS {
+            for field in [drawn.x, drawn.y] {
+                assert_eq!(Table::Points.kind(field), Some(Kind::Number), "{}: {field}", drawn.scenario);
+            }
+            let scenario = Scenario::builtin(drawn.scenario, &[], true).unwrap_or_else(|error| panic!("{error}"));
+            let known: Vec<&str> = scenario.controllers.iter().map(|variant| variant.label.as_str()).collect();
+            for label in drawn.labels {
+                assert!(known.contains(label), "{}: {label} of {known:?}", drawn.scenario);
+            }
+            assert!(!drawn.stated.is_empty() && !drawn.missing.is_empty(), "{}", drawn.figure);
+            assert!(drawn.stated.iter().all(|words| words.x.is_some() || words.y.is_some()), "{}", drawn.figure);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A claim as a little drawing: what is accepted as a bar, the paper's number as a hollow diamond, ours as dots with their intervals. Never here:
+//! the verdict.
+
+use leeward_outcome::results::Claim;
+use leeward_outcome::verdicts::JudgedClaim;
+use maud::{Markup, html};
+
+const WIDTH: f64 = 210.0;
+const HEIGHT: f64 = 30.0;
+const MARGIN: f64 = 9.0;
+/// Values that differ by more are drawn by their ratios.
+const LOG_FROM: f64 = 30.0;
+
+/// From values to pixels.
+struct Line {
+    low: f64,
+    high: f64,
+    log: bool,
+}
+
+impl Line {
+    /// Spans what is accepted and as much again on either side, where that has two ends; else all numbers of the claim. Nothing where there is no
+    /// finite number.
+    fn of(claim: &JudgedClaim) -> Option<Line> {
+        let of_claim = |claim: &Claim| {
+            let (low, high) = claim.interval.unzip();
+            [claim.value, low, high]
+        };
+        if let (Some(min), Some(max), true) = (claim.bounds.min, claim.bounds.max, claim.claim().value.is_some()) {
+            let room = (max - min).max(f64::MIN_POSITIVE);
+            return Some(Line { low: min - room, high: max + room, log: false });
+        }
+        let bounds = [claim.bounds.number, claim.bounds.min, claim.bounds.max];
+        let numbers = bounds.into_iter().chain(of_claim(&claim.published)).chain(of_claim(&claim.extended));
+        let numbers: Vec<f64> = numbers.flatten().filter(|number| number.is_finite()).collect();
+        let (low, high) = (numbers.iter().copied().reduce(f64::min)?, numbers.iter().copied().reduce(f64::max)?);
+        let log = low > 0.0 && high / low > LOG_FROM;
+        let room = if high > low { 0.06 * (high - low) } else { high.abs().max(1.0) * 0.1 };
+        let wide = if log {
+            Line { low: low / 1.2, high: high * 1.2, log }
+        } else {
+            Line { low: low - room, high: high + room, log }
+        };
+        Some(wide)
+    }
+
+    /// Whether `value` lies beyond an end, where it is drawn at that end.
+    fn is_beyond(&self, value: f64) -> bool {
+        value < self.low || value > self.high
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        let share = if self.log {
+            (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        MARGIN + share.clamp(0.0, 1.0) * (WIDTH - 2.0 * MARGIN)
+    }
+}
+
+/// The drawing; nothing for a claim without finite numbers.
+pub(crate) fn strip(claim: &JudgedClaim) -> Markup {
+    let Some(line) = Line::of(claim) else { return html! {} };
+    let from = claim.bounds.min.map_or(0.0, |min| line.at(min));
+    let to = claim.bounds.max.map_or(WIDTH, |max| line.at(max));
+    let same = claim.published == claim.extended;
+    let (first, second) =
+        if claim.ours { (&claim.extended, None) } else { (&claim.published, (!same).then_some(&claim.extended)) };
+    let number = claim.bounds.number.map(|number| line.at(number));
+    html! {
+        svg.strip viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) width=(WIDTH) height=(HEIGHT) role="img"
+            aria-label=(format!("measured {}, accepted {}", first.measured, first.accepted)) {
+            @if claim.bounds.min.is_some() || claim.bounds.max.is_some() {
+                rect.accepted x=(px(from)) y="3" width=(px((to - from).max(1.0))) height="24" {}
+            }
+            line.axis x1="0" x2=(WIDTH) y1="15" y2="15" {}
+            @if let Some(second) = second { (dot(second, &line, 22.0, "beside")) }
+            (dot(first, &line, if second.is_some() { 9.0 } else { 15.0 }, "counted"))
+            @if let Some(x) = number {
+                path.stated-mark d="M0-5L5 0L0 5L-5 0z" transform=(format!("translate({x:.1} 15)")) { title { "the paper: " (claim.claim().paper) } }
+            }
+        }
+    }
+}
+
+fn dot(claim: &Claim, line: &Line, y: f64, class: &str) -> Markup {
+    html! {
+        @if let Some((low, high)) = claim.interval {
+            line.whisker x1=(px(line.at(low))) x2=(px(line.at(high))) y1=(y) y2=(y) {}
+        }
+        @if let Some(value) = claim.value {
+            @if line.is_beyond(value) {
+                text.beyond x=(px(line.at(value))) y=(y + 4.0) { (if value > line.high { "»" } else { "«" }) title { (claim.measured) } }
+            } @else { circle.(class) cx=(px(line.at(value))) cy=(y) r="3.6" { title { (claim.measured) } } }
+        }
+    }
+}
+
+fn px(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_outcome::results::Verdict;
+    use leeward_outcome::verdicts::Bounds;
+
+    fn claim(value: Option<f64>, interval: Option<(f64, f64)>, bounds: Bounds) -> JudgedClaim {
+        let one = Claim {
+            id: "c".into(),
+            text: "a claim".into(),
+            paper: "2 x".into(),
+            measured: "measured".into(),
+            value,
+            interval,
+            accepted: "accepted".into(),
+            verdict: Verdict::Reproduced,
+            note: String::new(),
+        };
+        JudgedClaim { ours: false, bounds, published: one.clone(), extended: one }
+    }
+
+    #[test]
+    fn a_strip_has_the_papers_number_the_range_and_ours() {
+        let bounds = Bounds { number: Some(2.0), min: Some(1.5), max: Some(2.5) };
+        let drawn = strip(&claim(Some(1.8), Some((1.7, 1.9)), bounds)).into_string();
+        for part in ["accepted", "stated-mark", "whisker", "counted"] {
+            assert!(drawn.contains(part), "{part}: {drawn}");
+        }
+        assert!(!drawn.contains("beside"), "both forms are the same: {drawn}");
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing_and_infinite_values_are_left_out() {
+        assert_eq!(strip(&claim(None, None, Bounds::default())).into_string(), "");
+        let drawn =
+            strip(&claim(Some(f64::INFINITY), None, Bounds { min: Some(3.0), ..Bounds::default() })).into_string();
+        assert!(!drawn.contains("NaN") && !drawn.contains("inf"), "{drawn}");
+    }
+
+    #[test]
+    fn places_are_in_order() {
+        let bounds = Bounds { number: None, min: Some(0.1), max: None };
+        let line = Line::of(&claim(Some(40.0), None, bounds)).unwrap();
+        assert!(line.log && line.at(0.1) < line.at(5.0) && line.at(5.0) < line.at(40.0));
+        let two_sided = Bounds { max: Some(0.5), ..bounds };
+        let line = Line::of(&claim(Some(40.0), None, two_sided)).unwrap();
+        assert!(line.is_beyond(40.0) && !line.is_beyond(0.5) && line.at(0.1) < line.at(0.5));
+    }
+}

@@ -1,0 +1,97 @@
+//! The page of verdicts: what a paper's text says is drawn over ours, and what can't be drawn is listed.
+
+use leeward_outcome::results::{Claim, Verdict};
+use leeward_outcome::verdicts::{Bounds, Curve, FigureNote, Judged, JudgedClaim, Panel, Sample, Stated, Verdicts};
+use leeward_report::render_verdicts;
+
+fn verdicts() -> Verdicts {
+    let claim = |measured: &str, value| Claim {
+        id: "gain".into(),
+        text: "Goodput over SEDA".into(),
+        paper: "5.7 % more".into(),
+        measured: measured.into(),
+        value: Some(value),
+        interval: Some((value - 0.01, value + 0.01)),
+        accepted: "from 1.029 to 1.086x".into(),
+        verdict: Verdict::Reproduced,
+        note: String::new(),
+    };
+    let sample = |x, median| Sample { x, median, low: median * 0.99, high: median * 1.01 };
+    let stated = |x, y, says: &str| Stated { series: "Breakwater".into(), x, y, says: says.into() };
+    Verdicts {
+        command: "leeward verdicts".into(),
+        scenarios: vec![Judged {
+            id: "one".into(),
+            machine: "server.threads.preset=utune".into(),
+            claims: vec![JudgedClaim {
+                ours: false,
+                bounds: Bounds { number: Some(1.057), min: Some(1.0285), max: Some(1.0855) },
+                published: claim("1.05x", 1.05),
+                extended: claim("9x", 9.0),
+            }],
+            panels: vec![Panel {
+                figure: "Breakwater, Fig. 3".into(),
+                title: "Goodput against demand".into(),
+                x: "demand_rps".into(),
+                y: "goodput_rps".into(),
+                log_y: false,
+                curves: vec![Curve {
+                    label: "breakwater".into(),
+                    samples: vec![sample(400e3, 400e3), sample(850e3, 805e3)],
+                }],
+                stated: vec![
+                    stated(Some(850e3), Some(801e3), "801k requests/s at 850k"),
+                    stated(Some(700e3), None, "a place on the axis"),
+                    stated(None, Some(808e3), "a level"),
+                ],
+                missing: "the curves are pictures".into(),
+            }],
+            ..Judged::default()
+        }],
+    }
+}
+
+#[test]
+fn the_papers_numbers_lie_over_our_curves() {
+    let notes = [
+        FigureNote { figure: "Breakwater, Fig. 3".into(), scenarios: vec!["one".into()], reason: String::new() },
+        FigureNote { figure: "Breakwater, Fig. 2".into(), scenarios: vec![], reason: "a diagram".into() },
+    ];
+    let page = render_verdicts(&verdicts(), &notes);
+    for part in [
+        "Goodput, k/s",
+        "Demand, k/s",
+        "the paper, Breakwater: 801k requests/s at 850k",
+        "Not drawn: the curves are pictures.",
+        "the text's numbers over ours",
+        "not available: a diagram",
+        "On the scenario's own machine",
+        "server.threads.preset=utune",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("class=\"upright\"").count(), 1, "the place on the axis is a line");
+    assert_eq!(page.matches("class=\"reference\"").count(), 1, "and so is the level");
+    assert!(page.contains("»"), "ours lies far beyond what is accepted, and says so");
+    assert!(!page.contains("NaN") && !page.contains("inf "));
+}
+
+/// The hollow diamond stands where the numbers say: higher than ours at the same demand if ours is lower.
+#[test]
+fn a_stated_point_is_drawn_to_the_curves_scale() {
+    let mut lower = verdicts();
+    lower.scenarios[0].panels[0].stated.truncate(1);
+    lower.scenarios[0].panels[0].curves[0].samples[1].median = 500e3;
+    let page = render_verdicts(&lower, &[]);
+    let place = |mark: &str| {
+        let (_, rest) = page.split_once(mark).unwrap_or_else(|| panic!("{mark}"));
+        let (_, rest) = rest.split_once("translate(").unwrap();
+        let (place, _) = rest.split_once(')').unwrap();
+        let (x, y) = place.split_once(' ').unwrap();
+        (x.parse::<f64>().unwrap(), y.parse::<f64>().unwrap())
+    };
+    let paper = place("801k requests/s at 850k</title>");
+    let ours = place("Demand 850 k/s\nGoodput 500 k/s");
+    assert_eq!(paper.0, ours.0);
+    assert!(paper.1 < ours.1, "{paper:?} above {ours:?}");
+}
