@@ -4,8 +4,8 @@ use crate::arriving::Arriving;
 use crate::behind::Behind;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
+use crate::delay::Delay;
 use crate::load::{Busy, Load};
-use crate::oldest::Oldest;
 use crate::probe::Probe;
 use crate::room::{Out, Room};
 use crate::shard::Shard;
@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     mean: Estimate,
     /// Time from admission to the answer, by route, without queues inside.
     inside: Vec<Estimate>,
-    oldest: Mutex<Oldest>,
+    queue: Mutex<Delay>,
     /// Services that this one asks.
     pub(crate) behind: Behind,
     /// Requests that may be under way in a shard.
@@ -116,6 +116,7 @@ impl Gate {
         let halves = builder.algorithm.server(&params, &environment)?;
         let shards = halves.cores.into_iter().enumerate();
         let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, builder.seed, half))).collect();
+        let places = builder.places.filter(|_| builder.mode == Mode::Enforce);
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: builder.mode,
@@ -141,12 +142,9 @@ impl Gate {
             mean: Estimate::default(),
             inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
-            oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
+            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
             behind: Behind::new(ROUTES),
-            waiting: builder
-                .places
-                .filter(|_| builder.mode == Mode::Enforce)
-                .map(|places| Arc::new(Room::new(builder.workers, places))),
+            waiting: places.map(|places| Arc::new(Room::new(builder.workers, places))),
             twin: Mutex::new(Twin::default()),
             worked_ns: AtomicU64::new(0),
             executed: AtomicU64::new(0),
@@ -266,15 +264,15 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
-        let is_crowded = called == Err(Out::Full);
-        // The queue's delay is told by those that leave it in their turn.
-        let mut oldest = lock(&inner.oldest);
-        let delay = if is_crowded { oldest.delay(now) } else { oldest.note(now, waited) };
-        drop(oldest);
+        // The queue's delay is told by those whose turn it is. Whoever was passed over until it was too late says how long
+        // the others' queue was, and nothing of theirs.
+        let mut queue = lock(&inner.queue);
+        let delay = if called.is_ok() { queue.note(now, waited) } else { queue.delay(now) };
+        drop(queue);
         let mut shard = lock(&inner.shards[shard]);
         let verdict = match called {
             Ok(()) if now < turn.until => shard.execute(waited),
-            _ if is_crowded => Err(Reason::Concurrency),
+            Err(Out::Full) => Err(Reason::Concurrency),
             _ => Err(Reason::Delay),
         };
         let Err(reason) = verdict else { return Ok(()) };
@@ -385,7 +383,7 @@ impl Gate {
             return Duration::from_nanos(lock(&self.0.twin).delay(self.now()).0);
         }
         let now = self.now();
-        Duration::from_nanos(lock(&self.0.oldest).delay(now).max(self.0.probe.delay(now)).0)
+        Duration::from_nanos(lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).0)
     }
 
     /// Whether the caller should let a task wait in its worker's queue now, and tell by [`Gate::probe_enters`] and
@@ -482,11 +480,11 @@ impl Inner {
     fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
         match arriving.waited {
             // It will still wait: what it has waited so far is not all.
-            Some(waited) if self.waiting.is_some() => (waited, lock(&self.oldest).delay(now).max(waited)),
+            Some(waited) if self.waiting.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
             // An exact age: a probe of another worker would only blur it.
-            Some(waited) => (waited, lock(&self.oldest).note(now, waited)),
+            Some(waited) => (waited, lock(&self.queue).note(now, waited)),
             // A probe does not know which request is late: nothing of it is charged to this one.
-            None if self.waiting.is_some() => (Nanos::ZERO, lock(&self.oldest).delay(now).max(self.probe.delay(now))),
+            None if self.waiting.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
             None => (Nanos::ZERO, self.probe.delay(now)),
         }
     }

@@ -29,6 +29,7 @@ mod arriving;
 mod behind;
 mod build;
 mod counts;
+mod delay;
 mod gate;
 mod load;
 mod oldest;
