@@ -30,6 +30,9 @@ const ROUTES: usize = 256;
 /// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
 const CALM: f64 = 0.125;
 
+/// Requests that are called ahead of free slots, for each worker.
+const MOST_AHEAD: usize = 8;
+
 /// Characters of a route's name that are kept.
 pub const LONGEST_NAME: usize = 128;
 
@@ -504,6 +507,13 @@ impl Inner {
     pub(crate) fn for_queues(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
         let inside = self.inside[usize::from(route)].time().unwrap_or(Nanos::ZERO);
         deadline::budget(left.min(self.slo.scale(0.9)), waited, inside)
+    }
+
+    /// Requests that are called ahead of free slots: as many as a sixteenth of the target is enough for, so that a flood of what is only
+    /// read and refused leaves time for them between two looks at the sockets, and never many of those that take long.
+    pub(crate) fn ahead(&self) -> usize {
+        let fit = self.mean.time().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
+        (fit as usize).min(MOST_AHEAD) * self.shards.len()
     }
 
     /// The delay that the controller aims at.

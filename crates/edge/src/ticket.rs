@@ -123,7 +123,7 @@ impl Ticket {
         {
             return Ok(Some(seat));
         }
-        room.enter(now, self.class, turn.until).ok_or(Out::Full).map(Some)
+        room.enter(now, self.class, turn.until, self.gate.0.ahead()).ok_or(Out::Full).map(Some)
     }
 
     /// The request begins at this time after its wait for a turn, if it was `called`. The time in the room adds to what it had waited

@@ -42,7 +42,7 @@ fn the_most_important_begins_first_and_its_wait_counts() {
     drop(held);
     // Two slots were free: the two most important were called.
     assert_eq!(seats.iter_mut().map(|seat| poll(seat, 3_000).is_ready()).collect::<Vec<_>>(), [false, true, true]);
-    seats[2].begin(at(3_000)).unwrap();
+    assert_eq!(seats[2].begin(at(3_000)), Poll::Ready(Ok(())));
     let ticket = waits.pop().unwrap().begin_at(at(3_000), Ok(())).unwrap();
     assert_eq!(gate.delay(), MS(5), "2 before it came and 3 in the room");
     ticket.finish_at(at(3_100), Outcome::Completed);
@@ -56,12 +56,12 @@ fn who_cannot_be_in_time_any_more_is_refused_before_any_work() {
     let (mut first, mut second) = (seat(&ticket, 0), seat(&other, 0));
     // Lateness is 18 ms, of which each had 9 left.
     assert_eq!(poll(&mut first, 9_100), Poll::Ready(Ok(())), "called when it came");
-    assert_eq!(first.begin(at(9_100)), Err(Out::Late));
+    assert_eq!(first.begin(at(9_100)), Poll::Ready(Err(Out::Late)));
     let refusal = ticket.begin_at(at(9_100), Err(Out::Late)).unwrap_err();
     assert_eq!(refusal.reason, Reason::Late);
     assert!(gate.why(refusal.decision).expect("it is kept").contains("18.1ms"), "{:?}", gate.why(refusal.decision));
     // The controller's second question is asked whatever the room has said.
-    second.begin(at(100)).unwrap();
+    assert_eq!(second.begin(at(100)), Poll::Ready(Ok(())));
     assert!(other.begin_at(at(9_100), Ok(())).is_err());
     let counts = gate.counts();
     assert_eq!((counts.admitted, counts.dropped, counts.in_flight()), (2, 2, 0));
@@ -110,7 +110,7 @@ fn a_calm_gate_needs_no_room() {
     assert_eq!(seats.pop().unwrap().unwrap_err(), Out::Full, "a worker and one: the third would wait");
     for seat in seats {
         let mut seat = seat.unwrap().unwrap();
-        assert_eq!(seat.begin(at(0)), Ok(()), "without being called");
+        assert_eq!(seat.begin(at(0)), Poll::Ready(Ok(())), "without being called");
     }
     assert!(comes(&gate, 1, 3, 10).seat(at(1)).is_ok(), "slots come back");
 }

@@ -33,7 +33,10 @@ impl Turn {
     /// Waits for the end of the wait. The turn is to be kept for as long as the request occupies a worker, and dropped then.
     pub(crate) fn poll(&mut self, now: Time, context: &mut Context<'_>) -> Poll<Result<(), Out>> {
         if self.yielded {
-            return Poll::Ready(self.seat.begin(now));
+            match self.seat.begin(now) {
+                Poll::Pending => self.yielded = false,
+                ended => return ended,
+            }
         }
         match self.seat.poll_called(now, context) {
             Poll::Ready(Ok(())) => {
@@ -299,10 +302,10 @@ mod tests {
             let counts = layer.gate().counts();
             assert_eq!((counts.in_flight(), layer.gate().waiting()), (0, 0), "{counts:?}");
             assert!(counts.completed > 500 && counts.abandoned > 1_000, "{counts:?}");
-            // Both slots are there: two begin, and the third waits.
-            let mut calls: Vec<_> = (0..3).map(|_| Box::pin(service.call(request("/", ms(10_000))))).collect();
+            // Both slots are there: with the eight that are called ahead of short requests ten are called, and two wait.
+            let mut calls: Vec<_> = (0..12).map(|_| Box::pin(service.call(request("/", ms(10_000))))).collect();
             calls.iter_mut().for_each(|call| assert!(poll(call.as_mut()).is_pending()));
-            assert_eq!(layer.gate().waiting(), 1);
+            assert_eq!(layer.gate().waiting(), 2);
         }
     }
 

@@ -5,7 +5,7 @@
 use super::{Bench, Goodput, SLO, median};
 use crate::guard::Guard;
 use crate::load::{Came, Demand, Group, alike};
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 /// Work of a request, in us.
 const WORK: u64 = 50;
@@ -19,10 +19,19 @@ fn in_time(group: &Group, within: u64) -> f64 {
     group.latency.count_between(0, within) as f64 / group.due.max(1) as f64
 }
 
+/// In time per second of CPU that the server got: other work on the machine takes time, and changes this less.
+fn per_cpu(came: &Came, said: &serde_json::Value) -> Result<f64> {
+    let cpu = said["cpu"].as_f64().context("the server says no `cpu`")?;
+    Ok(came.halves.iter().sum::<u64>() as f64 / cpu.max(1e-3))
+}
+
 impl Bench {
     pub(super) fn room(&mut self) -> Result<()> {
-        let capacity = self.capacity(Guard::Nothing, (WORK, 0))?;
-        println!("\n{WORK} us of work: {capacity:.0} per second in a closed loop");
+        let (closed, said) =
+            self.load(Guard::Nothing, (WORK, 0), vec![(Demand::Closed, self.span)], self.span / 4, alike)?;
+        let capacity = closed.per_second(closed.all().answered);
+        let of_cpu = per_cpu(&closed, &said)?;
+        println!("\n{WORK} us of work: {capacity:.0} per second in a closed loop, {of_cpu:.0} per second of its CPU");
         let classes = |index: usize| {
             let (priority, group) = [(1, 0), (49, 1), (113, 2)][[0, 0, 1, 1, 1, 2, 2, 2, 2, 2][index % 10]];
             (format!("leeward: p={priority}\r\n"), group)
@@ -33,15 +42,20 @@ impl Bench {
         };
         let kinds: [fn(usize) -> (String, usize); 3] = [alike, classes, hasty];
         let mut came: [[Vec<Came>; 3]; 4] = Default::default();
+        let mut cpus: [Vec<f64>; 4] = Default::default();
         for _ in 0..self.rounds {
             for (kind, at) in kinds.into_iter().zip(0..) {
-                for (guard, results) in GUARDS.into_iter().zip(&mut came) {
+                for ((guard, results), cpus) in GUARDS.into_iter().zip(&mut came).zip(&mut cpus) {
                     let phases = vec![(Demand::Rate(capacity * 2.0), self.span)];
-                    results[at].push(self.load(guard, (WORK, 0), phases, self.span / 3, kind)?.0);
+                    let (came, said) = self.load(guard, (WORK, 0), phases, self.span / 3, kind)?;
+                    if at == 0 {
+                        cpus.push(per_cpu(&came, &said)? / of_cpu);
+                    }
+                    results[at].push(came);
                 }
             }
         }
-        for (guard, [plain, classes, hasty]) in GUARDS.into_iter().zip(&came) {
+        for ((guard, [plain, classes, hasty]), cpus) in GUARDS.into_iter().zip(&came).zip(cpus) {
             let results: Vec<_> = plain.iter().map(|came| Goodput::of(came, capacity)).collect();
             let Goodput { share, p50, p99, refused } = Goodput::median(&results);
             let bar = match guard {
@@ -53,7 +67,11 @@ impl Bench {
             self.row(
                 format!("{WORK}+0: in time / capacity at 2 x, {}", super::name(guard)),
                 &bar.map(|bar| format!(">= {bar}")).unwrap_or_default(),
-                format!("{share:.2}, p50 {p50:.1} p99 {p99:.1} ms, {:.0} % refused", refused * 100.0),
+                format!(
+                    "{share:.2} ({:.2} of its CPU's), p50 {p50:.1} p99 {p99:.1} ms, {:.0} % refused",
+                    median(cpus),
+                    refused * 100.0
+                ),
                 share,
                 bar.map(|bar| share >= bar && in_half),
             );

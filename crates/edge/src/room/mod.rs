@@ -5,7 +5,7 @@ mod order;
 
 use leeward_control::units::Time;
 use leeward_host::sync::{Mutex, lock};
-use order::{Order, Place, Stand};
+use order::{Begin, Order, Place, Stand};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -39,9 +39,14 @@ impl Room {
         begins.then(|| Seat { room: Arc::clone(self), place: Place::of(class, until), begun: true })
     }
 
-    /// A request comes that has to begin before `until`; `None`: the room is full of more important ones.
-    pub(crate) fn enter(self: &Arc<Self>, now: Time, class: u8, until: Time) -> Option<Seat> {
-        let place = self.change(|order, wakes| order.enter(now, (class, until), wakes)).ok()?;
+    /// A request comes that has to begin before `until`, and so many may be called `ahead`; `None`: the room is full of more important
+    /// ones.
+    pub(crate) fn enter(self: &Arc<Self>, now: Time, class: u8, until: Time, ahead: usize) -> Option<Seat> {
+        let enter = |order: &mut Order<_>, wakes: &mut Vec<_>| {
+            order.call_ahead(ahead);
+            order.enter(now, (class, until), wakes)
+        };
+        let place = self.change(enter).ok()?;
         Some(Seat { room: Arc::clone(self), place, begun: false })
     }
 }
@@ -56,7 +61,7 @@ pub enum Out {
     Full,
 }
 
-/// A request's seat in a wait room, and its slot once it has begun. Dropping it leaves the room, wherever the request stands.
+/// A request's seat in a wait room, and a slot once it has begun. Dropping it leaves the room, wherever the request stands.
 #[must_use = "a seat that is dropped is given up"]
 #[derive(Debug)]
 pub struct Seat {
@@ -83,13 +88,20 @@ impl Seat {
         }
     }
 
-    /// The request that was called begins. Dropping the seat then gives its slot to the next.
-    ///
-    /// # Errors
-    /// Its time is over, or it was never called.
-    pub fn begin(&mut self, now: Time) -> Result<(), Out> {
-        self.begun = self.begun || self.room.change(|order, wakes| order.begin(now, self.place, wakes));
-        if self.begun { Ok(()) } else { Err(self.out(now)) }
+    /// The request that was called begins. Dropping the seat then gives its slot to the next. Pending where all slots are taken: it is to
+    /// be called again. An error: its time is over.
+    pub fn begin(&mut self, now: Time) -> Poll<Result<(), Out>> {
+        if self.begun {
+            return Poll::Ready(Ok(()));
+        }
+        match self.room.change(|order, wakes| order.begin(now, self.place, wakes)) {
+            Begin::Begins => {
+                self.begun = true;
+                Poll::Ready(Ok(()))
+            }
+            Begin::Waits => Poll::Pending,
+            Begin::Out => Poll::Ready(Err(self.out(now))),
+        }
     }
 
     /// Whether the request has begun, as it does at once where nobody waits.
@@ -138,7 +150,7 @@ mod model {
 
     fn turn(mut seat: Seat) {
         waits(&mut seat);
-        seat.begin(Time(1)).expect("nobody is late");
+        assert!(seat.begin(Time(1)) == Poll::Ready(Ok(())), "nobody is late");
     }
 
     /// Waits for the turn. The model checker finds who waits for ever.
@@ -162,8 +174,8 @@ mod model {
     fn a_slot_is_passed_on() {
         check(|| {
             let room = Arc::new(Room(Mutex::new(Order::new(1, 8))));
-            let first = room.enter(Time(0), 3, FOREVER).expect("there are places");
-            let second = room.enter(Time(0), 3, FOREVER).expect("there are places");
+            let first = room.enter(Time(0), 3, FOREVER, 0).expect("there are places");
+            let second = room.enter(Time(0), 3, FOREVER, 0).expect("there are places");
             let waits = thread::spawn(move || turn(second));
             turn(first);
             waits.join().unwrap();
@@ -175,9 +187,9 @@ mod model {
     fn who_goes_away_keeps_nobody_waiting() {
         check(|| {
             let room = Arc::new(Room(Mutex::new(Order::new(1, 8))));
-            let mut first = room.enter(Time(0), 3, FOREVER).expect("there are places");
-            first.begin(Time(0)).expect("nobody is late");
-            let (gone, last) = (room.enter(Time(0), 2, FOREVER), room.enter(Time(0), 3, FOREVER));
+            let mut first = room.enter(Time(0), 3, FOREVER, 0).expect("there are places");
+            assert!(first.begin(Time(0)).is_ready());
+            let (gone, last) = (room.enter(Time(0), 2, FOREVER, 0), room.enter(Time(0), 3, FOREVER, 0));
             let waits = thread::spawn(move || turn(last.expect("there are places")));
             let goes = thread::spawn(move || drop(gone));
             drop(first);
@@ -193,10 +205,10 @@ mod model {
     fn canary_a_seat_that_is_forgotten_is_found() {
         check(|| {
             let room = Arc::new(Room(Mutex::new(Order::new(1, 8))));
-            let mut first = room.enter(Time(0), 3, FOREVER).expect("there are places");
-            first.begin(Time(0)).expect("nobody is late");
+            let mut first = room.enter(Time(0), 3, FOREVER, 0).expect("there are places");
+            assert!(first.begin(Time(0)).is_ready());
             // Not dropped by the panic that is asked for: the model is over then.
-            let mut second = ManuallyDrop::new(room.enter(Time(0), 3, FOREVER).expect("there are places"));
+            let mut second = ManuallyDrop::new(room.enter(Time(0), 3, FOREVER, 0).expect("there are places"));
             let waits = thread::spawn(move || waits(&mut second));
             std::mem::forget(first);
             waits.join().unwrap();

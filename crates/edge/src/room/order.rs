@@ -25,7 +25,7 @@ impl Place {
 pub(crate) enum Stand {
     /// In the queue.
     Waits,
-    /// It has a slot, and may begin.
+    /// It may begin as soon as it is polled.
     Called,
     /// Neither: its time is over, or a more important one has its place.
     Out,
@@ -35,15 +35,29 @@ pub(crate) enum Stand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// The queue, and the slots of those that were called from it. `T` is what wakes a request.
+/// What becomes of a request that was called and is polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// It has a slot, and keeps it until it ends.
+    Begins,
+    /// All slots are taken: it waits again.
+    Waits,
+    /// It was not called, or its time is over.
+    Out,
+}
+
+/// The queue, those that were called from it, and the slots of those that have begun. `T` is what wakes a request.
 #[derive(Debug)]
 pub(crate) struct Order<T> {
-    /// Slots that nobody has.
-    free: usize,
-    /// Most that wait.
+    /// Most that have begun and not ended.
+    slots: usize,
+    begun: usize,
+    /// So many more than there are slots may be called at a time.
+    ahead: usize,
+    /// Most that wait, but for those that were called and have to wait again.
     places: usize,
     queue: BTreeMap<Place, T>,
-    /// Called, and not begun yet: never more than there are slots.
+    /// Called, and not begun yet.
     called: Vec<Place>,
     numbers: u64,
     /// The latest time that anybody has told.
@@ -53,7 +67,21 @@ pub(crate) struct Order<T> {
 impl<T: Default> Order<T> {
     pub(crate) fn new(slots: usize, places: usize) -> Self {
         let (queue, called) = (BTreeMap::new(), Vec::new());
-        Order { free: slots.max(1), places, queue, called, numbers: 0, now: Time::ZERO }
+        Order { slots: slots.max(1), begun: 0, ahead: 0, places, queue, called, numbers: 0, now: Time::ZERO }
+    }
+
+    /// So many more than there are slots may be called at a time: they are executed between two looks at the sockets.
+    pub(crate) fn call_ahead(&mut self, ahead: usize) {
+        self.ahead = ahead;
+    }
+
+    /// Requests that may be called now.
+    fn free(&self) -> usize {
+        // Nobody is called while all slots are taken: there would be nothing to do but to wait again.
+        if self.begun >= self.slots {
+            return 0;
+        }
+        (self.slots + self.ahead).saturating_sub(self.begun + self.called.len())
     }
 
     /// A request comes. Whoever is handed back in `wakes` stands elsewhere now.
@@ -79,8 +107,8 @@ impl<T: Default> Order<T> {
 
     /// A request comes and begins at once, if there is a slot: nobody waits then.
     pub(crate) fn start(&mut self) -> bool {
-        let begins = self.free > 0;
-        self.free -= usize::from(begins);
+        let begins = self.free() > 0 && self.queue.is_empty();
+        self.begun += usize::from(begins);
         begins
     }
 
@@ -95,21 +123,25 @@ impl<T: Default> Order<T> {
     }
 
     /// A request that was called begins, unless it is too late. Whoever has begun keeps the slot.
-    pub(crate) fn begin(&mut self, now: Time, place: Place, wakes: &mut Vec<T>) -> bool {
+    pub(crate) fn begin(&mut self, now: Time, place: Place, wakes: &mut Vec<T>) -> Begin {
         self.now = self.now.max(now);
-        let Some(at) = self.called.iter().position(|called| *called == place) else { return false };
+        let Some(at) = self.called.iter().position(|called| *called == place) else { return Begin::Out };
         self.called.swap_remove(at);
-        let begins = now < place.until;
-        if !begins {
-            self.free += 1;
+        if now >= place.until {
             self.pass(wakes);
+            return Begin::Out;
         }
-        begins
+        if self.begun >= self.slots {
+            self.queue.insert(place, T::default());
+            return Begin::Waits;
+        }
+        self.begun += 1;
+        Begin::Begins
     }
 
     /// A request that has begun gives its slot back.
     pub(crate) fn end(&mut self, wakes: &mut Vec<T>) {
-        self.free += 1;
+        self.begun -= 1;
         self.pass(wakes);
     }
 
@@ -118,25 +150,21 @@ impl<T: Default> Order<T> {
         let wake = self.queue.remove(&place);
         if let Some(at) = self.called.iter().position(|called| *called == place) {
             self.called.swap_remove(at);
-            self.free += 1;
             self.pass(wakes);
         }
         wake
     }
 
-    /// Gives free slots to those whose turn it is. Who is too late by then is sent out without one.
+    /// Calls those whose turn it is. Who is too late by then is sent out without.
     fn pass(&mut self, wakes: &mut Vec<T>) {
-        if self.free == 0 && !self.called.is_empty() {
-            // Somebody may hold a future and never poll it. A slot is its own until its time is over, and not for ever.
-            let before = self.called.len();
+        if self.free() == 0 {
+            // Somebody may hold a future and never poll it. It was called until its time is over, and not for ever.
             self.called.retain(|called| self.now < called.until);
-            self.free += before - self.called.len();
         }
-        while self.free > 0
+        while self.free() > 0
             && let Some((place, wake)) = self.queue.pop_first()
         {
             if self.now < place.until {
-                self.free -= 1;
                 self.called.push(place);
             }
             wakes.push(wake);
