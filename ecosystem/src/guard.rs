@@ -24,7 +24,11 @@ pub(crate) enum Guard {
     Lateness,
     /// Leeward's layer and listener: level and lateness.
     Level,
-    /// The same, where every request counts as one whatever it costs.
+    /// Lateness alone, with a wait room.
+    LatenessRoom,
+    /// Level and lateness, with a wait room.
+    LevelRoom,
+    /// The same without the room, where every request counts as one whatever it costs.
     Unweighted,
     /// Leeward's layer alone, on a listener without stamps.
     Probe,
@@ -58,6 +62,8 @@ impl Guard {
         match self {
             Guard::Lateness => Some(layer.lateness_only()),
             Guard::Level | Guard::Probe => Some(layer),
+            Guard::LatenessRoom => Some(layer.lateness_only().room()),
+            Guard::LevelRoom => Some(layer.room()),
             Guard::Unweighted => Some(layer.build(|builder| builder.set("costs", "off"))),
             Guard::RefuseAll => Some(layer.describe(|_, arriving: Arriving| arriving.with_left(Duration::ZERO))),
             _ => None,
@@ -66,7 +72,7 @@ impl Guard {
 
     /// Whether the listener has stamps.
     pub(crate) fn has_stamps(self) -> bool {
-        matches!(self, Guard::Lateness | Guard::Level | Guard::Unweighted | Guard::RefuseAll)
+        self.layer(Duration::from_secs(1)).is_some() && self != Guard::Probe
     }
 
     /// The service behind it, where it is none of Leeward's.

@@ -14,6 +14,7 @@ mod envoy;
 mod more;
 mod outside;
 mod retries;
+mod room;
 mod tiers;
 
 /// How to measure.
@@ -48,6 +49,8 @@ pub(crate) struct Args {
 enum Group {
     /// Twice the capacity, beside the rivals.
     Overload,
+    /// Twice the capacity at 50 us of work, with and without a wait room.
+    Room,
     /// Five times the capacity, and its end.
     Five,
     /// The layer's own cost.
@@ -124,6 +127,7 @@ pub(crate) fn measure(args: &Args) -> Result<()> {
                     bench.overload(200, 5, !args.alone)?;
                 }
             }
+            Group::Room => bench.room()?,
             Group::Five => bench.five_times()?,
             Group::Layer => bench.layer()?,
             Group::Slower => bench.slower()?,

@@ -87,23 +87,27 @@ pub(crate) fn serve(args: &Args) -> Result<()> {
             _ = ended => Ok(()),
         }
     })?;
-    if let Some(gate) = gate {
-        let counts = gate.counts();
-        let refused: serde_json::Map<_, _> = leeward_tower::Reason::ALL
-            .into_iter()
-            .map(|reason| (reason.word().into(), counts.refused_for(reason).into()))
-            .collect();
-        let (worked, wasted) = front.as_ref().map(|front| front.counts()).unzip();
-        println!(
-            "{}",
-            serde_json::json!({
-                "worked": worked, "wasted": wasted,
-                "arrived": counts.arrived, "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
-                "in_flight": counts.in_flight(), "refused": refused,
-                "newest": gate.decisions(1).first().and_then(|decision| gate.why(decision.id)),
-            })
-        );
-    }
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+    let Some(gate) = gate else {
+        println!("{}", serde_json::json!({ "cpu": cpu }));
+        return Ok(());
+    };
+    let counts = gate.counts();
+    let refused: serde_json::Map<_, _> = leeward_tower::Reason::ALL
+        .into_iter()
+        .map(|reason| (reason.word().into(), counts.refused_for(reason).into()))
+        .collect();
+    let (worked, wasted) = front.as_ref().map(|front| front.counts()).unzip();
+    println!(
+        "{}",
+        serde_json::json!({
+            "cpu": cpu, "worked": worked, "wasted": wasted,
+            "arrived": counts.arrived, "admitted": counts.admitted, "completed": counts.completed, "abandoned": counts.abandoned,
+            "in_flight": counts.in_flight(), "refused": refused,
+            "newest": gate.decisions(1).first().and_then(|decision| gate.why(decision.id)),
+        })
+    );
     Ok(())
 }
 

@@ -71,6 +71,7 @@ pub struct Builder {
     pub(crate) params: Vec<(&'static str, Raw)>,
     pub(crate) mode: Mode,
     pub(crate) max_in_flight: u32,
+    pub(crate) places: Option<usize>,
     pub(crate) decisions: usize,
     pub(crate) seed: u64,
 }
@@ -84,6 +85,7 @@ impl Builder {
             params: Vec::new(),
             mode: Mode::Enforce,
             max_in_flight: 65_536,
+            places: None,
             decisions: DECISIONS,
             seed: 0,
         }
@@ -118,6 +120,13 @@ impl Builder {
     /// Admitted requests that may be under way at once, whatever the controller says; 65,536 if it is not said.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.max_in_flight = requests.max(1);
+        self
+    }
+
+    /// A wait room with so many places: admitted requests wait there for their turn ([`Ticket::seat`](crate::Ticket::seat)), the most
+    /// important first. No more than there are workers, and one, have begun and not ended. None if it is not said, and none in a rehearsal.
+    pub fn room(mut self, places: usize) -> Self {
+        self.places = Some(places);
         self
     }
 

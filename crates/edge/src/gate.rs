@@ -4,11 +4,12 @@ use crate::arriving::Arriving;
 use crate::behind::Behind;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
+use crate::delay::Delay;
 use crate::load::{Busy, Load};
-use crate::oldest::Oldest;
 use crate::probe::Probe;
+use crate::room::{Out, Room};
 use crate::shard::Shard;
-use crate::ticket::{End, Outcome, Ticket};
+use crate::ticket::{End, Outcome, Ticket, Turn};
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
 use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
@@ -25,6 +26,12 @@ use std::time::Duration;
 
 /// Routes whose cost is learnt apart.
 const ROUTES: usize = 256;
+
+/// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
+const CALM: f64 = 0.125;
+
+/// Requests that are called ahead of free slots, for each worker.
+const MOST_AHEAD: usize = 8;
 
 /// Characters of a route's name that are kept.
 pub const LONGEST_NAME: usize = 128;
@@ -57,6 +64,8 @@ struct Rehearsed {
 pub(crate) struct Inner {
     pub(crate) slo: Nanos,
     pub(crate) mode: Mode,
+    /// The age from which the controller executes nothing any more, as far as it is known.
+    lateness: Nanos,
     /// By the process's clock.
     began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
@@ -79,11 +88,13 @@ pub(crate) struct Inner {
     mean: Estimate,
     /// Time from admission to the answer, by route, without queues inside.
     inside: Vec<Estimate>,
-    oldest: Mutex<Oldest>,
+    queue: Mutex<Delay>,
     /// Services that this one asks.
     pub(crate) behind: Behind,
     /// Requests that may be under way in a shard.
     room: u32,
+    /// Where admitted requests wait for their turn.
+    pub(crate) waiting: Option<Arc<Room>>,
     twin: Mutex<Twin<Rehearsed>>,
     /// Time that requests have occupied workers, all together.
     worked_ns: AtomicU64,
@@ -108,9 +119,14 @@ impl Gate {
         let halves = builder.algorithm.server(&params, &environment)?;
         let shards = halves.cores.into_iter().enumerate();
         let shards: Vec<_> = shards.map(|(index, half)| Mutex::new(Shard::new(index, builder.seed, half))).collect();
+        let places = builder.places.filter(|_| builder.mode == Mode::Enforce);
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: builder.mode,
+            lateness: match builder.algorithm.name {
+                "edge" => params.duration("lateness", slo.scale(0.9)),
+                _ => slo,
+            },
             began: clock::process(),
             room: builder.max_in_flight.div_ceil(shards.len() as u32),
             tenants: Tenants::new(shards.len()),
@@ -129,8 +145,9 @@ impl Gate {
             mean: Estimate::default(),
             inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
             // What stood longer ago than the target is over.
-            oldest: Mutex::new(Oldest::new(slo.scale(0.4))),
+            queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
             behind: Behind::new(ROUTES),
+            waiting: places.map(|places| Arc::new(Room::new(builder.workers, places))),
             twin: Mutex::new(Twin::default()),
             worked_ns: AtomicU64::new(0),
             executed: AtomicU64::new(0),
@@ -189,7 +206,7 @@ impl Gate {
         } else {
             shard.ask(&arrival, waited)
         };
-        let verdict = verdict.map_err(|reason| inner.named(reason, arriving, waited, service));
+        let verdict = verdict.map_err(|reason| inner.named(reason, left, waited, service));
         shard.counts.arrived += 1;
         shard.by_class.count(class, verdict.as_ref().err().copied());
         inner.tenants.charge(index, arriving.tenant, inner.about(arriving.route), verdict.is_ok());
@@ -218,16 +235,64 @@ impl Gate {
                     inner.ring.write(&record(None));
                 }
                 let ticket = Ticket::new(self.clone(), index, (arriving.route, class), (now, waited), Some(ticket));
-                Ok(ticket.with_budget(inner.for_queues(arriving, waited)).asking(asks))
+                let ticket = ticket.with_budget(inner.for_queues(left, arriving.route, waited)).asking(asks);
+                if inner.waiting.is_none() {
+                    return Ok(ticket);
+                }
+                let last = left.min(inner.slo).saturating_sub(service).min(inner.lateness).saturating_sub(waited);
+                Ok(ticket.with_turn(Turn {
+                    until: now + last,
+                    is_calm: waited.max(delay) < inner.target().scale(CALM),
+                    left,
+                    priority: arrival.priority,
+                    tenant: arrival.tenant,
+                }))
             }
             Err(reason) => {
                 shard.counts.refused[reason as usize] += 1;
                 drop(shard);
                 let decision = inner.ring.write(&record(Some(reason)));
-                let span = inner.slo.0 * 2 + random % (inner.slo.0 * 4);
-                Err(Refusal { reason, retry_after: Duration::from_nanos(span), decision })
+                Err(inner.refusal(reason, decision, random))
             }
         }
+    }
+
+    /// A request that was let in has waited for its turn, and was called or turned away: whether it is executed.
+    pub(crate) fn turn(
+        &self,
+        (shard, route): (usize, u8),
+        (waited, now): (Nanos, Time),
+        turn: &Turn,
+        called: Result<(), Out>,
+    ) -> Result<(), Refusal> {
+        let inner = &*self.0;
+        let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        // The queue's delay is told by those whose turn it is. Whoever was passed over until it was too late says how long
+        // the others' queue was, and nothing of theirs.
+        let mut queue = lock(&inner.queue);
+        let delay = if called.is_ok() { queue.note(now, waited) } else { queue.delay(now) };
+        drop(queue);
+        let mut shard = lock(&inner.shards[shard]);
+        let verdict = match called {
+            Ok(()) if now < turn.until => shard.execute(waited),
+            Err(Out::Full) => Err(Reason::Concurrency),
+            _ => Err(Reason::Delay),
+        };
+        let Err(reason) = verdict else { return Ok(()) };
+        let random = shard.choices.draw();
+        drop(shard);
+        let reason = inner.named(reason, turn.left, waited, service);
+        let mut decision = Decision::admitted(now);
+        (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
+        (decision.left, decision.service, decision.route) = (turn.left, service, route);
+        (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
+        decision.bound = inner.bound(Some(reason));
+        Err(inner.refusal(reason, inner.ring.write(&decision), random))
+    }
+
+    /// Requests that wait for their turn; 0 without a room.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.as_ref().map_or(0, |room| room.len())
     }
 
     /// Admits whatever the verdict, and keeps the queue that would be.
@@ -308,8 +373,7 @@ impl Gate {
     /// Load of the workers, for balancers. Without requests that tell their work ([`Ticket::worked`]) it is the delay's alone.
     pub fn load(&self) -> Load {
         let inner = &*self.0;
-        let target = inner.bounds.target.unwrap_or(inner.slo.scale(0.4));
-        let delay = self.delay().as_nanos() as f64 / target.0.max(1) as f64;
+        let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;
         let (worked, executed) = (inner.worked_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
         let Busy { share, rate, .. } = lock(&inner.busy).look(self.now(), worked, executed, inner.shards.len());
         Load { utilization: share.max(delay), delay, rate }
@@ -322,7 +386,7 @@ impl Gate {
             return Duration::from_nanos(lock(&self.0.twin).delay(self.now()).0);
         }
         let now = self.now();
-        Duration::from_nanos(lock(&self.0.oldest).delay(now).max(self.0.probe.delay(now)).0)
+        Duration::from_nanos(lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).0)
     }
 
     /// Whether the caller should let a task wait in its worker's queue now, and tell by [`Gate::probe_enters`] and
@@ -418,9 +482,12 @@ impl Inner {
     /// How long this request has waited, and the delay that the controller is told of.
     fn delays(&self, now: Time, arriving: &Arriving) -> (Nanos, Nanos) {
         match arriving.waited {
+            // It will still wait: what it has waited so far is not all.
+            Some(waited) if self.waiting.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
             // An exact age: a probe of another worker would only blur it.
-            Some(waited) => (waited, lock(&self.oldest).note(now, waited)),
+            Some(waited) => (waited, lock(&self.queue).note(now, waited)),
             // A probe does not know which request is late: nothing of it is charged to this one.
+            None if self.waiting.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
             None => (Nanos::ZERO, self.probe.delay(now)),
         }
     }
@@ -437,9 +504,26 @@ impl Inner {
 
     /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
     /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
-    fn for_queues(&self, arriving: &Arriving, waited: Nanos) -> Budget {
-        let inside = self.inside[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        deadline::budget(arriving.left.unwrap_or(Nanos::MAX).min(self.slo.scale(0.9)), waited, inside)
+    pub(crate) fn for_queues(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
+        let inside = self.inside[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        deadline::budget(left.min(self.slo.scale(0.9)), waited, inside)
+    }
+
+    /// Requests that are called ahead of free slots: as many as a sixteenth of the target is enough for, so that a flood of what is only
+    /// read and refused leaves time for them between two looks at the sockets, and never many of those that take long.
+    pub(crate) fn ahead(&self) -> usize {
+        let fit = self.mean.time().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
+        (fit as usize).min(MOST_AHEAD) * self.shards.len()
+    }
+
+    /// The delay that the controller aims at.
+    fn target(&self) -> Nanos {
+        self.bounds.target.unwrap_or(self.slo.scale(0.4))
+    }
+
+    fn refusal(&self, reason: Reason, decision: DecisionId, random: u64) -> Refusal {
+        let span = self.slo.0 * 2 + random % (self.slo.0 * 4);
+        Refusal { reason, retry_after: Duration::from_nanos(span), decision }
     }
 
     fn tick(&self, now: Time, delay: Nanos) {
@@ -464,9 +548,8 @@ impl Inner {
     }
 
     /// The reason under the name that fits: `edge` refuses by age, and a deadline may have been nearer than the objective.
-    fn named(&self, reason: Reason, arriving: &Arriving, waited: Nanos, service: Nanos) -> Reason {
+    fn named(&self, reason: Reason, left: Nanos, waited: Nanos, service: Nanos) -> Reason {
         let reason = if reason == Reason::Delay && self.controller == "edge" { Reason::Late } else { reason };
-        let left = arriving.left.unwrap_or(Nanos::MAX);
         let own = reason == Reason::Late && left < self.slo && waited + service >= left;
         if own { Reason::Deadline } else { reason }
     }

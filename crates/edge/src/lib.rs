@@ -2,6 +2,7 @@
 //!
 //! - [`Gate`], [`Builder`]: the controller's halves behind a few locks. [`Gate::arrive`] decides on a request.
 //! - [`Ticket`]: an admitted request. It ends exactly once, and by being dropped if nothing else ends it.
+//! - [`Seat`]: its place in the gate's wait room, where there is one ([`Builder::room`]), until it is its turn.
 //! - [`Arriving`]: knowledge about a request. [`Probe`]: the delay of a worker where requests have no age of their own.
 //! - [`Decision`]: why a request was refused, kept in a ring of fixed size and asked for by number.
 //! - [`Counts`]: what became of the requests. The gate as a [`Source`]: the same for metrics and for a dashboard.
@@ -28,10 +29,12 @@ mod arriving;
 mod behind;
 mod build;
 mod counts;
+mod delay;
 mod gate;
 mod load;
 mod oldest;
 mod probe;
+mod room;
 mod shard;
 mod ticket;
 mod watched;
@@ -44,4 +47,5 @@ pub use leeward_control::units::Tenant;
 pub use leeward_observe::{Decision, DecisionId, Reason, Source};
 pub use load::Load;
 pub use probe::Probe;
+pub use room::{Out, Seat};
 pub use ticket::{Outcome, Ticket};

@@ -52,6 +52,14 @@ impl Shard {
         }
     }
 
+    /// Asks about an admitted request whose turn it is.
+    pub(crate) fn execute(&mut self, waited: Nanos) -> Result<(), Reason> {
+        match self.half.execute(waited) {
+            Verdict::Admit => Ok(()),
+            Verdict::Reject(reason) => Err(reason.into()),
+        }
+    }
+
     /// Counts the end of an admitted request of a class, whose route has this place.
     pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, is_in_time: bool) {
         self.by_class.end(class);

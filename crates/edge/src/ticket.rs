@@ -1,9 +1,10 @@
 //! An admitted request. Never here: what it does.
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Refusal};
+use crate::room::{Out, Seat};
 use leeward_control::budget::Budget;
 use leeward_control::server;
-use leeward_control::units::{Nanos, Time};
+use leeward_control::units::{Nanos, Priority, Tenant, Time};
 use std::time::Duration;
 
 /// How an admitted request ended.
@@ -28,6 +29,18 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
 }
 
+/// What a request that still waits is asked for when it is its turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// From then on it is too late to begin.
+    pub(crate) until: Time,
+    /// Whether nobody seemed to wait when it came.
+    pub(crate) is_calm: bool,
+    pub(crate) left: Nanos,
+    pub(crate) priority: Priority,
+    pub(crate) tenant: Tenant,
+}
+
 /// An admitted request, until it ends. Dropping the ticket ends it as [`Outcome::Abandoned`].
 #[must_use = "a ticket that is dropped is an abandoned request"]
 pub struct Ticket {
@@ -46,6 +59,8 @@ pub struct Ticket {
     behind: Option<bool>,
     /// Its number among those that ask the same services.
     asks: u8,
+    /// Of a gate with a room, until the request has begun.
+    turn: Option<Turn>,
     /// `None` once it has ended, and in a rehearsal.
     of: Option<server::Ticket>,
 }
@@ -59,7 +74,21 @@ impl Ticket {
         of: Option<server::Ticket>,
     ) -> Self {
         let (budget, queued) = (Budget::UNLIMITED, Duration::ZERO);
-        Ticket { gate, shard, route, class, came, waited, worked: None, budget, queued, behind: None, asks: route, of }
+        Ticket {
+            gate,
+            shard,
+            route,
+            class,
+            came,
+            waited,
+            worked: None,
+            budget,
+            queued,
+            behind: None,
+            asks: route,
+            turn: None,
+            of,
+        }
     }
 
     /// The ticket of a request that was let in whatever the verdict: the queue that would be counts in its place.
@@ -75,6 +104,44 @@ impl Ticket {
     pub(crate) fn asking(mut self, number: u8) -> Self {
         self.asks = number;
         self
+    }
+
+    pub(crate) fn with_turn(mut self, turn: Turn) -> Self {
+        self.turn = Some(turn);
+        self
+    }
+
+    /// A seat in the gate's wait room; nothing where there is none, and for a request that has begun. [`Ticket::begin_at`] once the seat
+    /// is called.
+    ///
+    /// # Errors
+    /// The room is full of more important requests.
+    pub fn seat(&self, now: Time) -> Result<Option<Seat>, Out> {
+        let (Some(room), Some(turn)) = (&self.gate.0.waiting, &self.turn) else { return Ok(None) };
+        if turn.is_calm
+            && let Some(seat) = room.start(self.class, turn.until)
+        {
+            return Ok(Some(seat));
+        }
+        room.enter(now, self.class, turn.until, self.gate.0.ahead()).ok_or(Out::Full).map(Some)
+    }
+
+    /// The request begins at this time after its wait for a turn, if it was `called`. The time in the room adds to what it had waited
+    /// before.
+    ///
+    /// # Errors
+    /// It can't be in time any more, or the room had no place for it: it is refused before any work, and has ended as
+    /// [`Outcome::Dropped`].
+    pub fn begin_at(mut self, now: Time, called: Result<(), Out>) -> Result<Ticket, Refusal> {
+        let Some(turn) = self.turn.take() else { return Ok(self) };
+        self.waited = self.waited + now.since(self.came);
+        self.came = self.came.max(now);
+        if let Err(refusal) = self.gate.turn((self.shard, self.route), (self.waited, now), &turn, called) {
+            self.end(Some(now), Outcome::Dropped);
+            return Err(refusal);
+        }
+        self.budget = self.gate.0.for_queues(turn.left, self.route, self.waited);
+        Ok(self)
     }
 
     /// Time that the request may spend in queues inside, for locks to ask for; without a limit in a rehearsal.

@@ -3,10 +3,12 @@
 
 use crate::body::GuardedBody;
 use crate::drain::{Drain, Rest};
+use crate::refusal;
 use crate::scope::Scope;
 use crate::service::tell_load;
 use crate::settings::Until;
 use crate::status;
+use crate::turn::Turn;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
@@ -43,6 +45,8 @@ pub(crate) struct Admitted {
     pub(crate) worked: Nanos,
     /// The name by which the client calls its route, where the route has none yet.
     pub(crate) claims: Option<Box<str>>,
+    /// Until it has begun and no longer occupies a worker, in a gate with a room.
+    pub(crate) turn: Option<Turn>,
 }
 
 impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
@@ -64,6 +68,35 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
     }
 }
 
+impl<F, R: Body, B> State<F, R, B> {
+    /// Waits for the request's turn, if it has to; `Some`: it is refused without having begun.
+    fn turn(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
+        let StateProjection::Served { admitted, reporter, .. } = self.project() else { return Poll::Ready(None) };
+        let Some(Admitted { ticket, turn: Some(turn), .. }) = admitted else { return Poll::Ready(None) };
+        let now = ticket.gate().now();
+        let called = ready!(turn.poll(now, context));
+        let Some(Admitted { ticket, mut scope, worked, claims, turn }) = admitted.take() else {
+            unreachable!("looked at above")
+        };
+        match ticket.begin_at(now, called) {
+            Ok(ticket) => {
+                scope.begin(&ticket);
+                *admitted = Some(Admitted { ticket, scope, worked, claims, turn });
+                Poll::Ready(None)
+            }
+            Err(refusal) => {
+                let is_grpc = turn.as_ref().is_some_and(|turn| turn.is_grpc);
+                let mut response = refusal::response(&refusal, is_grpc, GuardedBody::refused());
+                tell_load(reporter, response.headers_mut());
+                if turn.is_some_and(|turn| turn.closes) {
+                    closes(&mut response);
+                }
+                Poll::Ready(Some(response))
+            }
+        }
+    }
+}
+
 fn closes<R: Body>(response: &mut Response<GuardedBody<R>>) {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
 }
@@ -77,7 +110,12 @@ where
     type Output = Result<Response<GuardedBody<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
+        let mut state = self.project().state;
+        if let Some(response) = ready!(state.as_mut().turn(context)) {
+            // What was not begun is dropped before its refusal is sent.
+            state.set(State::Refused { response: Some(response), drain: None });
+        }
+        match state.project() {
             StateProjection::Refused { response, drain } => {
                 let whole = drain.as_pin_mut().map(|drain| drain.poll(context));
                 if whole == Some(Poll::Pending) {
@@ -98,10 +136,12 @@ where
                 let polled = request.scope.enter(|| inner.poll(context));
                 let now = clock::process();
                 request.worked += now.since(began);
+                // Ended, or awaiting something: a worker is free for the next.
+                request.turn = None;
                 // The service's own failure is no answer: dropping the ticket says so.
                 let mut response = ready!(polled)?;
                 tell_load(reporter, response.headers_mut());
-                let Some(Admitted { mut ticket, scope, worked, claims }) = admitted.take() else {
+                let Some(Admitted { mut ticket, scope, worked, claims, .. }) = admitted.take() else {
                     unreachable!("looked at above")
                 };
                 if let Some(name) = claims {

@@ -44,6 +44,7 @@ mod stamp;
 mod status;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod turn;
 mod wall;
 
 pub use body::GuardedBody;

@@ -93,6 +93,11 @@ impl Scope {
         Scope { serving: Some(serving), account: Account::of(ticket.budget()), refused: None }
     }
 
+    /// The request begins after it has waited: its budget is less.
+    pub(crate) fn begin(&mut self, ticket: &Ticket) {
+        self.account = Account::of(ticket.budget());
+    }
+
     /// Runs `call` as a part of the request.
     pub(crate) fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
         let place = Place { serving: self.serving, refused: self.refused };

@@ -10,8 +10,9 @@ use crate::refusal;
 use crate::scope::{Scope, Serving};
 use crate::settings::Slo;
 use crate::stamp::Stamp;
+use crate::turn::Turn;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, Version};
 use http_body::Body;
 use leeward_control::units::{Nanos, Time};
 use leeward_edge::{Arriving, Gate, LONGEST_NAME};
@@ -198,8 +199,13 @@ where
             return ResponseFuture::served(self.inner.call(Request::from_parts(parts, body)), None, until, None);
         };
         let claims = name(&parts, &arriving, &shared.gate);
-        let ticket = match shared.gate.arrive_at(shared.gate.at(reading), &arriving) {
-            Ok(ticket) => ticket,
+        let now = shared.gate.at(reading);
+        let admitted = shared.gate.arrive_at(now, &arriving).and_then(|ticket| match ticket.seat(now) {
+            Ok(seat) => Ok((ticket, seat)),
+            Err(out) => ticket.begin_at(now, Err(out)).map(|ticket| (ticket, None)),
+        });
+        let (ticket, seat) = match admitted {
+            Ok(admitted) => admitted,
             Err(refusal) => {
                 let grpc = headers::is_grpc(&parts.headers);
                 let mut response = refusal::response(&refusal, grpc, GuardedBody::refused());
@@ -208,11 +214,15 @@ where
             }
         };
         let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
+        let turn = seat.map(|seat| {
+            let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
+            Turn::new(seat, headers::is_grpc(&parts.headers), closes)
+        });
         // Some services begin their work here.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
         ResponseFuture::served(
             inner,
-            Some(Admitted { ticket, scope, worked: Nanos::ZERO, claims }),
+            Some(Admitted { ticket, scope, worked: Nanos::ZERO, claims, turn }),
             until,
             shared.reporter(),
         )

@@ -7,6 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tower_layer::Layer;
 
+/// Places of a wait room: more than can be executed within an objective of 20 ms where each takes 10 us, on eight workers.
+const PLACES: usize = 16_384;
+
 /// When a request counts as ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Until {
@@ -124,6 +127,24 @@ impl Slo {
     /// Refuses late requests alone: the most goodput, and answers near the end of the objective.
     pub fn lateness_only(self) -> Self {
         self.build(|builder| builder.set("level", "off"))
+    }
+
+    /// Lets admitted requests wait for their turn, the most important first and in a class the one that must begin earliest, while what
+    /// has come is read. At most one more than [`Slo::workers`] are executed at once; a request that awaits something is not
+    /// counted. Off if it is not said: `docs/middleware.md` tells where it helps, and what it costs.
+    ///
+    /// The service is called when a request is let in, and its future polled when it is its turn: what a service does in
+    /// `call` itself does not wait.
+    ///
+    /// ```
+    /// use leeward_tower::{ms, slo};
+    ///
+    /// let layer = slo(ms(20)).room();
+    /// let small = slo(ms(20)).build(|builder| builder.room(100));
+    /// # drop((layer, small));
+    /// ```
+    pub fn room(self) -> Self {
+        self.build(|builder| builder.room(PLACES))
     }
 
     /// Changes the gate itself.
