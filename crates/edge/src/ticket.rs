@@ -134,7 +134,7 @@ impl Ticket {
     /// [`Outcome::Dropped`].
     pub fn begin_at(mut self, now: Time, called: Result<(), Out>) -> Result<Ticket, Refusal> {
         let Some(turn) = self.turn.take() else { return Ok(self) };
-        self.waited = self.waited + now.since(self.came);
+        self.waited += now.since(self.came);
         self.came = self.came.max(now);
         if let Err(refusal) = self.gate.turn((self.shard, self.route), (self.waited, now), &turn, called) {
             self.end(Some(now), Outcome::Dropped);

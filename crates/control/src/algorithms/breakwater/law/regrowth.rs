@@ -176,7 +176,7 @@ mod tests {
     fn where_queues_for_cores_drop_much_it_grows_no_faster_until_they_no_longer_do() {
         let mut world = World::new();
         (0..1_000).for_each(|_| world.pass(16, &Signals { arrivals: 20, drops: 20, ..quiet() }));
-        let mut grown = |world: &mut World, round_trips: u32| {
+        let grown = |world: &mut World, round_trips: u32| {
             (0..round_trips).for_each(|_| world.pass(16, &Signals { arrivals: 20, ..quiet() }));
             (0..5).map(|_| world.step(Nanos::ZERO)).max()
         };
