@@ -25,7 +25,7 @@ impl Place {
 pub(crate) enum Stand {
     /// In the queue.
     Waits,
-    /// It may begin as soon as it is polled.
+    /// Called from the queue: the next poll may begin it.
     Called,
     /// Neither: its time is over, or a more important one has its place.
     Out,
@@ -35,10 +35,10 @@ pub(crate) enum Stand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// What becomes of a request that was called and is polled.
+/// The end of a poll of a request that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// It has a slot, and keeps it until it ends.
+    /// With a slot, which is kept until the request ends.
     Begins,
     /// All slots are taken: it waits again.
     Waits,
