@@ -42,7 +42,7 @@ pub(crate) enum Begin {
     Begins,
     /// All slots are taken: it waits again.
     Waits,
-    /// It was not called, or its time is over.
+    /// Not called, or too late.
     Out,
 }
 

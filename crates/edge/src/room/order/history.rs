@@ -7,19 +7,19 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Who goes away while called does not say so.
+    /// A called request that goes away does not say so.
     KeepsSlot,
     /// Classes are not minded.
     Unordered,
     /// More may begin than are asked for.
     OneMore,
-    /// Who is called is not woken.
+    /// A request that is called is not woken.
     Silent,
     /// Nobody asks for the time.
     Begins,
 }
 
-/// What became of a request, or has become so far.
+/// The fate of a request, so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Waits,
