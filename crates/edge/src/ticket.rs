@@ -29,7 +29,7 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
 }
 
-/// What a request that still waits is asked for when it is its turn.
+/// The part of a decision that is taken again in a waiting request's turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     /// From then on it is too late to begin.

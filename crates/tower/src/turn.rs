@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 /// A request that has not begun.
 pub(crate) struct Turn {
     seat: Seat,
-    /// It was called, and has let others have their turn since.
+    /// The request was called, and has let others have their turn since.
     yielded: bool,
     /// Ends the wait where nobody is called any more: classes below others may wait for as long as those keep coming.
     timer: Option<Pin<Box<Sleep>>>,
@@ -116,7 +116,7 @@ mod tests {
         awaits: usize,
     }
 
-    /// One poll of a handler: it counts as executing for as long as it lasts.
+    /// A handler's poll: it counts as executing for as long as it lasts.
     fn work(service: &Counting) {
         let running = service.running.fetch_add(1, Ordering::SeqCst) + 1;
         service.most.fetch_max(running, Ordering::SeqCst);

@@ -55,7 +55,7 @@ impl Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Out {
-    /// It is too late to begin.
+    /// Too late to begin.
     Late,
     /// A more important request has taken the place.
     Full,
@@ -169,7 +169,7 @@ mod model {
         builder.check(model);
     }
 
-    /// One slot, two requests: whoever comes second has its turn after the first, whenever it looks.
+    /// Two requests for one slot: whoever comes second has its turn after the first, whenever it looks.
     #[test]
     fn a_slot_is_passed_on() {
         check(|| {

@@ -37,7 +37,7 @@ struct Request {
     until: u64,
     place: Option<Place>,
     fate: Fate,
-    /// It has looked and been told to wait; woken since.
+    /// Told to wait when it looked, and not woken since.
     sleeps: bool,
 }
 
@@ -197,7 +197,7 @@ impl History {
         key(one) < key(other)
     }
 
-    /// What must hold after each step.
+    /// The rules that hold after each step.
     fn check(&mut self, wakes: Vec<Option<usize>>) -> Found {
         if self.flaw != Flaw::Silent {
             wakes.into_iter().flatten().for_each(|index| self.requests[index].sleeps = false);
