@@ -1,11 +1,12 @@
 //! Clients that wait for an answer before they ask again: the machine-repair model's closed form, and books that add up under controllers
 //! that drop.
 
+use crate::common::run;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{Arrivals, Costs, FirstServer, NetworkModel, Replicas, Segment, ServerModel, SimConfig};
 use leeward_sim::service::Service;
-use leeward_sim::{RunOutcome, simulate};
+use leeward_sim::simulate;
 
 const SERVICE: Nanos = Nanos::from_micros(10);
 
@@ -24,13 +25,6 @@ fn closed(clients: u32, demand: f64, costs: Costs, rtt: Nanos) -> SimConfig {
     config.workload.clients = clients;
     config.workload.arrivals = Arrivals::Closed;
     config
-}
-
-fn run(config: &SimConfig, controller: &str) -> RunOutcome {
-    let algorithm = Registry::builtin().find(controller).unwrap().clone();
-    let report = simulate(config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-    assert!(report.violations.is_empty(), "{controller}: {:?}", report.violations);
-    report
 }
 
 /// Requests per second of `clients` that think for `think` in the mean and share four servers: a chain of births and deaths.

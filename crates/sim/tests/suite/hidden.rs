@@ -1,5 +1,6 @@
 //! Bottlenecks that no queue of ours shows: a disk, a server further down, pauses, a quota. What they take, and that the books hold.
 
+use crate::common::run;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
@@ -7,7 +8,6 @@ use leeward_sim::config::{
 };
 use leeward_sim::rng::{Purpose, Rng};
 use leeward_sim::service::Service;
-use leeward_sim::{RunOutcome, simulate};
 
 /// A tenth of the work, then the disk, then another tenth.
 fn disk() -> Application {
@@ -21,14 +21,6 @@ fn config(rate: f64) -> SimConfig {
     config.workload.clients = 100;
     (config.warmup, config.duration, config.audit) = (Nanos::from_millis(100), Nanos::from_millis(1_100), true);
     config
-}
-
-fn run(config: &SimConfig, controller: &str) -> RunOutcome {
-    let registry = Registry::builtin();
-    let algorithm = registry.find(controller).unwrap();
-    let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-    assert!(outcome.violations.is_empty(), "{controller}: {:?}", outcome.violations);
-    outcome
 }
 
 #[test]

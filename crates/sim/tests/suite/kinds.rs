@@ -1,17 +1,10 @@
 //! Kinds of requests: they change nothing but what they say.
 
+use crate::common::run;
 use leeward_control::registry::Registry;
 use leeward_control::units::{Cost, Nanos, Tenant};
 use leeward_sim::config::{FirstServer, Kind, Kinds, Replicas};
 use leeward_sim::{RunOutcome, SimConfig, service::Service, simulate};
-
-fn run(name: &str, config: &SimConfig) -> RunOutcome {
-    let registry = Registry::builtin();
-    let algorithm = registry.find(name).unwrap();
-    let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-    assert_eq!(outcome.violations, [""; 0]);
-    outcome
-}
 
 fn config(demand: f64, kinds: Vec<Kind>) -> SimConfig {
     SimConfig {
@@ -26,8 +19,8 @@ fn config(demand: f64, kinds: Vec<Kind>) -> SimConfig {
 fn names_alone_change_nothing() {
     // `edge` is told the objective of each request where there are kinds.
     for algorithm in ["none", "breakwater", "dagor", "codel"] {
-        let plain = run(algorithm, &config(1.3, Vec::new()));
-        let named = run(algorithm, &config(1.3, vec![Kind::new("a", 0.25), Kind::new("b", 0.75)]));
+        let plain = run(&config(1.3, Vec::new()), algorithm);
+        let named = run(&config(1.3, vec![Kind::new("a", 0.25), Kind::new("b", 0.75)]), algorithm);
         assert!(plain.kinds.is_empty() && named.kinds.len() == 2);
         assert_eq!(RunOutcome { kinds: Vec::new(), ..named }, plain, "{algorithm}");
     }
@@ -37,11 +30,11 @@ fn names_alone_change_nothing() {
 fn a_kind_is_held_to_its_own_deadline() {
     let tight = Kind { deadline: Some(Nanos::from_micros(60)), ..Kind::new("tight", 0.5) };
     let loose = Kind { deadline: Some(Nanos::from_secs(1)), ..Kind::new("loose", 0.5) };
-    let outcome = run("none", &config(0.95, vec![tight.clone(), loose.clone()]));
+    let outcome = run(&config(0.95, vec![tight.clone(), loose.clone()]), "none");
     let [hurried, patient] = outcome.kinds.as_slice() else { panic!("two kinds") };
     assert!(patient.counts.good == patient.counts.completed && hurried.counts.good < hurried.counts.completed);
     // A controller that is told refuses some that would be late, and next to none that wait for nothing.
-    let told = run("edge", &config(0.95, vec![tight, loose]));
+    let told = run(&config(0.95, vec![tight, loose]), "edge");
     let late = |outcome: &RunOutcome| outcome.kinds[0].counts.completed - outcome.kinds[0].counts.good;
     assert!(told.kinds[0].counts.dropped > 0 && late(&told) < late(&outcome), "{:?}", told.kinds);
     let patient = told.kinds[1].counts;
@@ -55,14 +48,14 @@ fn tenants_classes_and_costs_reach_the_controller() {
         let counts = outcome.kinds[index].counts;
         counts.dropped as f64 / counts.offered as f64
     };
-    let outcome = run("edge", &config(2.0, vec![tenant("flood", 0.9, 1), tenant("modest", 0.1, 2)]));
+    let outcome = run(&config(2.0, vec![tenant("flood", 0.9, 1), tenant("modest", 0.1, 2)]), "edge");
     assert!(refused(&outcome, 0) > 0.4 && refused(&outcome, 1) < 0.1, "{:?}", outcome.kinds);
     let class = |name, share, class| Kind { class: Some(class), ..Kind::new(name, share) };
-    let outcome = run("edge", &config(2.0, vec![class("first", 0.3, 0), class("last", 0.7, 7)]));
+    let outcome = run(&config(2.0, vec![class("first", 0.3, 0), class("last", 0.7, 7)]), "edge");
     assert!(refused(&outcome, 0) < 0.05 && refused(&outcome, 1) > 0.5, "{:?}", outcome.kinds);
     // As many requests of each tenant, at four times the cost of one: that one gets fewer in.
     let dear = Kind { cost: Cost(4), ..tenant("dear", 0.5, 1) };
-    let outcome = run("edge", &config(2.0, vec![dear, tenant("cheap", 0.5, 2)]));
+    let outcome = run(&config(2.0, vec![dear, tenant("cheap", 0.5, 2)]), "edge");
     assert!(refused(&outcome, 0) > refused(&outcome, 1) + 0.2, "{:?}", outcome.kinds);
 }
 
@@ -70,7 +63,7 @@ fn tenants_classes_and_costs_reach_the_controller() {
 fn kinds_keep_their_books_on_several_servers() {
     let replicas = Replicas { servers: 2, first: FirstServer::InTurn, give_up: None };
     let kinds = vec![Kind { class: Some(1), ..Kind::new("a", 0.3) }, Kind { class: Some(5), ..Kind::new("b", 0.7) }];
-    let outcome = run("dagor", &SimConfig { replicas: Some(replicas), ..config(2.5, kinds) });
+    let outcome = run(&SimConfig { replicas: Some(replicas), ..config(2.5, kinds) }, "dagor");
     let sum = outcome.kinds.iter().map(|kind| kind.counts.completed).sum::<u64>();
     assert_eq!(sum, outcome.counts.completed);
     assert!(outcome.replicas.iter().all(|server| server.kinds.len() == 2));

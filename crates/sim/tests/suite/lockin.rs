@@ -1,16 +1,17 @@
 //! Admission around a tier whose policy changes the setup: what admission holds back must not make the policy stay small.
 
+use crate::common::run;
 use crate::common::tier::{config, draw, free};
 use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::threading::curves::{Curve, Curves, Knot};
 use leeward_control::threading::registry;
 use leeward_control::units::{Nanos, Rate};
+use leeward_sim::RunOutcome;
 use leeward_sim::config::{Arrivals, Segment, SimConfig};
 use leeward_sim::service::Service;
 use leeward_sim::threads::model::PolicyModel;
 use leeward_sim::threads::presets::preset;
-use leeward_sim::{RunOutcome, simulate};
 use std::sync::Arc;
 
 const STEP: Nanos = Nanos::from_millis(500);
@@ -36,13 +37,6 @@ fn mistaken(policy: &str, params: &[(&str, Raw)]) -> SimConfig {
         vec![Segment { from: Nanos::ZERO, rate: Rate(DEMAND / 8.0) }, Segment { from: STEP, rate: Rate(DEMAND) }];
     config.window = Some(Nanos::from_millis(20));
     config
-}
-
-fn run(config: &SimConfig, controller: &str) -> RunOutcome {
-    let algorithm = Registry::builtin().find(controller).unwrap().clone();
-    let report = simulate(config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-    assert!(report.violations.is_empty(), "{controller}: {:?}", report.violations);
-    report
 }
 
 /// Goodput over the demand from a tenth of a second after the step on.

@@ -1,7 +1,7 @@
 //! A service of several servers: every request ends exactly once, after two attempts at most, and what theory knows of
 //! overflow traffic comes out.
 
-use crate::common::{checker, scenario};
+use crate::common::{checker, run, scenario};
 use leeward_control::registry::Registry;
 use leeward_control::units::{Nanos, Rate};
 use leeward_sim::config::{
@@ -80,13 +80,6 @@ fn seeds() -> Vec<u64> {
 
 const PAIR: Replicas = Replicas { servers: 2, first: FirstServer::Primary, give_up: None };
 
-fn run(controller: &str, config: &SimConfig) -> RunOutcome {
-    let algorithm = Registry::builtin().find(controller).unwrap().clone();
-    let report = simulate(config, &algorithm, &algorithm.params(&[]).unwrap()).unwrap();
-    assert_eq!(report.violations, Vec::<String>::new());
-    report
-}
-
 fn testbed(demand: f64) -> SimConfig {
     SimConfig {
         warmup: Nanos::from_millis(20),
@@ -100,7 +93,7 @@ fn testbed(demand: f64) -> SimConfig {
 #[test]
 fn a_server_that_nobody_needs_changes_nothing() {
     let alone = testbed(0.8);
-    let (one, two) = (run("none", &alone), run("none", &SimConfig { replicas: Some(PAIR), ..alone }));
+    let (one, two) = (run(&alone, "none"), run(&SimConfig { replicas: Some(PAIR), ..alone }, "none"));
     assert_eq!((one.counts, one.server, one.latency, one.waiting), (two.counts, two.server, two.latency, two.waiting));
     assert_eq!((one.totals, one.mean_sojourn_ns), (two.totals, two.mean_sojourn_ns));
     assert!((one.cpu_utilization - 2.0 * two.cpu_utilization).abs() < 1e-9);
@@ -130,7 +123,7 @@ fn overflow_is_lost_as_erlang_says() {
         replicas: Some(PAIR),
         ..testbed(1.0)
     };
-    let report = run("none", &config);
+    let report = run(&config, "none");
     let share = |count: u64| count as f64 / report.totals.offered as f64;
     let first = load / (1.0 + load);
     let both = load * load / 2.0 / (1.0 + load + load * load / 2.0);
@@ -144,7 +137,7 @@ fn who_gets_no_credit_in_time_asks_the_other() {
     let patient = testbed(1.6);
     let give_up = Some(Nanos::from_micros(10));
     let config = SimConfig { replicas: Some(Replicas { give_up, ..PAIR }), ..patient };
-    let report = run("breakwater", &config);
+    let report = run(&config, "breakwater");
     let counts = &report.counts;
     // 1.6 times what one can do: two can do it.
     assert!(counts.good as f64 > 0.95 * counts.offered as f64, "{counts:?}");
@@ -159,7 +152,7 @@ fn who_gets_no_credit_in_time_asks_the_other() {
 fn each_server_is_told_its_part_of_the_objective() {
     let slo = Nanos::from_micros(220);
     let config = SimConfig { slo, replicas: Some(PAIR), ..testbed(1.2) };
-    let report = run("breakwater", &config);
+    let report = run(&config, "breakwater");
     // The controller keeps each server's tail at a half of what the service may take.
     assert!(report.replicas[0].latency.p99 < slo / 2, "{:?}", report.replicas[0].latency);
     assert_eq!(PAIR.objective(slo), slo / 2);
@@ -168,7 +161,7 @@ fn each_server_is_told_its_part_of_the_objective() {
 #[test]
 fn in_turn_both_get_the_same() {
     let config = SimConfig { replicas: Some(Replicas { first: FirstServer::InTurn, ..PAIR }), ..testbed(1.6) };
-    let report = run("none", &config);
+    let report = run(&config, "none");
     let [first, second] = [0, 1].map(|server| report.replicas[server].totals.offered as f64);
     assert!((first / second - 1.0).abs() < 0.02, "{first} and {second}");
     assert_eq!(report.totals.sent_again, 0);
@@ -179,9 +172,9 @@ fn in_turn_both_get_the_same() {
 fn the_same_seed_gives_the_same_run() {
     for algorithm in Registry::builtin().algorithms() {
         let config = SimConfig { replicas: Some(PAIR), ..testbed(1.5) };
-        let (first, again) = (run(algorithm.name, &config), run(algorithm.name, &config));
+        let (first, again) = (run(&config, algorithm.name), run(&config, algorithm.name));
         assert_eq!(first, again, "{}", algorithm.name);
-        assert_ne!(first.counts, run(algorithm.name, &SimConfig { seed: 2, ..config }).counts, "{}", algorithm.name);
+        assert_ne!(first.counts, run(&SimConfig { seed: 2, ..config }, algorithm.name).counts, "{}", algorithm.name);
     }
 }
 

@@ -6,3 +6,15 @@ pub(crate) mod lockout;
 pub(crate) mod queueing;
 pub(crate) mod scenario;
 pub(crate) mod tier;
+
+use leeward_control::registry::Registry;
+use leeward_sim::{RunOutcome, SimConfig, simulate};
+
+/// A run under a controller with its defaults, which keeps all rules.
+pub(crate) fn run(config: &SimConfig, controller: &str) -> RunOutcome {
+    let registry = Registry::builtin();
+    let algorithm = registry.find(controller).unwrap();
+    let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
+    assert!(outcome.violations.is_empty(), "{controller}: {:?}", outcome.violations);
+    outcome
+}
