@@ -175,10 +175,7 @@ fn worlds(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 }
 
 fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[Probed]) -> Result<(), Failure> {
-    let find = |all: &[Probed], id: &str| all.iter().find(|one| one.id == id).cloned();
-    let known = leeward_lab::builtin_scenarios().iter();
-    let scenarios: Vec<Probed> =
-        known.filter_map(|known| find(probed, known.id).or_else(|| find(&kept.scenarios, known.id))).collect();
+    let scenarios = newest(probed, &kept.scenarios, |one| &one.id);
     let quick = scenarios.iter().any(|one| one.quick);
     let all = Sensitivity { command: format!("{} --sensitivity", words(args, quick)), scenarios };
     target::write_json(&args.out, "sensitivity.json", &all)?;
@@ -252,6 +249,13 @@ fn failure(error: VerdictsError) -> Failure {
     }
 }
 
+/// The state of each scenario, in the order of the papers' figures: of this run, or else from before.
+fn newest<T: Clone>(now: &[T], before: &[T], id: impl Fn(&T) -> &str) -> Vec<T> {
+    let find = |all: &[T], wanted: &str| all.iter().find(|one| id(one) == wanted).cloned();
+    let known = leeward_lab::builtin_scenarios().iter();
+    known.filter_map(|known| find(now, known.id).or_else(|| find(before, known.id))).collect()
+}
+
 /// A file that the folder has from before; empty if it has none.
 fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T, Failure> {
     let path = folder.join(name);
@@ -262,15 +266,8 @@ fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T,
 
 /// Writes the verdicts of `judged`, and of the scenarios of `kept` that are not among them.
 fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> Result<Verdicts, Failure> {
-    let find = |all: &[Judged], id: &str| all.iter().find(|one| one.id == id).cloned();
-    let order = leeward_lab::builtin_scenarios();
-    let mut all = Verdicts {
-        command: command(args, kept, judged),
-        scenarios: order
-            .iter()
-            .filter_map(|known| find(judged, known.id).or_else(|| find(&kept.scenarios, known.id)))
-            .collect(),
-    };
+    let scenarios = newest(judged, &kept.scenarios, |one| &one.id);
+    let mut all = Verdicts { command: command(args, kept, judged), scenarios };
     complete(&mut all);
     target::write_json(&args.out, "verdicts.json", &all)?;
     target::write_into(&args.out, "verdicts.md", &markdown(&all))?;

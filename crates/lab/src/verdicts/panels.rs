@@ -4,7 +4,7 @@
 use crate::claims::{bootstrap, middle};
 use crate::numbers::round;
 use leeward_outcome::results::{Point, Results, WorkloadKey};
-use leeward_outcome::table::{Cell, Row, Table};
+use leeward_outcome::table::{Cell, Row};
 use leeward_outcome::verdicts::{Curve, Panel, Sample, Stated};
 
 /// A panel of a paper's figure.
@@ -45,6 +45,23 @@ const fn level(series: &'static str, y: f64, says: &'static str) -> Words {
 
 const CURVES: &str = "the curves are pictures, and the text gives no other coordinate of theirs";
 
+/// A panel on which nothing else is said: all of ours, linear, and no curve of the paper's to be had.
+const USUAL: Drawn = Drawn {
+    scenario: "",
+    figure: "",
+    title: "",
+    x: "",
+    y: "",
+    log_y: false,
+    only: &[],
+    labels: &[],
+    stated: &[],
+    missing: CURVES,
+};
+
+/// The variants of lk-two-mutex that the thesis has.
+const TWO_MUTEX: &[&str] = &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"];
+
 const PANELS: &[Drawn] = &[
     Drawn {
         scenario: "bw-overall",
@@ -52,11 +69,8 @@ const PANELS: &[Drawn] = &[
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[point("Breakwater", 850e3, 801e3, "801k requests/s of goodput around the capacity of 850k (§5.2)")],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "bw-overall",
@@ -64,16 +78,13 @@ const PANELS: &[Drawn] = &[
         title: "Throughput against demand",
         x: "demand_rps",
         y: "throughput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[point(
             "Breakwater",
             850e3,
             808e3,
             "808k requests/s of throughput around the capacity of 850k (§5.2)",
         )],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "bw-sensitivity",
@@ -82,10 +93,8 @@ const PANELS: &[Drawn] = &[
         x: "throughput_rps",
         y: "p99_us",
         log_y: true,
-        only: &[],
-        labels: &[],
         stated: &[level("DAGOR", 800.0, "DAGOR's worst is as high as four times the objective of 200 us (§5.2)")],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "bw-memcached-usr",
@@ -94,15 +103,13 @@ const PANELS: &[Drawn] = &[
         x: "demand_ratio",
         y: "p99_us",
         log_y: true,
-        only: &[],
-        labels: &[],
         stated: &[point(
             "Breakwater",
             2.0,
             75.0,
             "around 25 us above its objective of 50 us; the text speaks of twice the capacity (§5.3)",
         )],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "lk-one-mutex",
@@ -110,9 +117,6 @@ const PANELS: &[Drawn] = &[
         title: "Throughput against the share of the slow path",
         x: "p",
         y: "throughput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[
             point("Breakwater", 0.0, 1e6, "1M requests/s without the mutex (§2.1)"),
             point("Breakwater", 1.0, 100e3, "100k requests/s of the slow path alone (§2.1)"),
@@ -131,6 +135,7 @@ const PANELS: &[Drawn] = &[
             upright("mutex congested before the CPU", 0.1, "above 10 % the mutex is congested before the CPU (§2.1)"),
         ],
         missing: "CPU usage, 99th percentile and drop rate are in words only",
+        ..USUAL
     },
     Drawn {
         scenario: "lk-hoover-te",
@@ -138,15 +143,13 @@ const PANELS: &[Drawn] = &[
         title: "Goodput against drop rate, by the efficiency threshold",
         x: "drop_rate",
         y: "goodput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[
             point("e_t 1 %", 0.155, 895e3, "895k requests/s with a drop rate of 15.5 % (§5.6)"),
             point("e_t 50 %", 0.097, 810e3, "810k requests/s with a drop rate of 9.7 % (§5.6)"),
             upright("e_t 25 %", 0.13, "a drop rate of 13 % at the default of 25 % (§5.6)"),
         ],
         missing: "the points at other thresholds",
+        ..USUAL
     },
     Drawn {
         scenario: "lk-var",
@@ -154,9 +157,6 @@ const PANELS: &[Drawn] = &[
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[
             upright(
                 "lock contended (thesis)",
@@ -169,7 +169,7 @@ const PANELS: &[Drawn] = &[
                 "Breakwater's goodput collapses when demand exceeds 500k requests/s (§5.4)",
             ),
         ],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "lk-two-mutex",
@@ -177,11 +177,9 @@ const PANELS: &[Drawn] = &[
         title: "Goodput against demand",
         x: "demand_rps",
         y: "goodput_rps",
-        log_y: false,
-        only: &[],
-        labels: &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"],
+        labels: TWO_MUTEX,
         stated: &[level("SEDA at most", 168e3, "SEDA's goodput is limited to 168k requests/s (§2.5.3)")],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "lk-two-mutex",
@@ -190,10 +188,9 @@ const PANELS: &[Drawn] = &[
         x: "demand_rps",
         y: "p99_us",
         log_y: true,
-        only: &[],
-        labels: &["delay", "seda", "seda tuned", "efficiency", "asked once 134us"],
+        labels: TWO_MUTEX,
         stated: &[level("SEDA at most", 600.0, "up to three times the target of 200 us (§2.5.3)")],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "lk-replicas",
@@ -202,14 +199,12 @@ const PANELS: &[Drawn] = &[
         x: "demand_rps",
         y: "p99_us",
         log_y: true,
-        only: &[],
-        labels: &[],
         stated: &[upright(
             "server 1 drops",
             400e3,
             "server 1 begins to drop when demand exceeds 400k requests/s (§2.5.3)",
         )],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "ca-collapse",
@@ -217,11 +212,9 @@ const PANELS: &[Drawn] = &[
         title: "Throughput against the round trip",
         x: "rtt_us",
         y: "throughput_rps",
-        log_y: false,
-        only: &[],
-        labels: &[],
         stated: &[upright("collapse", 25.0, "a round trip of 25 us is enough for the collapse (§2)")],
         missing: "the figure is a time series at one round trip; the text gives the round trip from which on it is so",
+        ..USUAL
     },
     Drawn {
         scenario: "mt-sync",
@@ -236,7 +229,7 @@ const PANELS: &[Drawn] = &[
             upright("SIP needs more threads", 512.0, "one in-line thread suffices below 512 requests/s (§7)"),
             upright("SDB alone", 10_000.0, "only SDB sustains 10,000 requests/s and more (§7)"),
         ],
-        missing: CURVES,
+        ..USUAL
     },
     Drawn {
         scenario: "mt-async",
@@ -244,7 +237,6 @@ const PANELS: &[Drawn] = &[
         title: "Throughput against load",
         x: "demand_rps",
         y: "throughput_rps",
-        log_y: false,
         only: &[("arrivals", "constant")],
         labels: &["AIP1-0-1", "ADB1-4-4", "SIP1"],
         stated: &[point(
@@ -254,6 +246,7 @@ const PANELS: &[Drawn] = &[
             "one in-line and one response thread tolerate up to 4,096 requests/s (§7)",
         )],
         missing: "Set Algebra's curves are pictures; ours are HDSearch's",
+        ..USUAL
     },
 ];
 
@@ -297,9 +290,12 @@ impl Drawn {
 
     /// The medians over the seeds, a point of the workload each, in the order of the horizontal axis.
     fn samples(&self, results: &Results, label: &str) -> Vec<Sample> {
-        let rows = Table::Points.rows(results).filter(|row| row.run().label == label && self.holds(*row));
         let mut groups: Vec<(Place<'_>, Vec<(f64, f64)>)> = Vec::new();
-        for (row, point) in rows.zip(self.points(results, label)) {
+        for point in results.points.iter().filter(|point| point.run.label == label) {
+            let row = Row::Point(point);
+            if !self.holds(row) {
+                continue;
+            }
             let (Some(x), Some(y)) = (row.cell(self.x).number(), row.cell(self.y).number()) else { continue };
             let place = place(point);
             match groups.iter_mut().find(|(known, _)| *known == place) {
@@ -321,10 +317,6 @@ impl Drawn {
         samples
     }
 
-    fn points<'a>(&'a self, results: &'a Results, label: &'a str) -> impl Iterator<Item = &'a Point> + 'a {
-        results.points.iter().filter(move |point| point.run.label == label && self.holds(Row::Point(point)))
-    }
-
     fn holds(&self, row: Row<'_>) -> bool {
         self.only.iter().all(|(field, wanted)| matches!(row.cell(field), Cell::Text(found) if found == *wanted))
     }
@@ -341,7 +333,7 @@ fn place(point: &Point) -> Place<'_> {
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
-    use leeward_outcome::table::Kind;
+    use leeward_outcome::table::{Kind, Table};
 
     #[test]
     fn every_panel_names_fields_and_labels_that_there_are() {

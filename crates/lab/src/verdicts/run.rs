@@ -32,6 +32,14 @@ pub struct Extent {
     pub threads: Option<usize>,
 }
 
+impl Extent {
+    /// The seeds and the other overrides.
+    pub(super) fn all_overrides(&self) -> Vec<String> {
+        let seeds = format!("run.seeds={}", self.seeds);
+        [seeds].into_iter().chain(self.overrides.iter().cloned()).collect()
+    }
+}
+
 /// Failure of a scenario's verdicts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -65,9 +73,7 @@ pub fn judge_scenario(
     progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<Judged, VerdictsError> {
-    let mut overrides = vec![format!("run.seeds={}", extent.seeds)];
-    overrides.extend(extent.overrides.iter().cloned());
-    let forms = Forms::read((builtin.id, builtin.text), &overrides, extent.quick, registry)?;
+    let forms = Forms::read((builtin.id, builtin.text), &extent.all_overrides(), extent.quick, registry)?;
     let scenario = &forms.extended;
     let blank = Judged {
         id: scenario.id.clone(),

@@ -2,7 +2,7 @@
 
 use super::forms::Forms;
 use super::run::{Extent, VerdictsError, counted};
-use super::worlds::WORLDS;
+use super::worlds::{WORLDS, World};
 use crate::Builtin;
 use crate::options::Progress;
 use crate::scenario::Scenario;
@@ -24,13 +24,12 @@ pub fn probe(
     progress: &(dyn Fn(&str, Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<Probed, VerdictsError> {
-    let own =
-        Scenario::parse(&format!("{}.toml", builtin.id), builtin.text, Path::new(""), &[], extent.quick, registry)?;
+    let name = format!("{}.toml", builtin.id);
+    let own = Scenario::parse(&name, builtin.text, Path::new(""), &extent.overrides, extent.quick, registry)?;
     let judge = |name: &str, sections: &str, overrides: &[String]| {
         let text = format!("{}{sections}", builtin.text);
-        let all: Vec<String> = extent.overrides.iter().chain(overrides).cloned().collect();
-        let seeds = format!("run.seeds={}", extent.seeds);
-        let all: Vec<String> = [seeds].into_iter().chain(all).collect();
+        let mut all = extent.all_overrides();
+        all.extend_from_slice(overrides);
         let forms = Forms::read((builtin.id, &text), &all, extent.quick, registry)?;
         counted(&forms, extent, registry, &|done| progress(name, done), cancel)
     };
@@ -80,6 +79,12 @@ pub fn sensitivity(all: &Sensitivity) -> String {
     text
 }
 
+/// A claim in a world. Rows from before may be of other worlds, or of the same in another order.
+fn told<'a>(probed: &Probed, claim: &'a ProbedClaim, world: &World) -> Option<&'a Told> {
+    let at = probed.worlds.iter().position(|name| name == world.name)?;
+    claim.others.get(at)?.as_ref()
+}
+
 /// Name of a world in the tables' heads.
 fn column(index: usize) -> String {
     format!("w{}", index + 1)
@@ -92,8 +97,8 @@ fn worlds(all: &Sensitivity) -> String {
     );
     for (index, world) in WORLDS.iter().enumerate() {
         let told = || {
-            let claims = all.scenarios.iter().flat_map(|probed| &probed.claims);
-            claims.filter_map(move |claim| Some((claim.own.verdict, claim.others.get(index)?.as_ref()?.verdict)))
+            let claims = all.scenarios.iter().flat_map(|probed| probed.claims.iter().map(move |claim| (probed, claim)));
+            claims.filter_map(move |(probed, claim)| Some((claim.own.verdict, told(probed, claim, world)?.verdict)))
         };
         let flipped = || told().filter(|(then, now)| then != now);
         let soft = flipped().filter(|(then, now)| [then, now].contains(&&Verdict::Undecided)).count();
@@ -120,9 +125,8 @@ fn flips(all: &Sensitivity) -> String {
             let hard = |told: &Told| {
                 ![claim.own.verdict, told.verdict].contains(&Verdict::Undecided) && told.verdict != claim.own.verdict
             };
-            let flipped = claim.others.iter().enumerate();
-            let flipped =
-                flipped.filter_map(|(index, told)| told.as_ref().filter(|told| hard(told)).map(|told| (index, told)));
+            let there = |(index, world)| Some((index, told(probed, claim, world).filter(|told| hard(told))?));
+            let flipped = WORLDS.iter().enumerate().filter_map(there);
             let places: Vec<String> =
                 flipped.map(|(index, told)| format!("{}: {}", column(index), told.measured)).collect();
             if !places.is_empty() {
@@ -148,12 +152,12 @@ fn table(probed: &Probed) -> String {
         "---|".repeat(WORLDS.len())
     );
     for claim in &probed.claims {
-        let cell = |told: &Option<Told>| match told.as_ref().map(|told| told.verdict) {
+        let cell = |world| match told(probed, claim, world).map(|told| told.verdict) {
             Some(Verdict::NotApplicable) | None => " – |".into(),
             Some(verdict) if verdict == claim.own.verdict => " = |".into(),
             Some(verdict) => format!(" {} |", short(verdict)),
         };
-        let cells: String = claim.others.iter().map(cell).collect();
+        let cells: String = WORLDS.iter().map(cell).collect();
         let _ = writeln!(text, "| `{}` | {} |{cells}", claim.id, claim.own.verdict.words());
     }
     text
