@@ -14,9 +14,9 @@ pub(crate) enum Delay {
 }
 
 impl Delay {
-    /// Older findings than `memory` are no news of now.
-    pub(crate) fn new(memory: Nanos, is_ordered: bool) -> Self {
-        if is_ordered { Delay::Usual(Usual::new(memory)) } else { Delay::Oldest(Oldest::new(memory)) }
+    /// Older findings than `memory` are no news of now. `overtakes`: the more important pass others, as in a room.
+    pub(crate) fn new(memory: Nanos, overtakes: bool) -> Self {
+        if overtakes { Delay::Usual(Usual::new(memory)) } else { Delay::Oldest(Oldest::new(memory)) }
     }
 
     /// A request leaves the queue at this age; returns the delay.

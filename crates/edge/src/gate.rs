@@ -64,8 +64,6 @@ struct Rehearsed {
 pub(crate) struct Inner {
     pub(crate) slo: Nanos,
     pub(crate) mode: Mode,
-    /// The age from which the controller executes nothing any more, as far as it is known.
-    lateness: Nanos,
     /// By the process's clock.
     began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
@@ -123,10 +121,6 @@ impl Gate {
         Ok(Gate(Arc::new(Inner {
             slo,
             mode: builder.mode,
-            lateness: match builder.algorithm.name {
-                "edge" => params.duration("lateness", slo.scale(0.9)),
-                _ => slo,
-            },
             began: clock::process(),
             room: builder.max_in_flight.div_ceil(shards.len() as u32),
             tenants: Tenants::new(shards.len()),
@@ -239,7 +233,8 @@ impl Gate {
                 if inner.waiting.is_none() {
                     return Ok(ticket);
                 }
-                let last = left.min(inner.slo).saturating_sub(service).min(inner.lateness).saturating_sub(waited);
+                let lateness = inner.bounds.lateness.unwrap_or(inner.slo);
+                let last = left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
                 Ok(ticket.with_turn(Turn {
                     until: now + last,
                     is_calm: waited.max(delay) < inner.target().scale(CALM),

@@ -21,6 +21,8 @@ pub struct Bounds {
     pub target: Option<Nanos>,
     /// The queueing delay from which it refuses on arrival.
     pub refusing: Option<Nanos>,
+    /// The age from which it executes nothing any more, where it goes by one.
+    pub lateness: Option<Nanos>,
 }
 
 impl Bounds {
@@ -39,7 +41,9 @@ impl Bounds {
             "throttle" => Some(params.duration("threshold", share)),
             _ => None,
         };
-        Bounds { target, refusing }
+        let latest = environment.slo.scale(0.9).saturating_sub(environment.rtt);
+        let lateness = (algorithm.name == "edge").then(|| params.duration("lateness", latest));
+        Bounds { target, refusing, lateness }
     }
 }
 
