@@ -31,7 +31,7 @@ pub(super) struct Methods {
     /// Requests whose sessions are gone, as counted at the last tick.
     lost: u64,
     now: Time,
-    /// Requests that the bounds have refused since the tick before the last.
+    /// Requests that the bounds refused between the last two ticks.
     refused: u64,
 }
 

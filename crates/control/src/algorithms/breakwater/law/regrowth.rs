@@ -2,8 +2,8 @@
 //! trip: right beside a queue, and slow where there is none. Ten clients get a credit in a hundred round trips; a pool that shrank to
 //! one takes a thousand of them for a thousand clients.
 //!
-//! So while no request waits for a core though nearly all credits are out, the pool grows by a part of itself. The first queue ends this: from there on
-//! it is the published step.
+//! So while no request waits for a core though nearly all credits are out, the pool grows by a part of itself. The first queue ends
+//! this: from there on it is the published step.
 //!
 //! How large a part follows from how many requests are in the server, whatever they do there. While they are fewer than a quarter of the
 //! cores the pool grows so that they become a quarter, at most to twice its size: whoever starts, or comes back to a demand a hundred
