@@ -112,16 +112,16 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     ))
 }
 
-/// Writes the table and the page anew, of the verdicts and the worlds that the folder has.
+/// Writes the table and the page anew, of the verdicts and the worlds that the folder has; they stay made by the command that made them.
 fn redraw(args: &VerdictsArgs) -> Result<(), Failure> {
     let kept: Verdicts = stored(&args.out, "verdicts.json")?;
     if kept.scenarios.is_empty() {
         return Err(Failure::Input(anyhow!("{} has no verdicts.json", args.out.display())));
     }
-    save(args, &kept, &[])?;
     let worlds: Sensitivity = stored(&args.out, "sensitivity.json")?;
+    write(&args.out, kept)?;
     if !worlds.scenarios.is_empty() {
-        save_worlds(args, &worlds, &[])?;
+        write_worlds(&args.out, &worlds)?;
     }
     stdout::print(&format!("Table in {}\n", args.out.join("verdicts.md").display()))
 }
@@ -177,9 +177,12 @@ fn worlds(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[Probed]) -> Result<(), Failure> {
     let scenarios = newest(probed, &kept.scenarios, |one| &one.id);
     let quick = scenarios.iter().any(|one| one.quick);
-    let all = Sensitivity { command: format!("{} --sensitivity", words(args, quick)), scenarios };
-    target::write_json(&args.out, "sensitivity.json", &all)?;
-    target::write_into(&args.out, "sensitivity.md", &sensitivity(&all))
+    write_worlds(&args.out, &Sensitivity { command: format!("{} --sensitivity", words(args, quick)), scenarios })
+}
+
+fn write_worlds(folder: &Path, all: &Sensitivity) -> Result<(), Failure> {
+    target::write_json(folder, "sensitivity.json", all)?;
+    target::write_into(folder, "sensitivity.md", &sensitivity(all))
 }
 
 /// A bar for each world, one after the other.
@@ -267,11 +270,14 @@ fn stored<T: Default + DeserializeOwned>(folder: &Path, name: &str) -> Result<T,
 /// Writes the verdicts of `judged`, and of the scenarios of `kept` that are not among them.
 fn save(args: &VerdictsArgs, kept: &Verdicts, judged: &[Judged]) -> Result<Verdicts, Failure> {
     let scenarios = newest(judged, &kept.scenarios, |one| &one.id);
-    let mut all = Verdicts { command: command(args, kept, judged), scenarios };
+    write(&args.out, Verdicts { command: command(args, kept, judged), scenarios })
+}
+
+fn write(folder: &Path, mut all: Verdicts) -> Result<Verdicts, Failure> {
     complete(&mut all);
-    target::write_json(&args.out, "verdicts.json", &all)?;
-    target::write_into(&args.out, "verdicts.md", &markdown(&all))?;
-    target::write_into(&args.out, "verdicts.html", &leeward_report::render_verdicts(&all, &notes()))?;
+    target::write_json(folder, "verdicts.json", &all)?;
+    target::write_into(folder, "verdicts.md", &markdown(&all))?;
+    target::write_into(folder, "verdicts.html", &leeward_report::render_verdicts(&all, &notes()))?;
     Ok(all)
 }
 

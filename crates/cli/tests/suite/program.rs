@@ -364,6 +364,28 @@ fn a_sweep_prints_a_line_per_run_in_the_grids_order_on_any_number_of_threads() {
 }
 
 #[test]
+fn a_redrawn_table_is_still_made_by_the_command_that_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    for name in ["verdicts.json", "sensitivity.json"] {
+        let text = std::fs::read_to_string(format!("{docs}/{name}")).unwrap();
+        let mut all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        all["command"] = "leeward verdicts --seeds 20".into();
+        std::fs::write(folder.path().join(name), all.to_string()).unwrap();
+    }
+    let output = leeward(&["verdicts", "--redraw", "--out", "."], folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+    for page in ["verdicts.md", "verdicts.html", "sensitivity.md"] {
+        assert!(read(page).contains("leeward verdicts --seeds 20"), "{page}");
+    }
+    std::fs::write(folder.path().join("sensitivity.json"), "{").unwrap();
+    std::fs::write(folder.path().join("verdicts.md"), "as it was").unwrap();
+    let output = leeward(&["verdicts", "--redraw", "--out", "."], folder.path());
+    assert_eq!((output.status.code(), read("verdicts.md").as_str()), (Some(2), "as it was"));
+}
+
+#[test]
 fn the_league_tells_who_reached_what() {
     let folder = tempfile::tempdir().unwrap();
     let output = leeward(&["league", "--random-only", "--random", "2", "--out", "table", "--check"], folder.path());
