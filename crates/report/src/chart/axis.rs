@@ -127,11 +127,13 @@ pub(super) fn reference_name(frame: &Frame, y: f64, name: &str) -> Markup {
     }
 }
 
-/// A dotted line up the figure with its name on top, such as the capacity.
+/// A dotted line up the figure with its name on top, such as the capacity. The name stays over the figure, beside which the axis has numbers.
 pub(super) fn upright(frame: &Frame, x: f64, name: &str) -> Markup {
+    let half = name.chars().count() as f64 * LETTER / 2.0;
+    let middle = x.min(frame.right - half).max(frame.left + half);
     html! {
         line.upright x1=(px(x)) x2=(px(x)) y1=(px(frame.top)) y2=(px(frame.bottom)) {}
-        text.upright-name.middle x=(px(x)) y=(px(frame.top - 6.0)) { (name) }
+        text.upright-name.middle x=(px(middle)) y=(px(frame.top - 6.0)) { (name) }
     }
 }
 

@@ -76,6 +76,22 @@ fn the_papers_numbers_lie_over_our_curves() {
     assert!(!page.contains("NaN") && !page.contains("inf "));
 }
 
+/// Beside the figure stand the axis's numbers.
+#[test]
+fn a_lines_name_stays_over_the_figure() {
+    let mut left = verdicts();
+    let panel = &mut left.scenarios[0].panels[0];
+    panel.stated.retain(|stated| stated.y.is_none());
+    (panel.stated[0].series, panel.stated[0].x) = ("a name of many letters".into(), Some(0.0));
+    let page = render_verdicts(&left, &[]);
+    let at = |class: &str, key: &str| -> f64 {
+        let (_, rest) = page.split_once(&format!("class=\"{class}\"")).unwrap_or_else(|| panic!("{class}"));
+        let (_, rest) = rest.split_once(&format!("{key}=\"")).unwrap();
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    assert!(at("upright-name middle", "x") - at("upright", "x1") > 60.0, "half of the name is right of its line");
+}
+
 /// The hollow diamond stands where the numbers say: higher than ours at the same demand if ours is lower.
 #[test]
 fn a_stated_point_is_drawn_to_the_curves_scale() {
