@@ -39,6 +39,7 @@ Cases that run only if named:
   uring-trip   a bare echo on io_uring against the bare epoll echo: one request at a time
   uring-1      the same over 1,000 connections with 1 request each, with work for each, with kernel timestamps and without
   uring-8      the same with 8 pipelined requests each
+  udp-work     as udp-1, with work for each request: what datagrams can give, and what they give here
   calls-trip, calls-1, calls-8   our server with several sockets per system call against one each
 
 Examples:
@@ -82,9 +83,10 @@ pub(crate) struct CompareArgs {
     /// are
     #[arg(long, value_name = "WHAT", default_value = "spin")]
     pub(crate) idle: Idling,
-    /// Microseconds that the echoes of the `uring` cases keep the CPU busy per request, so that the server is the limit
-    #[arg(long, value_name = "US", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
-    pub(crate) work_us: u64,
+    /// Microseconds that the servers of cases with work keep the CPU busy per request, so that the server is the limit; by
+    /// default 2 in the `uring` cases, 10 in `udp-work`
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) work_us: Option<u64>,
     /// Where the numbers go, every round's, as JSON
     #[arg(long, value_name = "FILE", default_value = "results/compare.json")]
     pub(crate) out: PathBuf,
@@ -116,7 +118,7 @@ pub(crate) struct ServeArgs {
     /// Folder with the certificate of servers that speak TLS
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) certificates: PathBuf,
-    /// Microseconds that a bare echo over many sockets keeps the CPU busy per message
+    /// Microseconds that a server which echoes keeps the CPU busy per message
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) work_us: u64,
 }

@@ -15,8 +15,9 @@ pub(crate) struct Case {
     pub(crate) bars: &'static [Bar],
     /// When it runs.
     pub(crate) when: When,
-    /// Whether its echoes work for each request, so that the server is what limits.
-    pub(crate) with_work: bool,
+    /// Microseconds that its servers work for each request, unless the command line says otherwise, so that the server is
+    /// what limits; 0: they only echo.
+    pub(crate) work_us: u64,
 }
 
 /// When a case runs.
@@ -213,13 +214,13 @@ const fn uring_case(
     name: &'static str,
     contenders: &'static [Contender],
     bars: &'static [Bar],
-    with_work: bool,
+    work_us: u64,
 ) -> Case {
-    Case { name, contenders, bars, when: When::Named, with_work }
+    Case { name, contenders, bars, when: When::Named, work_us }
 }
 
 const fn calls_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
-    Case { name, contenders, bars, when: When::Named, with_work: false }
+    Case { name, contenders, bars, when: When::Named, work_us: 0 }
 }
 
 /// Gain of our server from several sockets per system call.
@@ -321,6 +322,31 @@ const UDP_TRIP: &[Bar] = &[Bar {
     bound: Bound::AtMost(1.0),
 }];
 
+/// Goodput that datagrams can give where requests work, and what Leeward makes of it.
+const UDP_WORK: &[Bar] = &[
+    Bar {
+        what: "requests per second by datagrams, to those over TCP",
+        ours: 0,
+        against: &[1],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(1.4),
+    },
+    Bar {
+        what: "a bare server's of datagrams, to those over TCP",
+        ours: 2,
+        against: &[1],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(1.4),
+    },
+    Bar {
+        what: "requests per second by datagrams, to a bare server's",
+        ours: 0,
+        against: &[2],
+        metric: Metric::Rate,
+        bound: Bound::AtLeast(0.8),
+    },
+];
+
 const fn udp(far: Load, near: Load, bare: Load) -> [Contender; 3] {
     [
         contender("leeward, datagrams", ServerKind::LeewardUdp, far),
@@ -330,7 +356,7 @@ const fn udp(far: Load, near: Load, bare: Load) -> [Contender; 3] {
 }
 
 const fn udp_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
-    Case { name, contenders, bars, when: When::Always, with_work: false }
+    Case { name, contenders, bars, when: When::Always, work_us: 0 }
 }
 
 /// All of them, in the order in which they run.
@@ -343,7 +369,7 @@ pub(crate) const CASES: &[Case] = &[
         ],
         bars: ROUND_TRIP,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "echo-1",
@@ -353,7 +379,7 @@ pub(crate) const CASES: &[Case] = &[
         ],
         bars: THROUGHPUT,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "echo-8",
@@ -363,10 +389,10 @@ pub(crate) const CASES: &[Case] = &[
         ],
         bars: THROUGHPUT,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
-    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC, when: When::Always, with_work: false },
-    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC, when: When::Always, with_work: false },
+    Case { name: "tonic-1", contenders: &against_tonic(1), bars: TONIC, when: When::Always, work_us: 0 },
+    Case { name: "tonic-8", contenders: &against_tonic(8), bars: TONIC, when: When::Always, work_us: 0 },
     Case {
         name: "admission",
         contenders: &[
@@ -375,25 +401,25 @@ pub(crate) const CASES: &[Case] = &[
         ],
         bars: ADMISSION,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "watched-1",
         contenders: &watched(closed(Dialect::Leeward, MANY, 1)),
         bars: WATCHED,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "watched-8",
         contenders: &watched(closed(Dialect::Leeward, MANY, 8)),
         bars: WATCHED,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
-    uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, false),
-    uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, true),
-    uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, true),
+    uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, 0),
+    uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, 2),
+    uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, 2),
     udp_case(
         "udp-1",
         &udp(
@@ -413,6 +439,17 @@ pub(crate) const CASES: &[Case] = &[
         UDP_TRIP,
     ),
     Case {
+        name: "udp-work",
+        contenders: &udp(
+            closed(Dialect::LeewardUdp, MANY, 1),
+            closed(Dialect::Leeward, MANY, 1),
+            closed(Dialect::BareUdp, MANY, 1),
+        ),
+        bars: UDP_WORK,
+        when: When::Named,
+        work_us: 10,
+    },
+    Case {
         name: "tls-1",
         contenders: &sealed(
             closed(Dialect::Leeward, MANY, 1),
@@ -421,7 +458,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         bars: TLS,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "tls-8",
@@ -432,7 +469,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         bars: TLS,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "tls-trip",
@@ -443,7 +480,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         bars: TLS_TRIP,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     Case {
         name: "tls-shakes",
@@ -453,7 +490,7 @@ pub(crate) const CASES: &[Case] = &[
         ],
         bars: TLS_SHAKES,
         when: When::Always,
-        with_work: false,
+        work_us: 0,
     },
     calls_case("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP),
     calls_case("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS),

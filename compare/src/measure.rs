@@ -22,7 +22,7 @@ struct Setting {
     load_cpu: usize,
     payload: usize,
     idle: Idling,
-    work_us: u64,
+    work_us: Option<u64>,
     times: Times,
     certificate: Certificate,
 }
@@ -103,7 +103,7 @@ fn run_case(
             bar.set_message(format!("{}: {}", case.name, contender.name));
             // Both meet the same requests.
             let seed = round as u64 + 1;
-            let work_us = if case.with_work { setting.work_us } else { 0 };
+            let work_us = if case.work_us > 0 { setting.work_us.unwrap_or(case.work_us) } else { 0 };
             match turn(contender, setting, work_us, half_load, seed) {
                 Ok(measurement) => contenders[index].rounds.push(measurement),
                 Err(error) => {

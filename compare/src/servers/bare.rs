@@ -29,13 +29,21 @@ pub(crate) fn work_on(messages: &[u8], work: Duration) {
     if work.is_zero() {
         return;
     }
-    let begun = Instant::now();
     let (mut rest, mut total) = (messages, Duration::ZERO);
     while let Some(prefix) = rest.first_chunk::<PREFIX>() {
         total += work;
         rest = rest.get(u32::from_le_bytes(*prefix) as usize..).unwrap_or_default();
     }
-    while begun.elapsed() < total {
+    spin(total);
+}
+
+/// Keeps the CPU busy for `time`.
+pub(crate) fn spin(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < time {
         std::hint::spin_loop();
     }
 }

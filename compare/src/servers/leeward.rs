@@ -1,11 +1,12 @@
 //! Leeward's server, on one core.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use leeward_control::registry::Registry;
 use leeward_control::threading::Threading;
-use leeward_rpc::server::{Builder, Handler, IoUring, Server};
+use leeward_rpc::server::{Builder, Failed, Handler, IoUring, Request, Server};
 use leeward_rpc::tier::{Leaves, Options};
 use leeward_rpc::tls::{ServerFiles, ServerTls};
 use leeward_runtime::Idle;
@@ -16,17 +17,17 @@ use leeward_services::tier::Fan;
 use leeward_services::wait::WaitBackend;
 use leeward_workload::Service;
 
-use super::{ANY, Idling};
+use super::{ANY, Idling, bare};
 use crate::args::ServeArgs;
 use crate::certificate;
 use crate::load::{RTT, SLO};
 
-/// The echo service without admission control, with several sockets per system call or one.
+/// The echo service without admission control, with several sockets per system call or one, and with work before each answer.
 ///
 /// # Errors
 /// It can't start.
 pub(crate) fn start_echo(args: &ServeArgs, io_uring: IoUring) -> Result<SocketAddr> {
-    start(builder(args).io_uring(io_uring), Echo)
+    start(builder(args).io_uring(io_uring), Worked(work(args)))
 }
 
 /// The echo service, whose requests are counted for those who watch.
@@ -47,12 +48,12 @@ pub(crate) fn start_sealed(args: &ServeArgs) -> Result<SocketAddr> {
     start(builder(args).tls(ServerTls::open(files)?), Echo)
 }
 
-/// The echo service over datagrams.
+/// The echo service over datagrams, with work before each answer.
 ///
 /// # Errors
 /// It can't start.
 pub(crate) fn start_far(args: &ServeArgs) -> Result<SocketAddr> {
-    let server = builder(args).udp(ANY).start(ANY, Echo).context("starting Leeward's server")?;
+    let server = builder(args).udp(ANY).start(ANY, Worked(work(args))).context("starting Leeward's server")?;
     server.datagram_address().context("a server without datagrams")
 }
 
@@ -92,6 +93,20 @@ pub(crate) fn start_tier(args: &ServeArgs) -> Result<SocketAddr> {
     let tier = builder.start_tier(ANY, Options::new(leaves, args.threading), Fan::new(usize::MAX));
     let server = tier.context("starting the tier")?;
     Ok(server.address())
+}
+
+/// Echoes after it has kept the core busy for so long.
+struct Worked(Duration);
+
+impl Handler for Worked {
+    fn call(&self, request: &Request<'_>, reply: &mut Vec<u8>) -> Result<(), Failed> {
+        bare::spin(self.0);
+        Echo.call(request, reply)
+    }
+}
+
+fn work(args: &ServeArgs) -> Duration {
+    Duration::from_micros(args.work_us)
 }
 
 fn builder(args: &ServeArgs) -> Builder {

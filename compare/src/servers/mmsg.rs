@@ -1,4 +1,4 @@
-//! The least that a server over datagrams can do: what has come is sent back, many in one system call each way.
+//! The least that a server over datagrams can do: what has come is worked on and sent back, many in one system call each way.
 
 use anyhow::{Context, Result};
 use leeward_port::batch::messages::{Incoming, Outgoing};
@@ -6,8 +6,9 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use super::ANY;
+use super::{ANY, bare};
 
 /// Room for everybody's datagram, as Leeward's server has it where it may.
 const ROOM: usize = 16 << 20;
@@ -24,15 +25,16 @@ pub(crate) fn listen() -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Echoes for ever.
+/// Echoes for ever, and keeps the CPU busy for `work` before each.
 ///
 /// # Errors
 /// The socket's.
-pub(crate) fn serve(socket: &UdpSocket) -> Result<()> {
+pub(crate) fn serve(socket: &UdpSocket, work: Duration) -> Result<()> {
     let (mut incoming, mut outgoing) = (Incoming::new(1400), Outgoing::new(1400));
     loop {
         for place in 0..incoming.receive(socket.as_fd())? {
             if let Some(message) = incoming.message(place) {
+                bare::spin(work);
                 outgoing.push(message.bytes, &message.from);
             }
         }

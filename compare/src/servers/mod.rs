@@ -114,9 +114,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
         ServerKind::LeewardTls => announce(leeward::start_sealed(args)?)?,
         ServerKind::LeewardUdp => announce(leeward::start_far(args)?)?,
         ServerKind::Mmsg => {
-            let socket = mmsg::listen()?;
+            let (socket, work) = (mmsg::listen()?, extras(args).work);
             announce(socket.local_addr()?)?;
-            on_its_cpu(args.cpu, move || mmsg::serve(&socket));
+            on_its_cpu(args.cpu, move || mmsg::serve(&socket, work));
         }
         ServerKind::LeewardSingle => announce(leeward::start_echo(args, IoUring::Off)?)?,
         ServerKind::NoControl => announce(leeward::start_synthetic("none", args)?)?,
