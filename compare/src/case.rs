@@ -210,12 +210,7 @@ const fn uring(load: Load) -> [Contender; 5] {
     ]
 }
 
-const fn uring_case(
-    name: &'static str,
-    contenders: &'static [Contender],
-    bars: &'static [Bar],
-    work_us: u64,
-) -> Case {
+const fn uring_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar], work_us: u64) -> Case {
     Case { name, contenders, bars, when: When::Named, work_us }
 }
 
