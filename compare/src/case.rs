@@ -210,12 +210,9 @@ const fn uring(load: Load) -> [Contender; 5] {
     ]
 }
 
-const fn uring_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar], work_us: u64) -> Case {
+/// A case that runs only if it is named.
+const fn if_named(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar], work_us: u64) -> Case {
     Case { name, contenders, bars, when: When::Named, work_us }
-}
-
-const fn calls_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
-    Case { name, contenders, bars, when: When::Named, work_us: 0 }
 }
 
 /// Gain of our server from several sockets per system call.
@@ -350,6 +347,10 @@ const fn udp(far: Load, near: Load, bare: Load) -> [Contender; 3] {
     ]
 }
 
+/// A thousand clients with a request under way each.
+const UDP_CLOSED: &[Contender] =
+    &udp(closed(Dialect::LeewardUdp, MANY, 1), closed(Dialect::Leeward, MANY, 1), closed(Dialect::BareUdp, MANY, 1));
+
 const fn udp_case(name: &'static str, contenders: &'static [Contender], bars: &'static [Bar]) -> Case {
     Case { name, contenders, bars, when: When::Always, work_us: 0 }
 }
@@ -412,18 +413,10 @@ pub(crate) const CASES: &[Case] = &[
         when: When::Always,
         work_us: 0,
     },
-    uring_case("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, 0),
-    uring_case("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, 2),
-    uring_case("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, 2),
-    udp_case(
-        "udp-1",
-        &udp(
-            closed(Dialect::LeewardUdp, MANY, 1),
-            closed(Dialect::Leeward, MANY, 1),
-            closed(Dialect::BareUdp, MANY, 1),
-        ),
-        UDP,
-    ),
+    if_named("uring-trip", &uring(Load::RoundTrip(Dialect::Bare)), URING_TRIP, 0),
+    if_named("uring-1", &uring(closed(Dialect::Bare, MANY, 1)), URING, 2),
+    if_named("uring-8", &uring(closed(Dialect::Bare, MANY, 8)), URING, 2),
+    udp_case("udp-1", UDP_CLOSED, UDP),
     udp_case(
         "udp-trip",
         &udp(
@@ -433,17 +426,7 @@ pub(crate) const CASES: &[Case] = &[
         ),
         UDP_TRIP,
     ),
-    Case {
-        name: "udp-work",
-        contenders: &udp(
-            closed(Dialect::LeewardUdp, MANY, 1),
-            closed(Dialect::Leeward, MANY, 1),
-            closed(Dialect::BareUdp, MANY, 1),
-        ),
-        bars: UDP_WORK,
-        when: When::Named,
-        work_us: 10,
-    },
+    if_named("udp-work", UDP_CLOSED, UDP_WORK, 10),
     Case {
         name: "tls-1",
         contenders: &sealed(
@@ -487,9 +470,9 @@ pub(crate) const CASES: &[Case] = &[
         when: When::Always,
         work_us: 0,
     },
-    calls_case("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP),
-    calls_case("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS),
-    calls_case("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS),
+    if_named("calls-trip", &calls(Load::RoundTrip(Dialect::Leeward)), CALLS_TRIP, 0),
+    if_named("calls-1", &calls(closed(Dialect::Leeward, MANY, 1)), CALLS, 0),
+    if_named("calls-8", &calls(closed(Dialect::Leeward, MANY, 8)), CALLS, 0),
 ];
 
 /// The case called `name`.
