@@ -3,6 +3,9 @@
 //! How long an answer will be is not known before its request is executed. So the bound stops requests, not bytes: beyond it
 //! connections are not read that have never taken an answer or wait to take one, beyond twice as much no connection is. Those
 //! that take nothing, or little, while memory is short end soon, so that the others go on.
+//!
+//! A protocol that can bound its answers says no to those alone that would be long: then whoever asks for little is answered all the time,
+//! and to have taken an answer means to have taken a long one.
 
 use crate::trim::{MUCH, Tide};
 use leeward_control::units::Nanos;
@@ -11,6 +14,9 @@ use leeward_control::units::Nanos;
 const STUCK: Nanos = Nanos::from_millis(500);
 /// A connection that takes a byte now and then has this long for all that waits for it.
 const BEHIND: Nanos = Nanos::from_secs(5);
+
+/// An answer that is no longer is made even when memory is short, bytes.
+pub(crate) const SHORT: usize = 16 * 1024;
 
 /// Account of a core, in bytes.
 #[derive(Debug)]

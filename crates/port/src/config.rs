@@ -159,7 +159,7 @@ impl Default for Config {
                 connections: 16_384,
                 unsent: 1 << 20,
                 receiving: 64 << 20,
-                sending: 128 << 20,
+                sending: 64 << 20,
                 silence: Some(Nanos::from_secs(300)),
                 part: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),

@@ -1,5 +1,6 @@
 //! Bytes of a connection that shall go out and are not sent.
 
+use crate::backlog::SHORT;
 use leeward_control::units::Time;
 use std::io;
 
@@ -13,6 +14,7 @@ pub(crate) struct Outbox {
     sent: usize,
     stuck_since: Option<Time>,
     behind_since: Option<Time>,
+    takes_much: bool,
 }
 
 impl Outbox {
@@ -53,6 +55,11 @@ impl Outbox {
         self.stuck_since
     }
 
+    /// Whether the peer has taken more than a short answer as a whole when it last had to, and has taken all since.
+    pub(crate) fn takes_much(&self) -> bool {
+        self.takes_much
+    }
+
     /// Bytes that wait to be sent, unless the socket had no room for them.
     pub(crate) fn sendable(&self) -> Option<&[u8]> {
         (self.stuck_since.is_none() && self.unsent() > 0).then(|| &self.bytes[self.sent..])
@@ -81,6 +88,7 @@ impl Outbox {
                     }
                     self.stuck_since.get_or_insert(now);
                     self.behind_since.get_or_insert(now);
+                    self.takes_much = false;
                     // What has gone is not kept until the rest has: a slow reader's buffer would never shrink. Not for a few
                     // bytes each time, or moving what is left would cost more than sending it.
                     if self.sent > KEPT && self.sent > self.unsent() {
@@ -93,6 +101,7 @@ impl Outbox {
             }
         }
         let count = self.sent - before;
+        self.takes_much |= self.bytes.len() > SHORT;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT {
             self.bytes = Vec::new();

@@ -15,6 +15,8 @@ const READ: usize = 64 * 1024;
 /// The same of a connection that only talks. Words that were sent one by one are a packet each to the kernel: thousands of them in one read took
 /// a tenth of a millisecond.
 const READ_OF_TALK: usize = 512;
+/// Bytes that wait for a peer which takes none at the moment before no more of its requests are executed.
+const UNSENT_OF_STUCK: usize = 64 * 1024;
 
 pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) stream: Carrier<S>,
@@ -43,7 +45,7 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) idle_reads: u32,
     /// Whether it is not read until the next sweep, for it has said little in many pieces.
     pub(crate) is_chatty: bool,
-    /// Whether it has asked for something since it was last kept from being read.
+    /// Whether it has just come, or has asked for something since it was last kept from being read.
     pub(crate) has_asked: bool,
     /// Its last turn brought words, and no request.
     pub(crate) talks: bool,
@@ -81,7 +83,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             held_back: false,
             idle_reads: 0,
             is_chatty: false,
-            has_asked: false,
+            has_asked: true,
             talks: false,
             room: 0,
             is_short: false,
@@ -97,8 +99,13 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
         self.ending_since.is_none()
             && !self.is_chatty
-            && self.out.unsent() < limits.unsent
+            && self.out.unsent() < self.unsent_max(limits)
             && P::may_read(&self.connection)
+    }
+
+    /// Bytes that may wait for it before it is not read. One whose socket is full would only have more of them wait.
+    fn unsent_max(&self, limits: &Limits) -> usize {
+        if self.out.stuck_since().is_some() { limits.unsent.min(UNSENT_OF_STUCK) } else { limits.unsent }
     }
 
     /// Whether there is memory for what is coming. Gives back what is not needed.

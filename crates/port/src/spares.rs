@@ -3,7 +3,7 @@
 /// Buffers kept per core, at most.
 const COUNT: usize = 1024;
 /// A buffer that has grown beyond this is given back, bytes.
-const LARGEST: usize = 16 * 1024;
+pub(crate) const LARGEST: usize = 16 * 1024;
 
 /// Spare buffers of a core, all empty.
 #[derive(Debug, Default)]

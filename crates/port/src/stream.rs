@@ -1,5 +1,6 @@
 //! The transport of a connection: ordered bytes, whatever carries them. TCP is one.
 
+use crate::batch::lowat;
 use crate::farewell::{Farewell, discard};
 use crate::receive::{Received, Receiver};
 use mio::net::TcpStream;
@@ -7,6 +8,9 @@ use mio::{Interest, Registry, Token};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
+
+/// Bytes that the kernel keeps of what has not left, about: enough to go on with while more is written.
+const NOT_SENT: u32 = 128 * 1024;
 
 /// A connection's transport, told of by readiness. A protocol never sees it.
 pub trait Stream: Sized + Send + 'static {
@@ -58,6 +62,8 @@ impl Stream for TcpStream {
         // A small answer must not wait for the acknowledgement of the one before it.
         stream.set_nodelay(true)?;
         Receiver::prepare(&stream);
+        // What a peer does not take waits here, where it is counted, and not in megabytes that the kernel would copy. A kernel that can't is no error.
+        let _ = lowat::set(stream.as_fd(), NOT_SENT);
         Ok(stream)
     }
 

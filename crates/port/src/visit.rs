@@ -3,7 +3,7 @@
 use crate::config::Limits;
 use crate::handle::{Job, Parcel};
 use crate::protocol::{ConnectionId, Protocol};
-use crate::spares::Spares;
+use crate::spares::{self, Spares};
 use leeward_control::server::{Admission, RejectReason};
 use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::{Choices, Counters, Desk, add};
@@ -29,6 +29,7 @@ pub struct Visit<'a, P: Protocol> {
     /// Buffers to use again.
     pub spares: &'a mut Spares,
     pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) longest_answer: usize,
     pub(crate) is_stopping: bool,
     pub(crate) admission: &'a mut dyn Admission,
     pub(crate) choices: &'a mut Choices,
@@ -37,6 +38,21 @@ pub struct Visit<'a, P: Protocol> {
 }
 
 impl<P: Protocol> Visit<'_, P> {
+    /// The longest answer that there is memory for, in bytes, if the protocol [bounds](Protocol::BOUNDS_ANSWERS) its answers.
+    pub fn longest_answer(&self) -> usize {
+        self.longest_answer
+    }
+
+    /// Says `words` that have a buffer of their own. A long answer is not copied for it.
+    pub fn say(&mut self, words: Vec<u8>) {
+        if self.out.is_empty() && words.len() >= spares::LARGEST {
+            *self.out = words;
+        } else {
+            self.out.extend_from_slice(&words);
+            self.spares.keep(words);
+        }
+    }
+
     /// When what came last had come.
     pub fn arrived(&self) -> Time {
         Time(self.now.0.saturating_sub(self.waited.0))

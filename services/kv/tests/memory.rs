@@ -3,7 +3,7 @@
 use leeward_kv::store::{Delta, DeltaOutcome, Mode, PAGE, Store, StoreConfig, Usage, Visit, Write, WriteOutcome};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const NOW: Visit = Visit { now: 1_700_000_000 };
+const NOW: Visit = Visit::at(1_700_000_000);
 
 /// A value that says whose it is and whether it is whole.
 fn value(key: u64, version: u64, length: usize) -> Vec<u8> {

@@ -4,7 +4,7 @@ mod support;
 
 use leeward_control::units::Nanos;
 use leeward_kv::store::Visit;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{Client, builder, serve, store, until};
@@ -241,6 +241,44 @@ fn those_that_take_no_answers_do_not_use_up_the_memory_of_all() {
     server.stop().unwrap();
 }
 
+#[test]
+fn whoever_asks_for_little_is_answered_while_others_take_nothing() {
+    let server = builder().cores(1).sending_limit(2_000_000).start("127.0.0.1:0", &store()).unwrap();
+    let address = server.address();
+    let set = [&b"set big 0 0 1000000\r\n"[..], &[b'x'; 1_000_000], b"\r\nset a 0 0 1\r\nb\r\n"].concat();
+    let (stored, _) = Client::new(address).exchange(&set);
+    assert!(stored.starts_with(b"STORED\r\nSTORED\r\n"));
+    let (mut answered, mut refused) = (0, 0);
+    let rounds = 3;
+    for _ in 0..rounds {
+        let unread: Vec<Client> = (0..10).map(|_| Client::new(address)).collect();
+        for client in &unread {
+            (&client.0).write_all(&b"get big\r\n".repeat(30)).unwrap();
+        }
+        // Until they are sent away.
+        let open = || server.counts().connections;
+        until("their answers", || open() >= unread.len() as u64);
+        while open() >= unread.len() as u64 {
+            let first_line = |request: &[u8]| {
+                let mut newcomer = Client::new(address);
+                newcomer.send(request);
+                newcomer.until_line()
+            };
+            assert_eq!(first_line(b"get a\r\n"), "VALUE a 0 1\r\n");
+            answered += 1;
+            refused += u32::from(first_line(b"get big\r\n").starts_with("SERVER_ERROR out of memory"));
+        }
+    }
+    // Each round takes half a second. That is as long as each newcomer would have to wait.
+    assert!(answered > rounds * 5, "{answered} newcomers were answered");
+    assert!(refused > 0);
+    until("memory", || {
+        let (reply, _) = Client::new(address).exchange(b"get big\r\n");
+        reply.starts_with(b"VALUE big 0 1000000\r\n")
+    });
+    server.stop().unwrap();
+}
+
 /// How long a client needs for ten requests that it sends byte by byte, nearly.
 fn in_pieces(client: &mut Client) -> Duration {
     let began = Instant::now();
@@ -279,5 +317,39 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
         beside
     });
     assert!(beside < alone * 3, "{beside:?} beside them, {alone:?} alone");
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk() {
+    let server = builder().cores(1).start("127.0.0.1:0", &store()).unwrap();
+    let address = server.address();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let talker = Client::new(address);
+                talker.0.set_nonblocking(true).unwrap();
+                let (words, mut answers) = (b"mn\r\n".repeat(5_000), vec![0; 1 << 16]);
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = (&talker.0).write(&words);
+                    let _ = (&talker.0).read(&mut answers);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        // More pieces than any connection may always come in.
+        let request = format!("set {} 0 0 1\r\nx\r\n", "p".repeat(40));
+        for _ in 0..3 {
+            let mut client = Client::new(address);
+            for piece in request.as_bytes().chunks(1) {
+                client.send(piece);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(client.line(), "STORED\r\n");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
     server.stop().unwrap();
 }

@@ -1,15 +1,15 @@
-//! Remains of requests that a lock refuses: none.
+//! Remains of requests that are refused, for a lock or for the length of their answers: none.
 
 use leeward_control::budget::Budget;
 use leeward_control::units::Nanos;
-use leeward_kv::protocol::{Decoder, Executor, Next, Request};
+use leeward_kv::protocol::{Decoder, Executor, Next, Refused, Request};
 use leeward_kv::store::stats::Counter;
 use leeward_kv::store::{Store, StoreConfig, Visit};
 use leeward_runtime::budget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-const NOW: Visit = Visit { now: 1_700_000_000 };
+const NOW: Visit = Visit::at(1_700_000_000);
 
 fn request(text: &[u8]) -> Request {
     let mut decoder = Decoder::new(1 << 20);
@@ -74,4 +74,24 @@ fn an_item_made_for_a_miss_is_told_of_and_refusals_are_counted() {
     let refused = refused.into_inner();
     eprintln!("{refused} refusals of {}", asked.into_inner());
     assert_eq!(store.stats().get(Counter::Refused), refused);
+}
+
+/// A value that there is no memory for is not told, in no command, and is as it was.
+#[test]
+fn a_value_that_is_too_long_is_left_alone() {
+    let store = Arc::new(Store::new(&StoreConfig { hash_power: 10, ..StoreConfig::default() }).unwrap());
+    let executor = Executor::new(store, 0);
+    let execute = |text: &[u8], longest: usize| {
+        let mut reply = Vec::new();
+        let outcome = executor.execute(&request(text), &Visit { longest, ..NOW }, &mut reply);
+        (outcome.err(), String::from_utf8(reply).unwrap())
+    };
+    assert_eq!(execute(b"set a 0 0 5\r\nhello\r\n", 4), (None, "STORED\r\n".into()));
+    for asks in ["get a", "gets a", "gat 9 a", "gats 9 a", "get b a", "mg a v", "mg a v T9", "mg a v q"] {
+        assert_eq!(execute(format!("{asks}\r\n").as_bytes(), 4), (Some(Refused::TooLong), String::new()), "{asks}");
+    }
+    assert_eq!(execute(b"mg a s t h\r\n", 4), (None, "HD s5 t-1 h0\r\n".into()));
+    assert_eq!(execute(b"get a\r\n", 5), (None, "VALUE a 0 5\r\nhello\r\nEND\r\n".into()));
+    // It is the answer that is bounded, not each of its values.
+    assert_eq!(execute(b"get a a\r\n", 20), (Some(Refused::TooLong), String::new()));
 }

@@ -67,10 +67,22 @@ impl Server {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = placement::command(Part::Server, program);
         command.args(["-t", "1", "-m", "64", "-l", "127.0.0.1", "-u", "nobody", "-p", &free.port().to_string()]);
-        let child = command.stdin(Stdio::null()).spawn().with_context(|| format!("starting {}", program.display()))?;
-        let server = Server { child, address: free };
+        let began = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = began.with_context(|| format!("starting {}", program.display()))?;
+        // It says a line for each connection that is reset, which attacks do for hours.
+        let said = child.stderr.take().map(|said| BufReader::new(said).lines()).context("no standard error")?;
+        let first = std::thread::spawn(move || {
+            let mut said = said.map_while(Result::ok);
+            let first = said.next().unwrap_or_default();
+            said.for_each(drop);
+            first
+        });
+        let mut server = Server { child, address: free };
         let began = Instant::now();
         while TcpStream::connect(free).is_err() {
+            if !server.lives() {
+                bail!("{} has ended: {}", program.display(), first.join().unwrap_or_default());
+            }
             if began.elapsed() > PATIENCE {
                 bail!("{} does not listen", program.display());
             }

@@ -4,7 +4,8 @@
 //!
 //! Why: a read and a write per request are most of what a server pays the kernel, and a good part of each is getting there.
 //!
-//! [`messages`] does the same for the datagrams of one socket, and [`filter`] keeps foreign ones out of its queue.
+//! [`messages`] does the same for the datagrams of one socket, [`filter`] keeps foreign ones out of its queue, and [`lowat`] keeps the
+//! kernel's queue of what is to leave short.
 //!
 //! `docs/compare.md`, "io_uring", has the numbers, also those of a server that leaves everything to io_uring.
 //!
@@ -33,6 +34,7 @@
 
 mod control;
 pub mod filter;
+pub mod lowat;
 pub mod messages;
 mod slots;
 mod stamp;

@@ -126,6 +126,7 @@ impl<P: Protocol> Local<P> {
             counters: &self.handle.common.counters[self.index],
             spares: &mut self.spares,
             out,
+            longest_answer: usize::MAX,
             is_stopping: self.stopping_since.is_some(),
             admission: self.admission.as_mut(),
             choices: &mut self.choices,
@@ -211,7 +212,7 @@ impl<P: Protocol> Local<P> {
         if !is_well {
             return Fate::Goes;
         }
-        peer.takes = peer.out.stuck_since().is_none();
+        peer.takes = if P::BOUNDS_ANSWERS { peer.out.takes_much() } else { peer.out.stuck_since().is_none() };
         if peer.is_over() {
             return self.part(peer);
         }
@@ -232,8 +233,10 @@ impl<P: Protocol> Local<P> {
         flush: Flush,
     ) -> Fate {
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-        if let After::End(why) = protocol.answer(&mut peer.connection, done, &mut visit) {
-            return self.end(peer, protocol, why, now);
+        match protocol.answer(&mut peer.connection, done, &mut visit) {
+            After::GoOn => {}
+            After::Pause => peer.is_chatty = true,
+            After::End(why) => return self.end(peer, protocol, why, now),
         }
         if P::IS_SERIAL && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
             peer.turned = now;

@@ -1,6 +1,7 @@
 //! Reading connections: the order of turns, the length of each, and how long the bytes have waited.
 
 use super::{Core, ELSE, Fate, Local, Ready};
+use crate::backlog;
 use crate::batch::{ROOM, SOCKETS};
 use crate::peer::Peer;
 use crate::protocol::{ConnectionId, Next, Protocol};
@@ -99,9 +100,10 @@ impl<P: Protocol> Local<P> {
         std::mem::replace(&mut self.has_listened, true) && self.clock_now().since(self.looked) > TALK
     }
 
-    /// A sweep begins a new account. Who has spent the last one on words goes on behind the others, until it asks for something.
+    /// A sweep begins a new account. Who has spent the last one on words goes on behind the others, until it asks for something: each has
+    /// one more read, however many they are. Without it a request in pieces would never be whole.
     pub(super) fn refill<S: Stream>(peer: &mut Peer<P, S>) {
-        peer.idle_reads = if peer.is_chatty { IDLE_READS + 1 } else { peer.idle_reads.min(1) };
+        peer.idle_reads = if peer.is_chatty { IDLE_READS_OF_ONE } else { peer.idle_reads.min(1) };
     }
 
     /// Reads a connection once and handles what came.
@@ -193,9 +195,19 @@ impl<P: Protocol> Local<P> {
         Fate::Stays
     }
 
+    /// The longest answer to a connection's next request that there is memory for. One that is short may always be made for a
+    /// connection that does not wait to take one: a socket has room for it.
+    fn longest_answer<S: Stream>(&self, peer: &Peer<P, S>) -> usize {
+        match self.backlog.admits(peer.takes) {
+            true => usize::MAX,
+            false if P::BOUNDS_ANSWERS && peer.out.stuck_since().is_none() => backlog::SHORT,
+            false => 0,
+        }
+    }
+
     /// Whether there is memory for the answers of a connection's next requests. The sweep tries again.
     fn may_be_answered<S: Stream>(&self, peer: &mut Peer<P, S>) -> bool {
-        let may = self.backlog.admits(peer.takes);
+        let may = self.longest_answer(peer) > 0;
         peer.is_short |= !may;
         may
     }
@@ -224,9 +236,11 @@ impl<P: Protocol> Local<P> {
         let (mut left, mut handled, mut decided, mut unlawful, mut words) = (Left::HeldBack, 0, false, 0, 0);
         let mut ending = None;
         if peer.ending_since.is_none() && self.may_be_answered(peer) {
-            let unsent_max = self.limits.unsent + peer.out.sent();
+            let longest = self.longest_answer(peer);
+            let unsent_max = self.limits.unsent.min(longest) + peer.out.sent();
             let turn = self.turn;
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
+            visit.longest_answer = longest;
             left = loop {
                 if visit.out.len() >= unsent_max || !P::may_read(&peer.connection) {
                     break Left::HeldBack;

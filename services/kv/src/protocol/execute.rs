@@ -17,6 +17,22 @@ pub enum After {
     Close,
 }
 
+/// Why a request is not executed. Nothing is appended to the answer, and nothing has changed, but that of a `gat` of several keys some
+/// may have been touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A lock on its way would have cost more than it may.
+    Congested(Congested),
+    /// Its answer would have been longer than it may be ([`Visit::longest`]).
+    TooLong,
+}
+
+impl From<Congested> for Refused {
+    fn from(congested: Congested) -> Self {
+        Refused::Congested(congested)
+    }
+}
+
 /// Concern of a request. Requests that are not about items are never refused: they are few, and an operator of an
 /// overloaded server needs them, as pipelines need their `mn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +79,8 @@ impl Executor {
     /// Executes `request` and appends its answer to `out`.
     ///
     /// # Errors
-    /// Refused for a lock: nothing is appended and nothing has changed, but that of a `gat` of several keys some may have been
-    /// touched.
-    pub fn execute(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+    /// Refused.
+    pub fn execute(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
         let start = out.len();
         let outcome = self.dispatch(request, visit, out);
         if outcome.is_err() {
@@ -74,7 +89,7 @@ impl Executor {
         outcome
     }
 
-    fn dispatch(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+    fn dispatch(&self, request: &Request, visit: &Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
         let line = request.line();
         match words::words(line).next().unwrap_or_default() {
             b"get" | b"gets" | b"gat" | b"gats" => self.get(line, request.more(), visit, out)?,

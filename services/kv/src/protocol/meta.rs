@@ -1,20 +1,20 @@
 //! The meta commands: `mg`, `ms`, `md`, `ma`, `mn`, `me`. What comes back has the order in which it was asked for.
 
 use super::base64;
-use super::execute::Executor;
+use super::execute::{Executor, Refused};
 use super::flags::{Flags, mode};
-use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
+use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::words::{first, is_key, length, push_number, words};
 use crate::store::read::Deletion;
 use crate::store::stats::Counter;
-use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
+use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
 /// Times that a missing item is made before another client's making and removing it is given up against.
 const VIVIFIED: usize = 3;
 
 impl Executor {
     /// `line` is a meta command's.
-    pub(super) fn meta(&self, line: &[u8], data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    pub(super) fn meta(&self, line: &[u8], data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let ([verb, key], count) = first::<2>(line);
         self.store().stats().count(Counter::CmdMeta);
         if verb == b"mn" {
@@ -50,17 +50,24 @@ impl Executor {
         }
     }
 
-    fn meta_get(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn meta_get(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let stats = self.store().stats();
         stats.count(Counter::CmdGet);
         let mut made = false;
         for _ in 0..VIVIFIED {
-            let look = |found: Option<&Found<'_>>| found.map(|found| ask.hit(found, made, out)).is_some();
+            let look = |found: Option<&Found<'_>>| -> Result<bool, Refused> {
+                let Some(found) = found else { return Ok(false) };
+                if ask.flags.value && found.value_len() > visit.longest {
+                    return Err(Refused::TooLong);
+                }
+                ask.hit(found, made, out);
+                Ok(true)
+            };
             // What has been made has to be told of: nobody else would be asked to fill it.
             let hit = if made {
-                self.store().read_regardless(ask.key, visit, look)
+                self.store().read_regardless(ask.key, visit, look)?
             } else {
-                self.store().read(ask.key, visit, look)?
+                self.store().read(ask.key, visit, look)??
             };
             if hit {
                 stats.count(if made { Counter::GetMisses } else { Counter::GetHits });
@@ -86,7 +93,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_set(&self, ask: &Ask<'_>, data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn meta_set(&self, ask: &Ask<'_>, data: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let promised = words(ask.line).nth(2).and_then(length);
         let write = ask.write(visit.now);
         let outcome = if promised != Some(data.len()) {
@@ -115,7 +122,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_delete(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn meta_delete(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let deleted = self.store().delete_if(ask.key, visit, |found| {
             if ask.flags.cas.is_some_and(|cas| cas != found.cas()) {
                 return (Deletion::Keep, false);
@@ -137,7 +144,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let up = match ask.flags.mode {
             None | Some(b'I' | b'i' | b'+') => true,
             Some(b'D' | b'd' | b'-') => false,
@@ -189,7 +196,7 @@ impl Executor {
         Ok(())
     }
 
-    fn meta_debug(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn meta_debug(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let shown = self.store().read(ask.key, visit, |found| {
             found.map(|found| {
                 let expires = found.ttl().map_or("-1".into(), |ttl| ttl.to_string());
@@ -243,6 +250,7 @@ impl Ask<'_> {
     /// Answers `mg` for an item that was found, and updates it. `made`: it was made for this request.
     fn hit(&self, found: &Found<'_>, made: bool, out: &mut Vec<u8>) {
         if self.flags.value {
+            out.reserve(found.value_len() + self.line.len() + AROUND);
             out.extend_from_slice(b"VA ");
             push_number(found.value_len() as u64, out);
         } else {

@@ -20,7 +20,9 @@ mod update;
 mod words;
 
 pub use decoder::{Decoder, LINE_MAX, Next, Request};
-pub use execute::{After, Concern, Executor};
+pub use execute::{After, Concern, Executor, Refused};
 
 /// Answer to a request that is refused because the server has more to do than it can.
 pub const BUSY: &[u8] = b"SERVER_ERROR busy\r\n";
+/// Answer to a request that is refused because there is no memory for its answer; memcached 1.6 says so, too.
+pub const TOO_LONG: &[u8] = b"SERVER_ERROR out of memory writing get response\r\n";

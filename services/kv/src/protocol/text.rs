@@ -1,12 +1,12 @@
 //! The text commands. Mistakes are answered as memcached 1.6 answers them.
 
-use super::execute::{After, Executor};
-use super::replies::{BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
+use super::execute::{After, Executor, Refused};
+use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::show;
 use super::update::{Update, is_silent};
 use super::words::{first, is_key, push_number, signed, small, unsigned, words};
 use crate::store::stats::Counter;
-use crate::store::{Congested, Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
+use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
 const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
@@ -18,7 +18,7 @@ impl Executor {
         data: &[u8],
         visit: &Visit,
         out: &mut Vec<u8>,
-    ) -> Result<(), Congested> {
+    ) -> Result<(), Refused> {
         let outcome = if data.len() != update.length {
             // Its data block was not even waited for.
             if update.mode == Mode::Set && update.cas.is_none() {
@@ -50,7 +50,7 @@ impl Executor {
     }
 
     /// `get`, `gets`, `gat`, `gats`: the keys are of legal length.
-    pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let mut keys = words(line);
         let verb = keys.next().unwrap_or_default();
         let mut exptime = None;
@@ -72,14 +72,17 @@ impl Executor {
         for key in keys {
             self.store().stats().count(Counter::CmdGet);
             let hit = self.store().read(key, visit, |found| {
-                let Some(found) = found else { return false };
+                let Some(found) = found else { return Ok(false) };
+                if out.len() + found.value_len() > visit.longest {
+                    return Err(Refused::TooLong);
+                }
                 if let Some(exptime) = exptime {
                     found.touch(exptime);
                 }
                 value(found, key, with_cas, out);
                 found.fetched();
-                true
-            })?;
+                Ok(true)
+            })??;
             self.store().stats().count(if hit { Counter::GetHits } else { Counter::GetMisses });
             if exptime.is_some() {
                 self.store().stats().count(Counter::CmdTouch);
@@ -93,7 +96,7 @@ impl Executor {
     }
 
     /// A command on one line that is no `get`.
-    pub(super) fn line(&self, line: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<After, Congested> {
+    pub(super) fn line(&self, line: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<After, Refused> {
         let ([verb, second, third, fourth], count) = first::<4>(line);
         let silent = is_silent(line);
         let reply: &[u8] = match (verb, count) {
@@ -168,7 +171,7 @@ impl Executor {
         Ok(After::GoOn)
     }
 
-    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Congested> {
+    fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         if !is_key(key) {
             out.extend_from_slice(BAD_FORMAT);
             return Ok(());
@@ -193,6 +196,7 @@ impl Executor {
 
 /// An item as `get` answers it.
 fn value(found: &Found<'_>, key: &[u8], with_cas: bool, out: &mut Vec<u8>) {
+    out.reserve(found.value_len() + key.len() + AROUND);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     out.push(b' ');

@@ -2,7 +2,7 @@
 //! of different connections go through the run queues, and idle cores steal them.
 
 use super::unix_seconds;
-use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Request};
+use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Refused, Request, TOO_LONG};
 use crate::store::{PAGE, Visit as StoreVisit};
 use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Tenant, Time};
@@ -38,6 +38,8 @@ pub(super) struct Call {
     arrived: Time,
     /// Queueing delay that it may spend.
     may_spend: leeward_control::budget::Budget,
+    /// The longest answer that there is memory for, bytes.
+    longest: usize,
 }
 
 /// A request's end. The request's memory is used again.
@@ -54,6 +56,8 @@ enum End {
     Executed(After),
     /// The controller said no when its turn had come, or a lock was congested.
     Dropped(DropReason),
+    /// There was no memory for its answer.
+    TooLong,
     /// A defect.
     Panicked,
 }
@@ -85,7 +89,8 @@ impl Memcached {
             return Next::Refused;
         }
         let request = std::mem::take(&mut conversation.request);
-        let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget };
+        let longest = visit.longest_answer();
+        let call = Call { request, arrived: visit.arrived(), may_spend: visit.limits.budget, longest };
         Next::Call { call, is_admitted }
     }
 }
@@ -107,6 +112,7 @@ impl Protocol for Memcached {
     const TURN: usize = 64;
     const IS_SERIAL: bool = true;
     const HAS_TASKS: bool = false;
+    const BOUNDS_ANSWERS: bool = true;
 
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
         Conversation { decoder: Decoder::new(PAGE), account: Account::open(visit), request: Request::default() }
@@ -133,16 +139,19 @@ impl Protocol for Memcached {
         let settled = match end {
             End::Dropped(reason) => Settled::Dropped(reason),
             End::Executed(_) => Settled::Answered { succeeded: !reply.starts_with(FAILURE) },
-            End::Panicked => Settled::Answered { succeeded: false },
+            End::TooLong | End::Panicked => Settled::Answered { succeeded: false },
         };
         if !conversation.account.settle(arrived, settled, visit) {
             return Fate::GoOn;
         }
         conversation.request = request;
-        visit.out().extend_from_slice(&reply);
-        visit.spares.keep(reply);
+        visit.say(reply);
         if let Settled::Dropped(_) = settled {
             conversation.say_busy(visit);
+        }
+        if end == End::TooLong {
+            visit.out().extend_from_slice(TOO_LONG);
+            conversation.decoder.skip_parts();
         }
         if conversation.request.capacity() > KEPT_REQUEST {
             // One large request is no reason to keep so much for ever.
@@ -150,6 +159,8 @@ impl Protocol for Memcached {
         }
         match end {
             End::Executed(After::Close) => Fate::End(Ending::QUIET),
+            // It may ask again, but not as fast as it can.
+            End::TooLong => Fate::Pause,
             End::Panicked => Fate::End(Ending::Protocol { code: 0, words: "SERVER_ERROR internal error\r\n".into() }),
             _ => Fate::GoOn,
         }
@@ -206,14 +217,15 @@ impl Protocol for Memcached {
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, spares: &mut Spares) -> Ran<Done> {
-        let Call { request, mut may_spend, .. } = call;
+        let Call { request, mut may_spend, longest, .. } = call;
         let mut reply = spares.take();
         may_spend.charge(waited);
-        let visit = StoreVisit::at(unix_seconds());
+        let visit = StoreVisit { now: unix_seconds(), longest };
         let executed = AssertUnwindSafe(|| self.executor.execute(&request, &visit, &mut reply));
         let end = match catch_unwind(|| budget::with(may_spend, executed).0) {
             Ok(Ok(after)) => End::Executed(after),
-            Ok(Err(_)) => End::Dropped(DropReason::Lock),
+            Ok(Err(Refused::Congested(_))) => End::Dropped(DropReason::Lock),
+            Ok(Err(Refused::TooLong)) => End::TooLong,
             // A panic is a defect of one connection.
             Err(_) => End::Panicked,
         };

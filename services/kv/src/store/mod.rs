@@ -46,12 +46,14 @@ use table::Stripe;
 pub struct Visit {
     /// Seconds since 1970.
     pub now: u32,
+    /// The longest answer that may be made, in bytes: a value that would make it longer is not read.
+    pub longest: usize,
 }
 
 impl Visit {
-    /// At `now`.
-    pub fn at(now: u32) -> Self {
-        Visit { now }
+    /// At `now`, with an answer of any length.
+    pub const fn at(now: u32) -> Self {
+        Visit { now, longest: usize::MAX }
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct ServeArgs {
     pub(crate) receiving: String,
     /// Memory for answers that clients have not taken, of all connections of a port together; while more waits, clients that take
     /// theirs go on until it is twice as much, and those that take nothing for half a second are sent away
-    #[arg(long, value_name = "SIZE", default_value = "128MB")]
+    #[arg(long, value_name = "SIZE", default_value = "64MB")]
     pub(crate) sending: String,
     /// Policy that changes a tier's setup, where --threading names curves: leeward, utune, tbd, fm or ipi
     /// (docs/threading-advise.md)
