@@ -68,13 +68,14 @@ pub enum ServerError {
 pub struct Limits {
     /// Connections that may be open at once.
     pub connections: usize,
-    /// Bytes that may wait for a peer; nothing of it is read while more do.
+    /// Bytes that may wait for a peer; nothing of it is read while more do, or while 64 KiB do and its socket is full.
     pub unsent: usize,
     /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
     /// together.
     pub receiving: usize,
     /// Memory of answers that have not been taken, in bytes, of all connections together. Beyond it only connections are read that take
-    /// theirs, and beyond twice as much none.
+    /// theirs, and beyond twice as much none; with a protocol that [bounds](crate::Protocol::BOUNDS_ANSWERS) its answers these are the ones
+    /// that may have long answers.
     pub sending: usize,
     /// A connection from which nothing has come for this long, and which is owed nothing, ends. `None`: never.
     pub silence: Option<Nanos>,
@@ -159,7 +160,7 @@ impl Default for Config {
                 connections: 16_384,
                 unsent: 1 << 20,
                 receiving: 64 << 20,
-                sending: 64 << 20,
+                sending: 128 << 20,
                 silence: Some(Nanos::from_secs(300)),
                 part: Nanos::from_secs(300),
                 stuck: Nanos::from_secs(10),
@@ -433,7 +434,7 @@ macro_rules! server_settings {
             self
         }
 
-        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed.
+        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed. While its socket is full, 64 KiB are enough.
         #[must_use]
         pub fn unsent_limit(mut self, bytes: usize) -> Self {
             self.port.limits.unsent = bytes;
@@ -451,7 +452,7 @@ macro_rules! server_settings {
 
         /// Memory, in bytes, of answers that have not been taken: of all connections together, in equal shares per core. While it is used
         /// up, only connections are read that take their answers, and those that take nothing for half a second are ended; while twice
-        /// as much is used, none is read.
+        /// as much is used, none is read. With memcached's protocol it is long answers alone that these may have, and others have not.
         #[must_use]
         pub fn sending_limit(mut self, bytes: usize) -> Self {
             self.port.limits.sending = bytes;

@@ -14,6 +14,8 @@ pub(crate) struct Outbox {
     sent: usize,
     stuck_since: Option<Time>,
     behind_since: Option<Time>,
+    /// Bytes that are no longer in `bytes` since that was last empty.
+    drained: usize,
     takes_much: bool,
 }
 
@@ -55,7 +57,7 @@ impl Outbox {
         self.stuck_since
     }
 
-    /// Whether the peer has taken more than a short answer as a whole when it last had to, and has taken all since.
+    /// Whether the peer has taken more than a short answer as a whole, and nothing waits that its socket had no room for.
     pub(crate) fn takes_much(&self) -> bool {
         self.takes_much
     }
@@ -93,6 +95,9 @@ impl Outbox {
                     // bytes each time, or moving what is left would cost more than sending it.
                     if self.sent > KEPT && self.sent > self.unsent() {
                         self.bytes.drain(..self.sent);
+                        // Memory that is held is counted, and what has gone needs none.
+                        self.bytes.shrink_to(self.bytes.len() + KEPT);
+                        self.drained += self.sent;
                         self.sent = 0;
                     }
                     return Ok(count);
@@ -101,7 +106,8 @@ impl Outbox {
             }
         }
         let count = self.sent - before;
-        self.takes_much |= self.bytes.len() > SHORT;
+        self.takes_much |= self.drained + self.bytes.len() > SHORT;
+        self.drained = 0;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT {
             self.bytes = Vec::new();
@@ -148,9 +154,11 @@ mod tests {
             steps in prop::collection::vec((0usize..200_000, prop::collection::vec(0usize..100_000, 0..4)), 1..30)
         ) {
             let (mut outbox, mut wanted, mut taken) = (Outbox::default(), Vec::new(), Vec::new());
+            let (mut since_empty, mut takes_much) = (0, false);
             for (step, (more, takes)) in steps.iter().enumerate() {
                 let bytes: Vec<u8> = (0..*more).map(|place| (place * 7 + step) as u8).collect();
                 outbox.bytes().extend_from_slice(&bytes);
+                since_empty += bytes.len();
                 wanted.extend(bytes);
                 let (now, before) = (Time(step as u64 + 1), taken.len());
                 let (stuck, behind) = (outbox.stuck_since(), outbox.behind_since());
@@ -163,6 +171,9 @@ mod tests {
                 let expected = if outbox.unsent() == 0 { None } else { behind.or(Some(now)) };
                 prop_assert_eq!(outbox.behind_since(), expected);
                 prop_assert!(outbox.bytes.len() <= outbox.unsent().max(KEPT) * 2);
+                takes_much = outbox.unsent() == 0 && (takes_much || since_empty > SHORT);
+                prop_assert_eq!(outbox.takes_much(), takes_much);
+                since_empty = if outbox.unsent() == 0 { 0 } else { since_empty };
             }
             outbox.flush(|bytes| taken.write(bytes), Time(99)).unwrap();
             prop_assert!(taken == wanted);

@@ -43,7 +43,7 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) held_back: bool,
     /// Reads since the last sweep that brought little, and nothing to decide about.
     pub(crate) idle_reads: u32,
-    /// Whether it is not read until the next sweep, for it has said little in many pieces.
+    /// Whether it is not read until the next sweep, for it has said little in many pieces, or was refused for want of memory.
     pub(crate) is_chatty: bool,
     /// Whether it has just come, or has asked for something since it was last kept from being read.
     pub(crate) has_asked: bool,
@@ -55,8 +55,10 @@ pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) is_short: bool,
     /// Memory that its unsent answers hold, in bytes, when they were last sent.
     pub(crate) backlog: usize,
-    /// Whether it has taken all that was last sent to it.
+    /// Whether it has taken all that was last sent to it; of a protocol that bounds its answers, a long one as a whole.
     pub(crate) takes: bool,
+    /// Answers since the last sweep for which there was no memory.
+    pub(crate) refusals: u32,
     /// Whether it is in the core's list of those to read.
     pub(crate) unread: bool,
     /// Whether it is in the core's list of those to flush.
@@ -89,6 +91,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
             is_short: false,
             backlog: 0,
             takes: false,
+            refusals: 0,
             unread: false,
             dirty: false,
             ahead: None,
@@ -104,7 +107,7 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     }
 
     /// Bytes that may wait for it before it is not read. One whose socket is full would only have more of them wait.
-    fn unsent_max(&self, limits: &Limits) -> usize {
+    pub(crate) fn unsent_max(&self, limits: &Limits) -> usize {
         if self.out.stuck_since().is_some() { limits.unsent.min(UNSENT_OF_STUCK) } else { limits.unsent }
     }
 
@@ -113,8 +116,10 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
         if self.room > 0 && room.is_tight() {
             P::release(&mut self.connection);
         }
-        self.is_short = !room.change(&mut self.room, P::wanted(&self.connection));
-        !self.is_short
+        let may = room.change(&mut self.room, P::wanted(&self.connection));
+        // It may be short of memory for answers as well, and the sweep must come back to it for that.
+        self.is_short |= !may;
+        may
     }
 
     /// Whether reading it is all there is to do before its requests can be handled.

@@ -32,7 +32,7 @@ pub trait Protocol: Sized + Send + 'static {
     const IS_SERIAL: bool;
     /// Whether ends may come from outside of a core ([`crate::Handle::finish`]).
     const HAS_TASKS: bool;
-    /// Whether the protocol keeps its answers within [`Visit::longest_answer`]. Then even those are answered for whose long answers there is
+    /// Whether the protocol keeps its answers within [`Visit::longest_answer`], but for words of its own around what is asked for. Then even those are answered for whose long answers there is
     /// no memory, and nobody is locked out by those that take none.
     const BOUNDS_ANSWERS: bool = false;
 
@@ -144,7 +144,7 @@ pub enum Next<C> {
 pub enum After {
     /// The connection goes on.
     GoOn,
-    /// The connection goes on within a tenth of a second: its answer was that there is no memory for a longer one.
+    /// The connection goes on: its answer was that there is no memory for a longer one. If that happens often, it goes on within a tenth of a second.
     Pause,
     /// The connection ends.
     End(Ending),

@@ -27,7 +27,7 @@ idle = "50us"
 io-uring = "off"
 connections = 100
 receiving = "64MB"
-sending = "64MB"
+sending = "128MB"
 record = "run.rec"
 
 [set]

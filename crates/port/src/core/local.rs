@@ -1,7 +1,7 @@
 //! All that a core has besides its peers, and what it does with one peer that is handed in.
 
 use super::{Fate, Flush};
-use crate::backlog::Backlog;
+use crate::backlog::{self, Backlog};
 use crate::carrier::Outbound;
 use crate::config::Limits;
 use crate::handle::{Handle, Job};
@@ -17,6 +17,9 @@ use leeward_control::units::{Nanos, Time};
 use leeward_host::{Choices, Counters, add};
 use leeward_runtime::cores::Shared;
 use std::collections::VecDeque;
+
+/// Answers to a connection for which there is no memory, after which it is not read until the next sweep.
+const REFUSALS: u32 = 4;
 
 pub(crate) struct Local<P: Protocol> {
     pub(super) index: usize,
@@ -235,10 +238,15 @@ impl<P: Protocol> Local<P> {
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
         match protocol.answer(&mut peer.connection, done, &mut visit) {
             After::GoOn => {}
-            After::Pause => peer.is_chatty = true,
+            After::Pause => {
+                peer.refusals += 1;
+                peer.is_chatty |= peer.refusals >= REFUSALS;
+            }
             After::End(why) => return self.end(peer, protocol, why, now),
         }
-        if P::IS_SERIAL && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
+        // Whether the socket has room for it is known first.
+        let is_long = peer.out.unsent() > backlog::SHORT;
+        if P::IS_SERIAL && !is_long && P::buffered(&peer.connection) > 0 && peer.may_be_read(&self.limits) {
             peer.turned = now;
             if now.since(self.looked) >= super::LOOK {
                 // Its turn is over: others may have something to say by now.
@@ -252,7 +260,7 @@ impl<P: Protocol> Local<P> {
         // Nothing of this client's is left that could share the write: waiting would win nothing.
         let is_last = P::owed(&peer.connection) == 0;
         let is_far = peer.stream.is_far();
-        if is_last && (flush == Flush::AtOnce || (self.receiver.batch.is_none() && !is_far)) {
+        if is_last && (flush == Flush::AtOnce || is_long || (self.receiver.batch.is_none() && !is_far)) {
             let fate = self.flush(peer, now);
             if is_far {
                 self.send_datagrams();

@@ -17,8 +17,8 @@ pub enum After {
     Close,
 }
 
-/// Why a request is not executed. Nothing is appended to the answer, and nothing has changed, but that of a `gat` of several keys some
-/// may have been touched.
+/// Why a request is not executed. Nothing is appended to the answer, and nothing has changed, but that of several keys some may count as
+/// read, or have been touched by a `gat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// A lock on its way would have cost more than it may.

@@ -46,7 +46,7 @@ use table::Stripe;
 pub struct Visit {
     /// Seconds since 1970.
     pub now: u32,
-    /// The longest answer that may be made, in bytes: a value that would make it longer is not read.
+    /// The longest answer that may be made, in bytes, but for the words around its last value: a value that would make it longer is not read.
     pub longest: usize,
 }
 

@@ -103,8 +103,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MB")]
     pub(crate) receiving: String,
     /// Memory for answers that clients have not taken, of all connections of a port together; while more waits, clients that take
-    /// theirs go on until it is twice as much, and those that take nothing for half a second are sent away
-    #[arg(long, value_name = "SIZE", default_value = "64MB")]
+    /// theirs go on until it is twice as much, and those that take nothing for half a second are sent away; of memcached's
+    /// clients the others go on, too, but for values that are longer than 16 KiB
+    #[arg(long, value_name = "SIZE", default_value = "128MB")]
     pub(crate) sending: String,
     /// Policy that changes a tier's setup, where --threading names curves: leeward, utune, tbd, fm or ipi
     /// (docs/threading-advise.md)
