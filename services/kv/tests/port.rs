@@ -332,8 +332,7 @@ fn a_request_in_pieces_does_not_pay_for_those_who_only_talk() {
             });
         }
         std::thread::sleep(Duration::from_millis(300));
-        let beside = in_pieces(&mut client);
-        beside
+        in_pieces(&mut client)
     });
     assert!(beside < alone * 3, "{beside:?} beside them, {alone:?} alone");
     server.stop().unwrap();
