@@ -70,12 +70,13 @@ impl Server {
         let began = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = began.with_context(|| format!("starting {}", program.display()))?;
         // It says a line for each connection that is reset, which attacks do for hours.
-        let said = child.stderr.take().map(|said| BufReader::new(said).lines()).context("no standard error")?;
+        let mut said = child.stderr.take().map(BufReader::new).context("no standard error")?;
         let first = std::thread::spawn(move || {
-            let mut said = said.map_while(Result::ok);
-            let first = said.next().unwrap_or_default();
-            said.for_each(drop);
-            first
+            let mut first = Vec::new();
+            let _ = said.read_until(b'\n', &mut first);
+            // Whatever it says: a closed end would be the end of it.
+            let _ = std::io::copy(&mut said, &mut std::io::sink());
+            String::from_utf8_lossy(&first).trim_end().to_string()
         });
         let mut server = Server { child, address: free };
         let began = Instant::now();

@@ -4,7 +4,7 @@
 use leeward_datagram::header::{LEN, MAGIC, VERSION};
 use leeward_datagram::mark::Mark;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// The kernel's offset for addresses relative to the network header.
 const NETWORK: u32 = libc::SKF_NET_OFF as u32;
@@ -111,12 +111,8 @@ fn program(mark: &Mark, is_v6: bool) -> Vec<libc::sock_filter> {
 pub fn attach(socket: BorrowedFd<'_>, mark: &Mark, is_v6: bool) -> io::Result<()> {
     let mut program = program(mark, is_v6);
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: `filter` points at `program`, both of which live until the kernel has copied them within the call.
-    let result = unsafe {
-        let (value, length) = ((&raw const filter).cast(), size_of::<libc::sock_fprog>() as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, length)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the option is such a structure; it points at `program`, which lives until the kernel has copied it within the call.
+    unsafe { super::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,19 +1,15 @@
 //! How much the kernel keeps of what a peer has not been sent yet.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 /// Has the kernel take no more for `socket` while it has `bytes` that have not left.
 ///
 /// # Errors
 /// The kernel's.
 pub fn set(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    // SAFETY: the kernel copies the value within the call.
-    let result = unsafe {
-        let (value, length) = ((&raw const bytes).cast(), size_of::<u32>() as libc::socklen_t);
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value, length)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the option is a number.
+    unsafe { super::set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes) }
 }
 
 #[cfg(all(test, not(loom)))]

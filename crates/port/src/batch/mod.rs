@@ -44,6 +44,7 @@ use slots::Slots;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
 use std::time::Duration;
 
 /// Sockets of one call, at most.
@@ -195,6 +196,17 @@ impl Drop for Batch {
             unsafe { ManuallyDrop::drop(&mut self.slots) };
         }
     }
+}
+
+/// Sets an option of a socket.
+///
+/// # Safety
+/// The option's value is a `T`, and what it points at lives during the call, in which the kernel copies both.
+unsafe fn set_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let (value, length) = (ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: as the caller promises.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn outcome(result: i32) -> io::Result<usize> {

@@ -134,7 +134,7 @@ impl<P: Protocol> Local<P> {
         if peer.ending_since.is_some() {
             return self.discard(peer);
         }
-        if !peer.may_be_read(&self.limits) || !peer.finds_room(&mut self.room) || !self.may_be_answered(peer) {
+        if !peer.may_be_read(&self.limits) || !peer.finds_room(&mut self.room) || self.longest_answer(peer) == 0 {
             peer.held_back = true;
             // Its end is not seen as long as it is not read, but nothing can be sent to it any more.
             return if peer.stream.is_broken() { Fate::Goes } else { Fate::Stays };
@@ -198,20 +198,15 @@ impl<P: Protocol> Local<P> {
     }
 
     /// The longest answer to a connection's next request that there is memory for. One that is short may always be made for a
-    /// connection that does not wait to take one: a socket has room for it.
-    fn longest_answer<S: Stream>(&self, peer: &Peer<P, S>) -> usize {
-        match self.backlog.admits(peer.takes) {
+    /// connection that does not wait to take one: a socket has room for it. Where there is none, the sweep tries again.
+    fn longest_answer<S: Stream>(&self, peer: &mut Peer<P, S>) -> usize {
+        let longest = match self.backlog.admits(peer.takes) {
             true => usize::MAX,
             false if P::BOUNDS_ANSWERS && peer.out.stuck_since().is_none() => backlog::SHORT,
             false => 0,
-        }
-    }
-
-    /// Whether there is memory for the answers of a connection's next requests. The sweep tries again.
-    fn may_be_answered<S: Stream>(&self, peer: &mut Peer<P, S>) -> bool {
-        let may = self.longest_answer(peer) > 0;
-        peer.is_short |= !may;
-        may
+        };
+        peer.is_short |= longest == 0;
+        longest
     }
 
     /// A turn has cost as much as so many small reads, and brought nothing to decide about.
@@ -238,8 +233,9 @@ impl<P: Protocol> Local<P> {
         let (mut left, mut handled, mut decided, mut unlawful, mut words) = (Left::HeldBack, 0, false, 0, 0);
         let mut ending = None;
         // What is held back may stand in its buffer already.
-        if peer.ending_since.is_none() && !peer.is_chatty && self.may_be_answered(peer) {
-            let longest = self.longest_answer(peer);
+        let is_held_back = peer.ending_since.is_some() || peer.is_chatty;
+        let longest = if is_held_back { 0 } else { self.longest_answer(peer) };
+        if longest > 0 {
             let unsent_max = peer.unsent_max(&self.limits).min(longest) + peer.out.sent();
             let turn = self.turn;
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
