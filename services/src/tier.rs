@@ -7,7 +7,7 @@ use crate::served::{Backend, Served};
 use crate::tiers::questions::has_leaves;
 use crate::tiers::{BEGIN, LEAF_ADMISSION, Way};
 use leeward_control::threading::Threading;
-use leeward_control::units::{UnitError, parse_duration};
+use leeward_control::units::{Nanos, UnitError, parse_duration};
 use leeward_load::ask::Ask;
 use leeward_rpc::server::{Builder, Failed, Request, Server, ServerError};
 use leeward_rpc::tier::{
@@ -65,11 +65,19 @@ const LINKS: Argument = Argument {
 pub const TIMEOUT: Argument = Argument {
     name: "leaf-timeout",
     value_name: "TIME",
-    help: "How long a request waits for its leaves at most",
-    kind: Kind::Checked(|text| parse_duration(text).map(|_| ()).map_err(|error| error.to_string())),
-    default: Some("1s"),
+    help: "How long a request waits for its leaves at most; auto: as long as the objective allows (docs/tiers.md)",
+    kind: Kind::Checked(|text| timeout(text).map(|_| ())),
+    default: Some("auto"),
     elsewhere: Elsewhere::Refused,
 };
+
+/// The wait that was said; `None`: it follows from the objective.
+pub(crate) fn timeout(text: &str) -> Result<Option<Nanos>, String> {
+    match text {
+        "auto" => Ok(None),
+        _ => parse_duration(text).map(Some).map_err(|error| format!("{error}, or `auto`")),
+    }
+}
 
 fn asked(text: &str) -> Result<usize, String> {
     let count =

@@ -15,10 +15,11 @@ use self::shard::Shard;
 use crate::arguments::{Argument, Elsewhere, Kind, Values};
 use crate::case::CaseError;
 use crate::served::Backend;
+use crate::tier::timeout;
 pub use crate::tier::{CURVES, LEAVES, THREADING, TIMEOUT};
 use leeward_control::registry::{Algorithm, Registry};
 use leeward_control::threading::Threading;
-use leeward_control::units::{Nanos, parse_duration};
+use leeward_control::units::Nanos;
 use leeward_rpc::server::{Builder, Handler, Server, ServerError};
 use leeward_rpc::statistics::About;
 use leeward_rpc::tier::{Leaves, MidTier, Options, Tier, TierError};
@@ -145,7 +146,7 @@ impl Way {
             let accepted = "accepted: addresses such as 127.0.0.1:5301,127.0.0.1:5302";
             CaseError::input(format!("--service {service} needs --leaves; {accepted}"))
         })?;
-        let timeout = parse_duration(text(&TIMEOUT)).map_err(|error| refused(&TIMEOUT, error))?;
+        let timeout = timeout(text(&TIMEOUT)).map_err(|error| refused(&TIMEOUT, error))?;
         let leaves = Leaves::resolve(addresses.split(',').map(str::trim)).map_err(CaseError::input)?;
         let threading = text(&THREADING).parse().map_err(|error| refused(&THREADING, error))?;
         let copies = replicas(text(&REPLICAS)).map_err(|error| refused(&REPLICAS, error))?;
@@ -155,7 +156,11 @@ impl Way {
         let controller = controller(text(&LEAF_ADMISSION)).map_err(|error| refused(&LEAF_ADMISSION, error))?;
         let params = controller.params(&[]).map_err(|error| refused(&LEAF_ADMISSION, error))?;
         // What a leaf has not answered by then nobody waits for.
-        let leaves = leaves.timeout(timeout).admission(&controller, params, ROUND_TRIP, timeout);
+        let leaves = match timeout {
+            Some(timeout) => leaves.timeout(timeout),
+            None => leaves.timeout_by_objective(),
+        };
+        let leaves = leaves.admission(&controller, params, ROUND_TRIP, timeout);
         let leaves = leaves.reserving(reserves(text(&BEGIN)).map_err(|error| refused(&BEGIN, error))?);
         Ok(Way { leaves, threading, count, service, parts: Parts::None })
     }

@@ -1,11 +1,13 @@
 //! Second calls: when a call that takes long is made again at another leaf, and what that may cost (Dean and Barroso, The Tail at Scale,
 //! 2013: a second request after the first has taken longer than 95 % do). Leaves are numbers here. Never here: links and requests.
 //!
-//! `budget`: the calls that may be made again, as a part of all calls.
+//! `budget`: the calls that may be made again, as a part of all calls. `waits`: how long a leaf is waited for at all.
 
 mod budget;
+mod waits;
 
 pub use budget::RetryBudget;
+pub use waits::Waits;
 
 use crate::units::{Nanos, Time};
 

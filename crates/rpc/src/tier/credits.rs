@@ -33,7 +33,8 @@ impl<M: MidTier> Tier<M> {
     fn patience(&self, gather: &Gather<M::State>) -> Time {
         let now = self.clock.now();
         let arrived = gather.owner.as_ref().map_or(now, |owner| owner.arrived);
-        let left = gather.budget().remaining().unwrap_or(Nanos::MAX).min(self.settings.timeout);
+        let timeout = self.settings.timeout.unwrap_or(self.objective);
+        let left = gather.budget().remaining().unwrap_or(Nanos::MAX).min(timeout);
         (arrived + self.objective / 2).min(now + left)
     }
 

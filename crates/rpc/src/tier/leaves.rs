@@ -5,6 +5,7 @@ use crate::client::driver::life::Terms;
 use crate::wire::{PayloadLimit, Version};
 use leeward_control::algorithms::none;
 use leeward_control::client::ClientParts;
+use leeward_control::hedging::Waits;
 use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::Nanos;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 /// Leaves that a tier may have: answers say in a byte how many were asked.
 pub const LEAVES_MAX: usize = 255;
 
+/// Time that a request waits where nobody has said anything, and that a call waits for permission where the objective says.
+const TIMEOUT: Nanos = Nanos::from_secs(1);
 /// Calls of one connection that may wait for permission to leave: a leaf that is slow makes them wait, and only a flood ends them.
 const WAITING_MAX: usize = 4_096;
 
@@ -76,9 +79,13 @@ pub(super) struct Settings {
     pub(super) algorithm: Algorithm,
     pub(super) params: Params,
     pub(super) rtt: Nanos,
-    pub(super) slo: Nanos,
+    /// Objective of the leaves; `None`: the tier's own.
+    pub(super) slo: Option<Nanos>,
     pub(super) payload_max: PayloadLimit,
-    pub(super) timeout: Nanos,
+    /// Said wait for leaves; `None`: it follows from the tier's objective.
+    pub(super) timeout: Option<Nanos>,
+    /// The tier's objective, once it is known.
+    pub(super) objective: Nanos,
     pub(super) connect_timeout: Nanos,
     pub(super) backoff: (Nanos, Nanos),
     pub(super) keep_alive: (Nanos, Nanos),
@@ -125,9 +132,10 @@ impl Leaves {
             algorithm: none::ALGORITHM,
             params: Params::default(),
             rtt: Nanos::from_micros(10),
-            slo: Nanos::from_millis(1),
+            slo: None,
             payload_max: PayloadLimit::DEFAULT,
-            timeout: Nanos::from_secs(1),
+            timeout: Some(TIMEOUT),
+            objective: Nanos::from_millis(1),
             connect_timeout: Nanos::from_secs(3),
             backoff: (Nanos::from_millis(10), Nanos::from_secs(2)),
             keep_alive: (Nanos::from_secs(15), Nanos::from_secs(10)),
@@ -143,10 +151,17 @@ impl Leaves {
         self.0.leaves.len()
     }
 
-    /// The controller that the leaves run, whose client half each connection is. Default: none.
+    /// The controller that the leaves run, whose client half each connection is, with the round trip to them and their objective (`None`: the
+    /// tier's). Default: none.
     #[must_use]
-    pub fn admission(mut self, algorithm: &Algorithm, params: Params, rtt: Nanos, slo: Nanos) -> Self {
-        (self.0.algorithm, self.0.params, self.0.rtt, self.0.slo) = (algorithm.clone(), params, rtt, slo);
+    pub fn admission(
+        mut self,
+        algorithm: &Algorithm,
+        params: Params,
+        rtt: Nanos,
+        slo: impl Into<Option<Nanos>>,
+    ) -> Self {
+        (self.0.algorithm, self.0.params, self.0.rtt, self.0.slo) = (algorithm.clone(), params, rtt, slo.into());
         self
     }
 
@@ -159,10 +174,18 @@ impl Leaves {
         self
     }
 
-    /// How long a request waits for its leaves at most. Default: 1 s.
+    /// How long a request waits for its leaves at most. A leaf that owes answers and has said nothing for so long counts as away until it says
+    /// something. Default: 1 s.
     #[must_use]
     pub fn timeout(mut self, timeout: Nanos) -> Self {
-        self.0.timeout = timeout.max(Nanos(1));
+        self.0.timeout = Some(timeout.max(Nanos(1)));
+        self
+    }
+
+    /// Has requests wait for as long as the tier's objective allows, and through a pause while no leaf is slow ([`Waits`]).
+    #[must_use]
+    pub fn timeout_by_objective(mut self) -> Self {
+        self.0.timeout = None;
         self
     }
 
@@ -231,6 +254,16 @@ impl Settings {
         self.leaves.len() / self.copies.max(1)
     }
 
+    /// These leaves, under a tier with this objective.
+    pub(super) fn under(self, objective: Nanos) -> Self {
+        Settings { objective, ..self }
+    }
+
+    /// How long requests wait for them, before any has answered.
+    pub(super) fn waits(&self) -> Waits {
+        Waits::new(self.timeout, self.objective, self.leaves.len())
+    }
+
     /// Limits of a connection in this version.
     pub(super) fn terms(&self, version: Version) -> Terms {
         let Settings { payload_max, connect_timeout, keep_alive, .. } = *self;
@@ -240,10 +273,10 @@ impl Settings {
     /// The client side of the leaves' algorithm, for one connection.
     pub(super) fn parts(&self) -> Result<ClientParts, ParamError> {
         // The number of cores concerns the server's side.
-        let environment = Environment::new(1, self.rtt, self.slo);
+        let environment = Environment::new(1, self.rtt, self.slo.unwrap_or(self.objective));
         let mut parts = (self.algorithm.build_client)(&self.params, &environment)?;
         parts.config.queue = parts.config.queue.max(WAITING_MAX);
-        parts.config.max_delay = parts.config.max_delay.min(self.timeout);
+        parts.config.max_delay = parts.config.max_delay.min(self.timeout.unwrap_or(TIMEOUT));
         parts.config.max_outstanding = parts.config.max_outstanding.max(1);
         Ok(parts)
     }

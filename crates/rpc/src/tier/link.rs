@@ -36,6 +36,10 @@ pub(super) struct Link<T> {
     is_known: bool,
     /// How many lives there were: a reservation ends with its life.
     lives: u32,
+    /// Since when the leaf has had something to answer, if it has.
+    owes: Time,
+    /// Whether it has said nothing for too long: it counts as away until it does.
+    is_silent: bool,
     /// Life that a request has waited for already.
     awaited: u32,
     /// Whether a connection that was up is lost, and none has been tried since.
@@ -50,18 +54,31 @@ impl<T: Copy + PartialEq> Link<T> {
     pub(super) fn new(leaf: usize, settings: &Arc<Settings>, question: T) -> Self {
         let attempts = Attempts::new(settings.backoff);
         let settings = Arc::clone(settings);
-        Link { leaf, settings, life: None, is_known: false, lives: 0, awaited: 0, is_missed: true, question, attempts }
+        Link {
+            leaf,
+            settings,
+            life: None,
+            is_known: false,
+            lives: 0,
+            owes: Time::ZERO,
+            is_silent: false,
+            awaited: 0,
+            is_missed: true,
+            question,
+            attempts,
+        }
     }
 
-    /// Whether the leaf is there, and the right one.
+    /// Whether the leaf is there, the right one, and not silent.
     pub(super) fn is_up(&self) -> bool {
-        self.is_known && self.life.as_ref().is_some_and(|life| life.is_ready())
+        self.is_known && !self.is_silent && self.life.as_ref().is_some_and(|life| life.is_ready())
     }
 
     /// Whether the leaf is not there, and a request that waits until then may find it: each life is waited for once, and the first attempt after a
     /// loss.
     pub(super) fn may_come(&self, until: Time) -> bool {
         !self.is_up()
+            && !self.is_silent
             && match self.life {
                 Some(_) => self.awaited != self.lives,
                 None => self.is_missed && self.attempts.due() <= until,
@@ -90,10 +107,11 @@ impl<T: Copy + PartialEq> Link<T> {
         budget: Budget,
         events: &mut impl FnMut(Event<'_, T>),
     ) -> Option<RequestId> {
-        let Some(life) = self.life.as_mut().filter(|_| self.is_known) else {
+        let Some(life) = self.life.as_mut().filter(|_| self.is_known && !self.is_silent) else {
             events(Event::Disconnected { token, at: Disconnected::Waiting });
             return None;
         };
+        self.owes = owes_since(life, self.owes, now);
         match budget.remaining() {
             None => life.say().submit(now, token, request, events),
             Some(left) => life.say().submit_within(now, token, request, wire::Budget::of(left), events),
@@ -129,6 +147,7 @@ impl<T: Copy + PartialEq> Link<T> {
         match self.life.as_mut().filter(|_| self.lives == life) {
             None => self.submit(now, token, request, budget, events),
             Some(life) => {
+                self.owes = owes_since(life, self.owes, now);
                 let budget = budget.remaining().map(wire::Budget::of);
                 life.say().submit_reserved(now, token, request, budget, events)
             }
@@ -147,9 +166,18 @@ impl<T: Copy + PartialEq> Link<T> {
         self.life.as_mut().is_some_and(|life| life.say().cancel(now, request, events).is_some())
     }
 
-    /// The life of a leaf that is there, and the right one.
+    /// Notes whether a leaf that owes answers has said nothing for so long. To be asked when all that has come was read.
+    pub(super) fn watch(&mut self, now: Time, silence: Nanos) {
+        let owes = self.owes;
+        self.is_silent = self.life.as_mut().is_some_and(|life| {
+            let since = life.heard().max(owes);
+            life.is_ready() && life.connection().in_flight() > 0 && now.since(since) > silence
+        });
+    }
+
+    /// The life of a leaf that is there, the right one, and not silent.
     fn up(&mut self) -> Option<&mut Box<Life<T>>> {
-        self.life.as_mut().filter(|life| self.is_known && life.is_ready())
+        self.life.as_mut().filter(|life| self.is_known && !self.is_silent && life.is_ready())
     }
 
     /// Calls that are unanswered; as many as there may be if the leaf is not there.
@@ -207,6 +235,7 @@ impl<T: Copy + PartialEq> Link<T> {
         {
             Ok(mut life) => {
                 self.lives = self.lives.wrapping_add(1);
+                self.is_silent = false;
                 self.is_known = !self.settings.fitting.asks();
                 if !self.is_known {
                     // It goes with the registration: that the leaf is right is known when its welcome is.
@@ -295,4 +324,9 @@ impl<T: Copy + PartialEq> Link<T> {
             });
         }
     }
+}
+
+/// Since when a leaf that is called now has had something to answer: it was called before at a time, and may owe that still.
+fn owes_since<T: Copy + PartialEq>(life: &mut Life<T>, before: Time, now: Time) -> Time {
+    if life.connection().in_flight() == 0 { now } else { before }
 }

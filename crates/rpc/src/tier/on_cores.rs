@@ -11,6 +11,7 @@ use super::watched::Tiered;
 use crate::client::{CallError, CallOptions, Client, ResponseFuture};
 use crate::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
 use crate::wire::FailureCode;
+use leeward_control::hedging::Waits;
 use leeward_control::server::Gauges;
 use leeward_control::threading::{Setup, Threading};
 use leeward_control::units::Nanos;
@@ -23,17 +24,21 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
+
+/// The longest wait of any call, where nobody has said one.
+const CALL_MAX: Nanos = Nanos::from_secs(60);
 
 /// A service as a handler of tasks.
 struct Asker<M> {
     service: M,
-    settings: Settings,
     /// Clients, a single one per leaf.
     clients: Vec<Client>,
     counts: Arc<Counts>,
+    /// Waits for the parts of the data. Tasks of all cores ask and tell, for some tens of nanoseconds each.
+    waits: Mutex<Waits>,
 }
 
 #[derive(Debug, Default)]
@@ -45,13 +50,25 @@ struct Counts {
 }
 
 impl<M: MidTier> Asker<M> {
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leaf of a call has taken so long.
+    fn note(&self, calls: &CallList, place: usize, round_trip: Nanos) {
+        if let Some(Listed { leaf: LeafId(leaf), .. }) = calls.get(place) {
+            self.waits().answered(usize::from(leaf), round_trip);
+        }
+    }
+
     /// Makes the calls, and waits until enough of them have ended.
     async fn gather(&self, calls: &CallList, enough: Enough) -> ReplyList {
         let mut replies = ReplyList::default();
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        let patience = enough.patience(self.settings.timeout);
+        // A task does not know how long it has waited for its core: the wait is that of a request that has not.
+        let patience = enough.patience(self.waits().most(Nanos::ZERO));
         let mut wanted = enough.wanted(calls.len());
         let mut of_all = match enough {
             Enough::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
@@ -86,8 +103,12 @@ impl<M: MidTier> Asker<M> {
                 *call = None;
                 results += usize::from(outcome.is_ok());
                 match outcome {
-                    Ok(response) => replies.result(place, &response.payload),
-                    Err(CallError::TimedOut { .. }) => {}
+                    Ok(response) => {
+                        self.note(calls, place, response.round_trip);
+                        replies.result(place, &response.payload);
+                    }
+                    // What it would have taken is not known: so long at least.
+                    Err(CallError::TimedOut { .. }) => self.note(calls, place, patience),
                     Err(error) => _ = replies.note(place, Came::Failed(why(&error))),
                 }
             }
@@ -133,16 +154,18 @@ impl<M: MidTier> AsyncHandler for Asker<M> {
 fn clients(mut builder: Builder, leaves: &Leaves) -> Result<(Builder, Vec<Client>), TierError> {
     let mut clients = Vec::new();
     let (parts, copies) = (leaves.parts(), leaves.0.copies);
-    let Settings { leaves, algorithm, params, rtt, slo, timeout, backoff, payload_max, .. } = &leaves.0;
+    let Settings { leaves, algorithm, params, rtt, slo, timeout, objective, backoff, payload_max, .. } = &leaves.0;
+    // Each call says for itself how long it is waited for.
+    let most = timeout.unwrap_or(CALL_MAX);
     for core in 0..parts {
         let of_part = (0..copies).map(|copy| leaves[core + copy * parts].addresses[0].to_string());
         let (client, polled) = of_part
             .fold(Client::builder(), |builder, address| builder.replica(address))
             .admission(algorithm, params.clone())
-            .objective(*rtt, *slo)
+            .objective(*rtt, slo.unwrap_or(*objective))
             .payload_limit(*payload_max)
-            .timeout(*timeout)
-            .patience(*timeout)
+            .timeout(most)
+            .patience(most)
             .backoff(backoff.0, backoff.1)
             // Copies have the same, and what was rejected was not begun.
             .retries(u32::from(copies > 1), 10)
@@ -162,11 +185,13 @@ pub(super) fn start<M: MidTier>(
     cores: u16,
     service: M,
 ) -> Result<Tier, TierError> {
+    let options = Options { leaves: Leaves(options.leaves.0.under(builder.config().slo)), ..options };
     let (builder, clients) = clients(builder.cores(usize::from(cores)), &options.leaves)?;
     let counts = Arc::new(Counts { by_leaf: clients.iter().map(|_| AtomicU64::new(0)).collect(), ..Counts::default() });
     let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
     let cores = Cores { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
-    let asker = Asker { service, settings: options.leaves.0, clients, counts };
+    let waits = Mutex::new(options.leaves.0.waits());
+    let asker = Asker { service, clients, counts, waits };
     let server = builder.start_async(address, asker)?;
     let switch = Switch(Arc::new(cores));
     let server = Server::from(leeward_port::Server::of(OnCores { server, tier: switch.clone() }));

@@ -296,7 +296,7 @@ pub(super) fn start<M: MidTier>(
     let (port, payload) = builder.into_parts();
     let most = options.most.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
     check(&setup, most)?;
-    let settings = Arc::new(options.leaves.0);
+    let settings = Arc::new(options.leaves.0.under(port.slo));
     // Asked once here: a connection that could not be made later would be an unreachable leaf.
     let _ = settings.parts()?;
     let cpus = port.options.cpus.clone();

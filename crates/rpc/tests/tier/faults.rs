@@ -5,6 +5,8 @@ use crate::fan::{echo, leaves, patient, server, start, threading};
 use leeward_control::units::Nanos;
 use leeward_rpc::server::Request;
 use leeward_rpc::tier::Options;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A sync and an async model: which thread waits is all that differs among the others.
@@ -80,6 +82,41 @@ fn slow_leaves_are_waited_for_as_long_as_is_said() {
         assert!(within.contains(&1) && !within.contains(&2), "{setup}: {within:?}");
         assert_eq!(answered(&asking.ask(12, 6, b"the first")), 1, "{setup}");
         assert_eq!(answered(&asking.ask(13, 1, b"all")), 2, "{setup}: late replies are nobody else's");
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
+fn a_silent_leaf_is_asked_no_more_until_it_says_something() {
+    for setup in MODELS {
+        let (is_stopped, executed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let stopped = {
+            let (is_stopped, executed) = (Arc::clone(&is_stopped), Arc::clone(&executed));
+            move |request: &Request<'_>, reply: &mut Vec<u8>| {
+                while is_stopped.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                executed.fetch_add(1, Ordering::Relaxed);
+                reply.extend_from_slice(request.payload);
+                Ok(())
+            }
+        };
+        let servers = [echo(), server().start("127.0.0.1:0", stopped).unwrap()];
+        let leaves = leaves(&servers).timeout(Nanos::from_millis(50));
+        let tier = start(Options::new(leaves, threading(setup)));
+        let mut asking = Asking::new(&tier);
+        while answered(&asking.ask(1, 1, b"all")) < 2 {}
+        is_stopped.store(true, Ordering::Relaxed);
+        let before = executed.load(Ordering::Relaxed);
+        for request in 2..100 {
+            assert!(answered(&asking.ask(request, 1, b"one")) <= 1, "{setup}");
+        }
+        is_stopped.store(false, Ordering::Relaxed);
+        while answered(&asking.ask(100, 1, b"all")) < 2 {}
+        let asked = executed.load(Ordering::Relaxed) - before;
+        // Each of the two threads of the sync model finds out for itself, and the last calls are those after its return.
+        assert!(asked < 50, "{setup}: {asked} of a hundred");
         tier.stop().unwrap();
         servers.into_iter().for_each(|server| _ = server.stop().unwrap());
     }

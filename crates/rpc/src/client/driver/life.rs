@@ -140,6 +140,11 @@ impl<T> Life<T> {
         &mut self.connection
     }
 
+    /// When something came last.
+    pub(crate) fn heard(&self) -> Time {
+        self.heard
+    }
+
     /// Whether the server has said its welcome, and nobody has ended the connection since.
     pub(crate) fn is_ready(&self) -> bool {
         self.stage == Stage::Ready && self.connection.phase() == Phase::Ready

@@ -97,6 +97,11 @@ impl<S> Gather<S> {
         self.owner.as_ref().map_or(Budget::UNLIMITED, |owner| owner.call.may_spend)
     }
 
+    /// Time since it came.
+    pub(super) fn spent(&self, now: Time) -> Nanos {
+        self.owner.as_ref().map_or(Nanos::ZERO, |owner| now.since(owner.arrived))
+    }
+
     /// The calls leave: from now on they are awaited.
     pub(super) fn begin(&mut self, calls: usize, enough: Enough) {
         self.replies.begin(calls);

@@ -20,10 +20,11 @@ use super::link::Link;
 use super::server::FanOut;
 use super::service::{CALLS_MAX, Enough, LeafId};
 use super::slab::Key;
-use crate::client::Request;
 use crate::client::driver::random::Random;
 use crate::client::driver::timer::Timer;
+use crate::client::{Event, Request};
 use leeward_control::budget::Budget;
+use leeward_control::hedging::Waits;
 use leeward_control::units::{Nanos, Priority, Time};
 use leeward_runtime::Clock;
 use mio::{Events, Poll, Token};
@@ -109,6 +110,7 @@ pub(super) struct Shard<S> {
     /// Which of the links are up, as the tier knows it.
     ups: Ups,
     waiting: Waiting<S>,
+    waits: Waits,
     /// When requests stop waiting, the soonest first. Those that have ended are left in it until their time comes.
     deadlines: VecDeque<(Time, Key, Deadline)>,
     /// When calls take so long that they are worth a second leg, the soonest first. Those that have ended are left in it, too.
@@ -135,6 +137,7 @@ impl<S> Shard<S> {
             windows: vec![None; settings.leaves.len()],
             ups: Ups { is: vec![None; settings.leaves.len()], counts: Arc::clone(counts) },
             waiting: Waiting::new(settings.leaves.len(), counts),
+            waits: settings.waits(),
             deadlines: VecDeque::new(),
             patience: VecDeque::new(),
             parked: Parked::default(),
@@ -182,6 +185,7 @@ impl<S> Shard<S> {
         }
         let now = self.clock.now();
         self.waiting.now = now;
+        let most = self.waits.most(gather.spent(now));
         gather.begin(calls.len(), enough);
         let key = self.waiting.gathers.insert(gather);
         for place in 0..calls.len() {
@@ -204,9 +208,9 @@ impl<S> Shard<S> {
         self.waiting.settle(key);
         if self.waiting.gathers.get_mut(key).is_some() {
             if let Enough::GoodEnough { within, .. } = enough {
-                self.wait_until(now + within.min(self.settings.timeout), key, Deadline::OfAll);
+                self.wait_until(now + within.min(most), key, Deadline::OfAll);
             }
-            self.wait_until(now + enough.patience(self.settings.timeout), key, Deadline::OfAny);
+            self.wait_until(now + enough.patience(most), key, Deadline::OfAny);
         }
         self.arm(now)
     }
@@ -222,7 +226,7 @@ impl<S> Shard<S> {
             }
         }
         self.exchange();
-        let most = SETTLING.min(self.settings.timeout / 2);
+        let most = SETTLING.min(self.waits.most(Nanos::ZERO) / 2);
         let until = now + budget.remaining().map_or(most, |left| most.min(left / 2));
         loop {
             let now = self.clock.now();
@@ -272,7 +276,7 @@ impl<S> Shard<S> {
         let Listed { method, payload, .. } = *listed;
         let request = Request { method, payload, priority: Priority::HIGHEST, random: random.draw() };
         // Ends of others' calls may come of it, too: a queue that is full lets its oldest go.
-        let take = &mut |event: crate::client::Event<'_, Tag>| waiting.take(&event);
+        let take = &mut |event: Event<'_, Tag>| waiting.take(&event);
         let name = match reserved {
             Some(Reserved { life, .. }) => link.submit_reserved(now, tag, (&request, life), budget, take),
             None => link.submit(now, tag, &request, budget, take),
@@ -356,7 +360,16 @@ impl<S> Shard<S> {
                 break;
             }
         }
+        self.watch();
         Ok(anything)
+    }
+
+    /// Notes which leaves are silent, unless more has come than was read.
+    fn watch(&mut self) {
+        if self.events.iter().count() < EVENTS_MAX {
+            let (now, silence) = (self.clock.now(), self.waits.silence());
+            self.links.iter_mut().for_each(|link| link.watch(now, silence));
+        }
     }
 
     fn exchange(&mut self) {
@@ -411,9 +424,15 @@ impl<S> Shard<S> {
     }
 
     fn move_bytes(&mut self) {
-        let Shard { links, waiting, random, clock, .. } = self;
-        for link in links.iter_mut() {
-            link.exchange(clock, random, &mut |event| waiting.take(&event));
+        let Shard { links, waiting, waits, random, clock, .. } = self;
+        for (leaf, link) in links.iter_mut().enumerate() {
+            link.exchange(clock, random, &mut |event| {
+                // Late ones, too: waits that are too short are known by them alone.
+                if let Event::Completed { round_trip, .. } = event {
+                    waits.answered(leaf, round_trip);
+                }
+                waiting.take(&event);
+            });
         }
     }
 
