@@ -304,7 +304,9 @@ fn one(
             run.name()
         )
     });
-    rows.doubt = rows.doubt.or_else(|| crowd(run, plant));
+    let (failed, offered) = (outcome.totals.failed, outcome.totals.offered);
+    let failures = (failed > 0).then(|| format!("{}: the service failed {failed} of {offered} requests", run.name()));
+    rows.doubt = rows.doubt.or(failures).or_else(|| crowd(run, plant));
     // Cores of our own are no model of threads: the simulator does not know them.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
     if !plant.served.is_measured() && has_setup {

@@ -11,7 +11,7 @@ const EIGHTHS: u64 = 7;
 const TIMES: u64 = 4;
 /// A pause that is borne of a leaf that is not slow: its machine has taken the CPU away, or it collects garbage.
 const PAUSE: Nanos = Nanos::from_millis(50);
-/// What most leaves take is looked up anew after so many answers.
+/// Answers after which the usual round trip is looked up anew.
 const AGAIN: u32 = 32;
 /// Weight of an average's newest value: one part in so many.
 const WEIGHT: u64 = 8;
@@ -35,7 +35,7 @@ pub struct Waits {
     objective: Nanos,
     /// Average round trip of each leaf; zero while it has not answered.
     averages: Vec<Nanos>,
-    /// What most of the leaves take that have answered; zero while none has.
+    /// Round trip of most of the leaves that have answered; zero while none has.
     usual: Nanos,
     /// Whether any leaf takes longer on average than a request waits.
     is_any_slow: bool,
