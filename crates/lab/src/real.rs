@@ -306,7 +306,10 @@ fn one(
     });
     let (failed, offered) = (outcome.totals.failed, outcome.totals.offered);
     let failures = (failed > 0).then(|| format!("{}: the service failed {failed} of {offered} requests", run.name()));
-    rows.doubt = rows.doubt.or(failures).or_else(|| crowd(run, plant));
+    rows.doubt = match (rows.doubt, failures) {
+        (Some(late), Some(failures)) => Some(format!("{late}; {failures}")),
+        (late, failures) => late.or(failures).or_else(|| crowd(run, plant)),
+    };
     // Cores of our own are no model of threads: the simulator does not know them.
     let has_setup = run.config.tier.as_ref().is_none_or(|tier| tier.threading.setup().is_some());
     if !plant.served.is_measured() && has_setup {

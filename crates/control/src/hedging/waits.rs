@@ -3,7 +3,7 @@
 
 use crate::units::Nanos;
 
-/// The wait before any leaf has answered.
+/// The wait before any leaf has answered, and the longest one that follows from what leaves take.
 const AT_FIRST: Nanos = Nanos::from_secs(1);
 /// Part of what is left of the objective that leaves may take, in eighths: the last one is for what the tier does with the answers.
 const EIGHTHS: u64 = 7;
@@ -55,6 +55,23 @@ impl Waits {
         }
     }
 
+    /// A request has waited for a leaf for so long, in vain. Answers that nobody waits for any more may never be seen: so the leaf counts as twice as
+    /// slow as that, unless it is known to be slower. Without this only quick answers would count.
+    pub fn missed(&mut self, leaf: usize, waited: Nanos) {
+        let least = waited * 2;
+        if self.averages.get(leaf).is_some_and(|average| *average < least) {
+            self.answered(leaf, least);
+        }
+    }
+
+    /// A leaf is not there: what it took tells nothing of the others.
+    pub fn forget(&mut self, leaf: usize) {
+        if let Some(average) = self.averages.get_mut(leaf).filter(|average| **average > Nanos::ZERO) {
+            *average = Nanos::ZERO;
+            self.look_up();
+        }
+    }
+
     /// A leaf has answered after so long, in time or not.
     pub fn answered(&mut self, leaf: usize, round_trip: Nanos) {
         let Some(average) = self.averages.get_mut(leaf).filter(|_| self.said.is_none()) else { return };
@@ -90,7 +107,7 @@ impl Waits {
     /// The wait where a leaf is slow.
     fn least(&self, spent: Nanos) -> Nanos {
         let left = self.objective.saturating_sub(spent);
-        Nanos(left.0 / 8 * EIGHTHS).max(self.usual * TIMES)
+        Nanos(left.0 / 8 * EIGHTHS).max((self.usual * TIMES).min(AT_FIRST))
     }
 
     /// How long a leaf that owes answers may say nothing before it counts as away.
@@ -147,11 +164,50 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_never_come_count() {
+        // All leaves take longer than anybody waits, so that no answer is seen.
+        let mut waits = Waits::new(None, MS(1), 2);
+        answered(&mut waits, 100, &[1, 1]);
+        for _ in 0..20 {
+            let most = waits.most(Nanos::ZERO);
+            if most < MS(60) {
+                (0..2).for_each(|leaf| waits.missed(leaf, most));
+            }
+        }
+        assert!(waits.most(Nanos::ZERO) >= MS(60), "they are waited for again");
+        // One that answers nothing in time stays slow, whatever others have done before.
+        let mut waits = Waits::new(None, MS(8), 3);
+        answered(&mut waits, 100, &[1, 1, 1]);
+        for _ in 0..200 {
+            answered(&mut waits, 1, &[1, 1]);
+            let most = waits.most(Nanos::ZERO);
+            waits.missed(2, most);
+        }
+        assert_eq!(waits.most(Nanos::ZERO), MS(7));
+        waits.forget(2);
+        assert_eq!(waits.most(Nanos::ZERO), PAUSE, "it is away");
+    }
+
+    #[test]
+    fn no_wait_feeds_itself() {
+        let mut waits = Waits::new(None, MS(1), 1);
+        for _ in 0..1_000 {
+            let most = waits.most(Nanos::ZERO);
+            waits.missed(0, most);
+        }
+        assert_eq!((waits.most(Nanos::ZERO), waits.silence()), (AT_FIRST, AT_FIRST));
+        answered(&mut waits, 200, &[1]);
+        assert_eq!(waits.most(Nanos::ZERO), PAUSE);
+    }
+
+    #[test]
     fn any_values_are_borne() {
         let mut waits = Waits::new(None, Nanos::MAX, 1);
         waits.answered(7, MS(1));
         waits.answered(0, Nanos::MAX);
         waits.answered(0, Nanos::ZERO);
-        assert!(waits.most(Nanos::MAX) > Nanos::ZERO && waits.silence() >= waits.most(Nanos::ZERO));
+        waits.missed(0, Nanos::MAX);
+        waits.forget(7);
+        assert_eq!(waits.most(Nanos::MAX), AT_FIRST);
     }
 }

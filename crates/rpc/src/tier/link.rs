@@ -38,6 +38,8 @@ pub(super) struct Link<T> {
     lives: u32,
     /// Since when the leaf has had something to answer, if it has.
     owes: Time,
+    /// Whether a permission was asked for and not given while it had nothing to answer.
+    was_closed: bool,
     /// Whether it has said nothing for too long: it counts as away until it does.
     is_silent: bool,
     /// Life that a request has waited for already.
@@ -61,6 +63,7 @@ impl<T: Copy + PartialEq> Link<T> {
             is_known: false,
             lives: 0,
             owes: Time::ZERO,
+            was_closed: false,
             is_silent: false,
             awaited: 0,
             is_missed: true,
@@ -121,11 +124,15 @@ impl<T: Copy + PartialEq> Link<T> {
     /// Sets the permission for a call aside.
     pub(super) fn reserve(&mut self, now: Time) -> Reserve {
         let lives = self.lives;
-        match self.up().map(|life| life.connection().reserve(now)) {
-            None => Reserve::Away,
-            Some(true) => Reserve::Made(lives),
-            Some(false) => Reserve::Closed,
+        let Some(life) = self.up() else { return Reserve::Away };
+        if life.connection().reserve(now) {
+            return Reserve::Made(lives);
         }
+        // One that has stopped with all its permissions taken back owes nothing, and would hold everybody back.
+        if life.connection().in_flight() == 0 && !self.was_closed {
+            (self.owes, self.was_closed) = (now, true);
+        }
+        Reserve::Closed
     }
 
     /// Gives a reservation back, which was made in this life.
@@ -156,7 +163,8 @@ impl<T: Copy + PartialEq> Link<T> {
 
     /// Tells the leaf of so many requests that wait elsewhere for permission here.
     pub(super) fn set_waiting(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
-        if let Some(life) = self.up() {
+        // One that is silent, too: it will read that when it goes on.
+        if let Some(life) = self.life.as_mut().filter(|life| self.is_known && life.is_ready()) {
             life.say().set_waiting_elsewhere(now, requests, events);
         }
     }
@@ -166,13 +174,26 @@ impl<T: Copy + PartialEq> Link<T> {
         self.life.as_mut().is_some_and(|life| life.say().cancel(now, request, events).is_some())
     }
 
-    /// Notes whether a leaf that owes answers has said nothing for so long. To be asked when all that has come was read.
-    pub(super) fn watch(&mut self, now: Time, silence: Nanos) {
-        let owes = self.owes;
-        self.is_silent = self.life.as_mut().is_some_and(|life| {
-            let since = life.heard().max(owes);
-            life.is_ready() && life.connection().in_flight() > 0 && now.since(since) > silence
-        });
+    /// Notes whether a leaf of which something is wanted has said nothing for so long, a sign of life included: half of it passes before it is asked for
+    /// one, for a single call may take long. To be called when all that has come was read. Whether it has changed, or has a question to send.
+    pub(super) fn watch(&mut self, now: Time, silence: Nanos) -> bool {
+        let before = self.is_silent;
+        self.is_silent = false;
+        let Some(life) = self.life.as_mut() else { return before };
+        if !life.is_ready() {
+            // A thread that has looked at nothing for a while finds the welcome late, and no leaf is to blame: one request waits for it first.
+            self.is_silent = self.awaited == self.lives;
+            return before != self.is_silent;
+        }
+        let is_wanted = self.was_closed || life.connection().in_flight() > 0;
+        self.was_closed &= life.heard() < self.owes;
+        let half = silence / 2;
+        if !is_wanted || now.since(life.heard().max(self.owes)) <= half {
+            return before;
+        }
+        let asked = life.ask(now);
+        self.is_silent = asked < now && now.since(asked) >= half;
+        before != self.is_silent || asked == now
     }
 
     /// The life of a leaf that is there, the right one, and not silent.
@@ -235,7 +256,7 @@ impl<T: Copy + PartialEq> Link<T> {
         {
             Ok(mut life) => {
                 self.lives = self.lives.wrapping_add(1);
-                self.is_silent = false;
+                (self.is_silent, self.was_closed) = (false, false);
                 self.is_known = !self.settings.fitting.asks();
                 if !self.is_known {
                     // It goes with the registration: that the leaf is right is known when its welcome is.

@@ -37,6 +37,8 @@ struct Asker<M> {
     /// Clients, a single one per leaf.
     clients: Vec<Client>,
     counts: Arc<Counts>,
+    /// Said wait for leaves.
+    said: Option<Nanos>,
     /// Waits for the parts of the data. Tasks of all cores ask and tell, for some tens of nanoseconds each.
     waits: Mutex<Waits>,
 }
@@ -54,10 +56,15 @@ impl<M: MidTier> Asker<M> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The leaf of a call has taken so long.
-    fn note(&self, calls: &CallList, place: usize, round_trip: Nanos) {
-        if let Some(Listed { leaf: LeafId(leaf), .. }) = calls.get(place) {
-            self.waits().answered(usize::from(leaf), round_trip);
+    /// How long a request waits. A task does not know how long it has waited for its core: as long as one that has not.
+    fn most(&self) -> Nanos {
+        self.said.unwrap_or_else(|| self.waits().most(Nanos::ZERO))
+    }
+
+    /// Has the waits told of a call's leaf, where they follow from what leaves take.
+    fn note(&self, calls: &CallList, place: usize, tell: impl FnOnce(&mut Waits, usize)) {
+        if let (None, Some(Listed { leaf: LeafId(leaf), .. })) = (self.said, calls.get(place)) {
+            tell(&mut self.waits(), usize::from(leaf));
         }
     }
 
@@ -67,8 +74,7 @@ impl<M: MidTier> Asker<M> {
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
         self.counts.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        // A task does not know how long it has waited for its core: the wait is that of a request that has not.
-        let patience = enough.patience(self.waits().most(Nanos::ZERO));
+        let patience = enough.patience(self.most());
         let mut wanted = enough.wanted(calls.len());
         let mut of_all = match enough {
             Enough::GoodEnough { within, .. } => Some(Box::pin(sleep(within))),
@@ -104,11 +110,12 @@ impl<M: MidTier> Asker<M> {
                 results += usize::from(outcome.is_ok());
                 match outcome {
                     Ok(response) => {
-                        self.note(calls, place, response.round_trip);
+                        self.note(calls, place, |waits, leaf| waits.answered(leaf, response.round_trip));
                         replies.result(place, &response.payload);
                     }
-                    // What it would have taken is not known: so long at least.
-                    Err(CallError::TimedOut { .. }) => self.note(calls, place, patience),
+                    Err(CallError::TimedOut { .. }) => {
+                        self.note(calls, place, |waits, leaf| waits.missed(leaf, patience))
+                    }
                     Err(error) => _ = replies.note(place, Came::Failed(why(&error))),
                 }
             }
@@ -191,7 +198,7 @@ pub(super) fn start<M: MidTier>(
     let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
     let cores = Cores { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
     let waits = Mutex::new(options.leaves.0.waits());
-    let asker = Asker { service, clients, counts, waits };
+    let asker = Asker { service, clients, counts, said: options.leaves.0.timeout, waits };
     let server = builder.start_async(address, asker)?;
     let switch = Switch(Arc::new(cores));
     let server = Server::from(leeward_port::Server::of(OnCores { server, tier: switch.clone() }));

@@ -140,6 +140,18 @@ impl<T> Life<T> {
         &mut self.connection
     }
 
+    /// Asks for a sign of life, unless one is awaited. Since when one is.
+    pub(crate) fn ask(&mut self, now: Time) -> Time {
+        match self.asked.filter(|asked| self.heard < *asked) {
+            Some(asked) => asked,
+            None => {
+                self.say().ping(now);
+                self.asked = Some(now);
+                now
+            }
+        }
+    }
+
     /// When something came last.
     pub(crate) fn heard(&self) -> Time {
         self.heard

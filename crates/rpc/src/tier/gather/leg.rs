@@ -71,6 +71,11 @@ impl Legs {
         self.legs.iter_mut().find(|leg| leg.place == place && !leg.is_done)
     }
 
+    /// Leaves of those that are under way.
+    pub(in crate::tier) fn awaited(&self) -> impl Iterator<Item = LeafId> + '_ {
+        self.legs.iter().filter(|leg| !leg.is_done).map(|leg| leg.leaf)
+    }
+
     /// Ends all that are under way and may be given up, and names them.
     pub(in crate::tier) fn give_up(&mut self, mut unwanted: impl FnMut(LeafId, RequestId)) {
         for leg in self.legs.iter_mut().filter(|leg| !leg.is_done && leg.is_repeatable) {

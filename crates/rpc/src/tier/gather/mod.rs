@@ -27,6 +27,8 @@ pub(super) struct Gather<S> {
     pub(super) reserved: Vec<Reserved>,
     /// How it goes on when it is ready.
     pub(super) next: Next,
+    /// When its calls left.
+    pub(super) began: Time,
     /// Calls that have not ended.
     left: usize,
     /// Results that would be enough.
@@ -72,6 +74,7 @@ impl<S: Default> Default for Gather<S> {
             needs: Vec::new(),
             reserved: Vec::new(),
             next: Next::Resume,
+            began: Time::ZERO,
             left: 0,
             wanted: 0,
             good_enough: 0,
@@ -103,7 +106,8 @@ impl<S> Gather<S> {
     }
 
     /// The calls leave: from now on they are awaited.
-    pub(super) fn begin(&mut self, calls: usize, enough: Enough) {
+    pub(super) fn begin(&mut self, now: Time, calls: usize, enough: Enough) {
+        self.began = now;
         self.replies.begin(calls);
         self.legs.clear();
         (self.left, self.results) = (calls, 0);

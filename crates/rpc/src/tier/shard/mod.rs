@@ -186,7 +186,7 @@ impl<S> Shard<S> {
         let now = self.clock.now();
         self.waiting.now = now;
         let most = self.waits.most(gather.spent(now));
-        gather.begin(calls.len(), enough);
+        gather.begin(now, calls.len(), enough);
         let key = self.waiting.gathers.insert(gather);
         for place in 0..calls.len() {
             if let Some(listed) = calls.get(place) {
@@ -368,7 +368,17 @@ impl<S> Shard<S> {
     fn watch(&mut self) {
         if self.events.iter().count() < EVENTS_MAX {
             let (now, silence) = (self.clock.now(), self.waits.silence());
-            self.links.iter_mut().for_each(|link| link.watch(now, silence));
+            let mut is_news = false;
+            for (leaf, link) in self.links.iter_mut().enumerate() {
+                is_news |= link.watch(now, silence);
+                if !link.is_up() {
+                    self.waits.forget(leaf);
+                }
+            }
+            if is_news {
+                self.exchange_links(now);
+                self.serve_parked(now);
+            }
         }
     }
 
@@ -391,7 +401,12 @@ impl<S> Shard<S> {
                     self.waiting.settle(key);
                 }
                 // What has not come is missing; its calls find nobody when they end.
-                (Deadline::OfAny, _) | (_, None) => self.waiting.finish(key),
+                (Deadline::OfAny, Some(gather)) => {
+                    let waited = now.since(gather.began);
+                    gather.legs.awaited().for_each(|LeafId(leaf)| self.waits.missed(usize::from(leaf), waited));
+                    self.waiting.finish(key);
+                }
+                (_, None) => {}
             }
         }
         if !self.waiting.unwanted.is_empty() {
@@ -427,7 +442,7 @@ impl<S> Shard<S> {
         let Shard { links, waiting, waits, random, clock, .. } = self;
         for (leaf, link) in links.iter_mut().enumerate() {
             link.exchange(clock, random, &mut |event| {
-                // Late ones, too: waits that are too short are known by them alone.
+                // Late ones, too, as far as their calls were not given up.
                 if let Event::Completed { round_trip, .. } = event {
                     waits.answered(leaf, round_trip);
                 }
