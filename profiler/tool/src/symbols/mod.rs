@@ -207,10 +207,42 @@ impl Symbols {
         // The table knows the name of what was really called, also where the line table does not.
         match (frames.last_mut(), symbol) {
             (None, Some(symbol)) => frames.push(Frame { function: demangle::name(symbol), file: None, line: None }),
-            (Some(last), Some(symbol)) if last.function.is_empty() => last.function = demangle::name(symbol),
+            (Some(last), Some(symbol)) => {
+                let full = demangle::name(symbol);
+                // Line tables without the rest of the debug information name a function without its path.
+                if last.function.is_empty() || is_end_of(&last.function, &full) {
+                    last.function = full;
+                }
+            }
             _ => {}
         }
         frames.retain(|frame| !frame.function.is_empty());
         Place { module: Some(name), offset, frames }
+    }
+}
+
+/// Whether a name without a path is that of the function with this full one. Parameters of either do not count.
+fn is_end_of(name: &str, full: &str) -> bool {
+    let plain = |name: &str| {
+        let end = name.rfind("::<").or_else(|| name.find('<').filter(|at| *at > 0)).unwrap_or(name.len());
+        name[..end].to_string()
+    };
+    let full = plain(full);
+    !name.contains("::") && full.rsplit_once("::").is_some_and(|(_, last)| last == plain(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_end_of;
+
+    #[test]
+    fn a_name_without_a_path_gets_it_from_the_symbol() {
+        assert!(is_end_of("look_up", "served::Store::look_up"));
+        assert!(is_end_of("recompute<u64>", "served::Store::recompute"));
+        assert!(is_end_of("recompute<u64>", "<served::Store>::recompute::<u64>"));
+        // Of another function: one that was executed in line has no symbol of its own.
+        assert!(!is_end_of("up", "served::Store::look_up"));
+        assert!(!is_end_of("look_up", "look_up"));
+        assert!(!is_end_of("Store::look_up", "served::Store::look_up"));
     }
 }
