@@ -207,9 +207,9 @@ impl Symbols {
         // The table knows the name of what was really called, also where the line table does not.
         match (frames.last_mut(), symbol) {
             (None, Some(symbol)) => frames.push(Frame { function: demangle::name(symbol), file: None, line: None }),
-            (Some(last), Some(symbol)) => {
+            // Line tables without the rest of the debug information name a function without its path.
+            (Some(last), Some(symbol)) if !last.function.contains("::") => {
                 let full = demangle::name(symbol);
-                // Line tables without the rest of the debug information name a function without its path.
                 if last.function.is_empty() || is_end_of(&last.function, &full) {
                     last.function = full;
                 }
@@ -223,12 +223,11 @@ impl Symbols {
 
 /// Whether a name without a path is that of the function with this full one. Parameters of either do not count.
 fn is_end_of(name: &str, full: &str) -> bool {
-    let plain = |name: &str| {
+    fn plain(name: &str) -> &str {
         let end = name.rfind("::<").or_else(|| name.find('<').filter(|at| *at > 0)).unwrap_or(name.len());
-        name[..end].to_string()
-    };
-    let full = plain(full);
-    !name.contains("::") && full.rsplit_once("::").is_some_and(|(_, last)| last == plain(name))
+        &name[..end]
+    }
+    plain(full).rsplit_once("::").is_some_and(|(_, last)| last == plain(name))
 }
 
 #[cfg(test)]
