@@ -5,10 +5,12 @@ use crate::behind::Behind;
 use crate::build::{BuildError, Builder, Mode};
 use crate::counts::Counts;
 use crate::delay::Delay;
+use crate::inside::Inside;
 use crate::load::{Busy, Load};
 use crate::probe::Probe;
 use crate::room::{Out, Room};
 use crate::shard::Shard;
+use crate::stretch::Stretch;
 use crate::ticket::{End, Outcome, Ticket, Turn};
 use leeward_control::algorithms::edge::{cost::Estimate, deadline};
 use leeward_control::budget::Budget;
@@ -84,8 +86,8 @@ pub(crate) struct Inner {
     pub(crate) tenants: Tenants,
     /// Of all routes together.
     mean: Estimate,
-    /// Time from admission to the answer, by route, without queues inside.
-    inside: Vec<Estimate>,
+    /// Time from admission to the answer, by route.
+    inside: Vec<Inside>,
     queue: Mutex<Delay>,
     /// Services that this one asks.
     pub(crate) behind: Behind,
@@ -137,7 +139,7 @@ impl Gate {
             names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
             places: Routes::default(),
             mean: Estimate::default(),
-            inside: (0..ROUTES).map(|_| Estimate::default()).collect(),
+            inside: (0..ROUTES).map(|_| Inside::default()).collect(),
             // What stood longer ago than the target is over.
             queue: Mutex::new(Delay::new(slo.scale(0.4), places.is_some())),
             behind: Behind::new(ROUTES),
@@ -178,13 +180,14 @@ impl Gate {
             }
             Mode::Shadow | Mode::Share(_) => inner.rehearsed(now, arriving),
         };
-        inner.tick(now, delay);
+        let stretch = inner.stretch(arriving.route, service);
+        inner.tick(now, stretch.of(delay));
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.choices.draw();
         let left = arriving.left.unwrap_or(Nanos::MAX);
         let arrival = Arrival::new(now)
-            .with_delay(delay)
+            .with_delay(stretch.of(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
             .with_cost(inner.cost(arriving.route))
@@ -198,7 +201,7 @@ impl Gate {
             // The controller is not asked: what is not executed here is no demand on this service.
             Err(Reason::Behind)
         } else {
-            shard.ask(&arrival, waited)
+            shard.ask(&arrival, stretch.of(waited))
         };
         let verdict = verdict.map_err(|reason| inner.named(reason, left, waited, service));
         shard.counts.arrived += 1;
@@ -214,10 +217,11 @@ impl Gate {
         let record = |refused: Option<Reason>| {
             let mut decision = Decision::admitted(now);
             (decision.refused, decision.waited, decision.delay) = (refused, waited, delay);
-            (decision.left, decision.service) = (left, service);
+            let takes = service.max(inner.inside[usize::from(arriving.route)].mean());
+            (decision.left, decision.service) = (left, takes);
             (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
             decision.route = arriving.route;
-            decision.bound = inner.bound(refused);
+            decision.bound = inner.bound(refused, stretch);
             decision
         };
         match verdict {
@@ -233,11 +237,11 @@ impl Gate {
                 if inner.waiting.is_none() {
                     return Ok(ticket);
                 }
-                let lateness = inner.bounds.lateness.unwrap_or(inner.slo);
+                let lateness = stretch.back(inner.bounds.lateness.unwrap_or(inner.slo));
                 let last = left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
                 Ok(ticket.with_turn(Turn {
                     until: now + last,
-                    is_calm: waited.max(delay) < inner.target().scale(CALM),
+                    is_calm: stretch.of(waited.max(delay)) < inner.target().scale(CALM),
                     left,
                     priority: arrival.priority,
                     tenant: arrival.tenant,
@@ -262,6 +266,7 @@ impl Gate {
     ) -> Result<(), Refusal> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        let stretch = inner.stretch(route, service);
         // The queue's delay is told by those whose turn it is. Whoever was passed over until it was too late says how long
         // the others' queue was, and nothing of theirs.
         let mut queue = lock(&inner.queue);
@@ -269,7 +274,7 @@ impl Gate {
         drop(queue);
         let mut shard = lock(&inner.shards[shard]);
         let verdict = match called {
-            Ok(()) if now < turn.until => shard.execute(waited),
+            Ok(()) if now < turn.until => shard.execute(stretch.of(waited)),
             Err(Out::Full) => Err(Reason::Concurrency),
             _ => Err(Reason::Delay),
         };
@@ -281,7 +286,7 @@ impl Gate {
         (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
         (decision.left, decision.service, decision.route) = (turn.left, service, route);
         (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
-        decision.bound = inner.bound(Some(reason));
+        decision.bound = inner.bound(Some(reason), stretch);
         Err(inner.refusal(reason, inner.ring.write(&decision), random))
     }
 
@@ -322,7 +327,8 @@ impl Gate {
         let sojourn = now.since(came);
         if end.worked.is_some() {
             let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
-            inner.inside[usize::from(end.route)].note(sojourn.saturating_sub(queued));
+            let until = end.answered.map_or(now, |at| at.min(now));
+            inner.inside[usize::from(end.route)].note(until.since(came).saturating_sub(queued));
         }
         let place = inner.place(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);
@@ -487,6 +493,16 @@ impl Inner {
         }
     }
 
+    /// How much longer than it is a wait in front of this route counts, whose requests work for `service`.
+    fn stretch(&self, route: u8, service: Nanos) -> Stretch {
+        // The queue of a rehearsal has no executor behind it.
+        let besides = match self.mode {
+            Mode::Enforce => self.inside[usize::from(route)].most().saturating_sub(service),
+            Mode::Shadow | Mode::Share(_) => Nanos::ZERO,
+        };
+        Stretch::new(self.slo, besides)
+    }
+
     /// About how long requests of this route take; nothing before anything is known.
     fn about(&self, route: u8) -> Nanos {
         self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
@@ -500,8 +516,7 @@ impl Inner {
     /// Time that an admitted request may spend in queues inside. A tenth of the objective is kept, as for queues in front.
     /// Other than there, time that it awaits inside counts: a pool's connection is kept for longer than a CPU.
     pub(crate) fn for_queues(&self, left: Nanos, route: u8, waited: Nanos) -> Budget {
-        let inside = self.inside[usize::from(route)].time().unwrap_or(Nanos::ZERO);
-        deadline::budget(left.min(self.slo.scale(0.9)), waited, inside)
+        deadline::budget(left.min(self.slo.scale(0.9)), waited, self.inside[usize::from(route)].mean())
     }
 
     /// Requests that are called ahead of free slots: as many as a sixteenth of the target is enough for, so that a flood of what is only
@@ -550,10 +565,10 @@ impl Inner {
     }
 
     /// The bound that a refusal met, as far as it is known.
-    fn bound(&self, refused: Option<Reason>) -> u64 {
+    fn bound(&self, refused: Option<Reason>, stretch: Stretch) -> u64 {
         match refused {
             Some(Reason::Level) => self.level.load(Ordering::Relaxed),
-            Some(Reason::Delay) => self.bounds.refusing.map_or(0, |bound| bound.0),
+            Some(Reason::Delay) => self.bounds.refusing.map_or(0, |bound| stretch.back(bound).0),
             Some(Reason::Concurrency) => u64::from(self.room).saturating_mul(self.shards.len() as u64),
             _ => 0,
         }

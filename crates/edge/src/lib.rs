@@ -31,11 +31,13 @@ mod build;
 mod counts;
 mod delay;
 mod gate;
+mod inside;
 mod load;
 mod oldest;
 mod probe;
 mod room;
 mod shard;
+mod stretch;
 mod ticket;
 mod watched;
 

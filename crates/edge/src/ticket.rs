@@ -26,6 +26,7 @@ pub(crate) struct End {
     pub(crate) route: u8,
     pub(crate) worked: Option<Duration>,
     pub(crate) queued: Duration,
+    pub(crate) answered: Option<Time>,
     pub(crate) outcome: Outcome,
 }
 
@@ -55,6 +56,8 @@ pub struct Ticket {
     budget: Budget,
     /// Part of the time inside that went to queues there.
     queued: Duration,
+    /// When its answer began, where that was told.
+    answered: Option<Time>,
     /// Whether a service behind has refused it; `None`: it has asked none.
     behind: Option<bool>,
     /// Its number among those that ask the same services.
@@ -84,6 +87,7 @@ impl Ticket {
             worked: None,
             budget,
             queued,
+            answered: None,
             behind: None,
             asks: route,
             turn: None,
@@ -159,6 +163,12 @@ impl Ticket {
         self.queued = span;
     }
 
+    /// Tells when the answer has begun, since the gate was made: a client may take as long as it likes to read the rest, which says nothing of
+    /// this service. Without it the end counts.
+    pub fn answers_at(&mut self, now: Time) {
+        self.answered = Some(now);
+    }
+
     /// Tells that the request has asked another service, and whether it comes to nothing because that one has refused. Where many
     /// do that ask the same ([`crate::Arriving::asks`]), the gate lets in as many as are accepted.
     pub fn behind(&mut self, refused: bool) {
@@ -201,7 +211,14 @@ impl Ticket {
             if let Some(refused) = self.behind {
                 self.gate.0.behind.note(now, self.asks, refused);
             }
-            let end = End { class: self.class, route: self.route, worked, queued: self.queued, outcome };
+            let end = End {
+                class: self.class,
+                route: self.route,
+                worked,
+                queued: self.queued,
+                answered: self.answered,
+                outcome,
+            };
             self.gate.end(self.shard, ticket, (self.came, self.waited), now, &end);
         } else if worked.is_some() || outcome == Outcome::Completed {
             self.gate.end_rehearsed(self.shard, self.route, outcome, worked);

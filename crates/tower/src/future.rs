@@ -155,6 +155,7 @@ where
                 }
                 // Most answers are whole by now: one reading of the clock has been enough for them.
                 let now = ticket.gate().at(now);
+                ticket.answers_at(now);
                 let outcome = if scope.was_refused() && !status::is_success(&response) {
                     // A handler whose lock refused, and that has found no other answer.
                     Outcome::Dropped
