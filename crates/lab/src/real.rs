@@ -17,7 +17,7 @@ use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
 pub use leeward_plant::measured::WINDOW;
-use leeward_plant::{Measured, Placement, RealError, Served, Snapshot, Transport};
+use leeward_plant::{Ends, Measured, Placement, RealError, Served, Snapshot, Transport};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
 use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
@@ -127,7 +127,11 @@ pub fn run_all(
                     measured
                 }
             };
-            let calibrated = calibrated(scenario, service, clients, &placement, &measured);
+            let ends = ends(scenario, service, &placement, &|step| watch(&Stage::Measuring { step }), cancel)?;
+            let calibrated = calibrated(scenario, service, clients, &placement, &measured, ends);
+            if let Some(ends) = ends {
+                results.description = format!("{}\n{}", results.description, words(&ends, clients)).trim().into();
+            }
             let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
@@ -236,6 +240,28 @@ fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<I
     })
 }
 
+/// Both ends of the tier that `service` stands for, if it is one.
+fn ends(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    placement: &Placement,
+    step: &dyn Fn(&str),
+    cancel: &AtomicBool,
+) -> Result<Option<Ends>, RunError> {
+    let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text) else { return Ok(None) };
+    step("clients and leaves");
+    let (wait, costs) = (spec.tier.leaves.service.mean(), &spec.tier.costs);
+    Ends::measure(placement, wait, costs.receive + costs.send, cancel).map(Some).map_err(while_measuring)
+}
+
+fn words(ends: &Ends, clients: u32) -> String {
+    let Ends { client, client_p99, leaf, host_call } = ends;
+    format!(
+        "With {clients} clients: clients sleep until they are due and until they are answered: their round trip takes {client} (99th percentile {client_p99}). The leaves are one \
+         thread on the clients' CPU: a call to an idle one takes {leaf} besides its time, and {host_call} of that CPU where there are many."
+    )
+}
+
 /// The scenario on this machine, with one service and one number of clients.
 fn calibrated(
     scenario: &Scenario,
@@ -243,6 +269,7 @@ fn calibrated(
     clients: u32,
     placement: &Placement,
     measured: &leeward_plant::Machine,
+    ends: Option<Ends>,
 ) -> Scenario {
     let mut calibrated = scenario.clone();
     let known = measured.alone.map_or_else(|| service.service.clone(), |alone| Service::Constant(alone.mean));
@@ -251,6 +278,12 @@ fn calibrated(
     (calibrated.server, calibrated.network) = models(measured, placement);
     // What is predicted is this machine's tier.
     calibrated.tiers.iter_mut().for_each(|spec| spec.tier.cpus = placement.server.len() as u32);
+    if let Some(Ends { client, leaf, host_call, .. }) = ends {
+        calibrated.network.rtt = client;
+        for spec in calibrated.tiers.iter_mut().filter(|spec| spec.name == service.text) {
+            (spec.tier.leaves.rtt, spec.tier.leaves.host_call) = (leaf, host_call);
+        }
+    }
     calibrated
 }
 

@@ -6,6 +6,7 @@
 //! - [`placement`]: which CPUs the two ends get.
 //! - [`machine`]: what this machine can do: capacity, round trip, message costs, stalls.
 //! - [`threads`]: what its threads cost: waking, changing, polling.
+//! - [`ends`]: what a tier's clients and leaves take besides what they are told to.
 //! - [`tier`]: a tier of the simulator's, served here with its leaves.
 //! - [`leaves`]: a service with leaves, each of its servers on its part of the CPUs.
 //! - [`run`]: one controller under one workload.
@@ -14,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ends;
 pub mod error;
 mod identity;
 pub mod leaves;
@@ -28,6 +30,7 @@ mod stalls;
 pub mod threads;
 pub mod tier;
 
+pub use ends::Ends;
 pub use error::RealError;
 pub use identity::this_machine;
 pub use leaves::{LeavesHere, MiddleTier};

@@ -235,20 +235,25 @@ impl Stalls {
 }
 
 /// Reports of both ends of a closed loop.
-struct Round {
+pub(crate) struct Round {
     recording: Recording,
     counts: Counts,
 }
 
 impl Round {
-    fn throughput(&self) -> f64 {
+    pub(crate) fn throughput(&self) -> f64 {
         self.recording.report.throughput_per_s
     }
 }
 
 /// A closed loop on a server of its own, without control. One in which nothing was answered is tried again: other work may have
 /// had the CPUs.
-fn closed(placement: &Placement, served: &Served, plan: &Plan, stop: &AtomicBool) -> Result<Round, RealError> {
+pub(crate) fn closed(
+    placement: &Placement,
+    served: &Served,
+    plan: &Plan,
+    stop: &AtomicBool,
+) -> Result<Round, RealError> {
     for _ in 0..ATTEMPTS {
         let round = closed_once(placement, served, plan, stop)?;
         if round.throughput() > 0.0 {

@@ -9,16 +9,18 @@ use leeward_control::threading::{ThreadEnvironment, registry};
 use leeward_control::units::Nanos;
 use leeward_port::statistics::Statistics;
 use leeward_port::{Running, Server as Port, Source};
-use leeward_rpc::server::{Builder, Counts, Failed, Request, Server, ServerError};
+use leeward_rpc::server::{Builder, Counts, Failed, Inherited, Request, Server, ServerError};
 use leeward_rpc::tier::{Calls, Enough, LeafId, Leaves, Links, MidTier, Options, Replies, Reply, Step, Switch};
 use leeward_rpc::wire::Method;
 use leeward_runtime::{Clock, CoreUsage, Idle};
 use leeward_services::served::{Backend, Bottleneck, Served};
 use leeward_services::wait::WaitBackend;
 use leeward_sim::threads::model::{Ask, Sharing, Tails, Tier as Model};
+use leeward_workload::Service;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use socket2::{Domain, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,6 +74,22 @@ impl RealTier {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The tier by itself, whose leaves are under way.
+    fn start_asking(&self, builder: Builder, address: &str, leaves: &Server) -> Result<Server, ServerError> {
+        let failed = |words: String| ServerError::Cores(io::Error::other(words));
+        let model = &self.model.leaves;
+        let links = if self.model.links == Sharing::Shared { Links::Shared } else { Links::Sharded };
+        let addresses = (1..=model.count).map(|leaf| address_of(leaves, leaf).to_string());
+        let leaves = Leaves::resolve(addresses).map_err(|error| failed(error.to_string()))?.links(links);
+        let service =
+            Fan { clock: Clock::start(), ask: model.ask, resume: self.model.resume, drawn: AtomicU64::new(1) };
+        let options = self.options(leaves)?;
+        let started = on(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
+        let tier = started.map_err(|error| failed(error.to_string()))?;
+        *self.switch.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.switch().clone());
+        Ok(tier.into_server())
+    }
+
     fn options(&self, leaves: Leaves) -> Result<Options, ServerError> {
         let failed = |words: String| ServerError::Cores(io::Error::other(words));
         let cpus = self.placement.server.len() as u16;
@@ -84,24 +102,43 @@ impl RealTier {
 
 impl Backend for RealTier {
     fn start(&self, builder: Builder, address: &str) -> Result<Server, ServerError> {
-        let failed = |words: String| ServerError::Cores(io::Error::other(words));
-        let model = &self.model.leaves;
-        let leaf = || {
-            let waiting = WaitBackend { times: model.service.clone() };
-            waiting.start(Server::builder().idle(Idle::Block).cpus(vec![self.placement.load]), "127.0.0.1:0")
-        };
-        let servers = (0..model.count).map(|_| leaf()).collect::<Result<Vec<_>, _>>()?;
-        let links = if self.model.links == Sharing::Shared { Links::Shared } else { Links::Sharded };
-        let addresses = servers.iter().map(|server| server.address().to_string());
-        let leaves = Leaves::resolve(addresses).map_err(|error| failed(error.to_string()))?.links(links);
-        let service =
-            Fan { clock: Clock::start(), ask: model.ask, resume: self.model.resume, drawn: AtomicU64::new(1) };
-        let options = self.options(leaves)?;
-        let started = on(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
-        let tier = started.map_err(|error| failed(error.to_string()))?;
-        *self.switch.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.switch().clone());
-        Ok(Port::of(WithLeaves { tier: tier.into_server(), leaves: servers }).into())
+        let leaves = waiting(&self.model.leaves.service, self.placement.load)?;
+        match self.start_asking(builder, address, &leaves) {
+            Ok(tier) => Ok(Port::of(WithLeaves { tier, leaves }).into()),
+            Err(error) => {
+                // Its end tells nobody more than the tier's failure does.
+                let _ = leaves.stop();
+                Err(error)
+            }
+        }
     }
+}
+
+/// Leaves that wait, all of them by one thread on this CPU: with a thread for each, what a call costs there would be wake-ups.
+pub(crate) fn waiting(times: &Service, cpu: usize) -> Result<Server, ServerError> {
+    let waiting = WaitBackend { times: times.clone() };
+    let socket = Inherited::new(on_loopback().map_err(ServerError::Cores)?);
+    waiting.start(Server::builder().idle(Idle::Block).cpus(vec![cpu]).inherited(socket), ANYWHERE)
+}
+
+const ANYWHERE: &str = "0.0.0.0:0";
+
+/// A socket that listens at every address of this machine, and to this machine alone.
+fn on_loopback() -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind_device(Some(b"lo"))?;
+    socket.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that may wait to be accepted: each thread of a tier makes one to each leaf.
+const BACKLOG: i32 = 1_024;
+
+/// Where the leaf of this number, from 1, is found: every address of the loopback network is this machine's.
+fn address_of(server: &Server, leaf: u16) -> SocketAddr {
+    let [high, low] = leaf.to_be_bytes();
+    SocketAddr::from(([127, 0, high, low], server.address().port()))
 }
 
 /// Starts a crew on these CPUs. Threads inherit the CPUs of whoever starts them: all of the crew may run on any.
@@ -125,7 +162,7 @@ fn allow(cpus: &[usize]) {
 /// A tier whose leaves end with it.
 struct WithLeaves {
     tier: Server,
-    leaves: Vec<Server>,
+    leaves: Server,
 }
 
 impl Running for WithLeaves {
@@ -162,15 +199,13 @@ impl Running for WithLeaves {
     }
 
     fn has_failed(&self) -> bool {
-        self.tier.has_failed() || self.leaves.iter().any(|leaf| leaf.has_failed())
+        self.tier.has_failed() || self.leaves.has_failed()
     }
 
     fn stop(self: Box<Self>) -> io::Result<Counts> {
         let WithLeaves { tier, leaves } = *self;
         let counts = tier.stop();
-        for leaf in leaves {
-            leaf.stop()?;
-        }
+        leaves.stop()?;
         counts
     }
 }
@@ -257,7 +292,6 @@ mod tests {
     use leeward_control::units::Rate;
     use leeward_sim::threads::model::{Gather, Leaves as LeavesModel, ThreadCosts};
     use leeward_workload::Segment;
-    use leeward_workload::Service;
     use std::sync::atomic::AtomicBool;
 
     fn model(threading: &str) -> Model {
@@ -268,6 +302,7 @@ mod tests {
             service,
             servers: 1,
             per_call: Nanos::ZERO,
+            host_call: Nanos::ZERO,
             rtt: Nanos::ZERO,
             tails: Tails::default(),
         };

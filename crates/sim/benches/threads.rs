@@ -20,6 +20,7 @@ fn tier(setup: &str) -> Tier {
             service: Service::Lognormal { mean: Nanos::from_micros(320), sigma: 0.1 },
             servers: 5,
             per_call: Nanos::ZERO,
+            host_call: Nanos::ZERO,
             rtt: Nanos::from_micros(20),
             tails: Tails::default(),
         },

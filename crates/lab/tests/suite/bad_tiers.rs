@@ -51,6 +51,7 @@ fn mistakes_in_a_tier_are_named() {
     tail("copies = 2\nsecond_calls = \"budgeted\"", &["`own` connections"]);
     tail("drops_after = \"1ms\"", &["`own` connections"]);
     tail("drops_after = \"2s\"", &["drops_after", "duration"]);
+    tail("host_call = \"2s\"", &["host_call", "duration"]);
     tail("slow = { leaf = 3, share = 0.1, by = \"1ms\" }", &["leaf", "from 1 to 2"]);
     tail("slow = { leaf = 1, share = 1.1, by = \"1ms\" }", &["share from 0 to 1"]);
     tail("slow = { leaf = 1, share = 0.1 }", &["by", "missing"]);

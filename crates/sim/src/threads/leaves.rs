@@ -20,6 +20,9 @@ pub(super) struct Stations {
     there: Nanos,
     back: Nanos,
     per_call: Nanos,
+    host_call: Nanos,
+    /// When the CPU that all leaves have in common is free.
+    host: Time,
     slow: Option<SlowLeaf>,
     drops_after: Option<Nanos>,
 }
@@ -34,6 +37,8 @@ impl Stations {
             there,
             back: leaves.rtt.saturating_sub(there),
             per_call: leaves.per_call,
+            host_call: leaves.host_call,
+            host: Time::ZERO,
             slow: leaves.tails.slow,
             drops_after: leaves.tails.drops_after,
         }
@@ -41,9 +46,9 @@ impl Stations {
 
     /// A call leaves for `leaf` at `now`. When its reply arrives, and which.
     pub(super) fn call(&mut self, leaf: u16, now: Time, draw: Draw) -> (Time, News) {
+        let arrives = self.hosted(now + self.there);
         let station = &mut self.stations[usize::from(leaf)];
         station.out += 1;
-        let arrives = now + self.there;
         // The first that is free, by number among equals: no order of a map or of memory.
         let server = station.free.iter_mut().min().expect("a leaf has a server");
         let begins = arrives.max(*server);
@@ -53,6 +58,15 @@ impl Stations {
         *server = begins + draw.time + self.per_call;
         let late = self.slow.filter(|slow| slow.leaf == leaf && draw.is_late).map_or(Nanos::ZERO, |slow| slow.by);
         (*server + self.back + late, News::Result)
+    }
+
+    /// When a call that has come at `at` has had its time on the common CPU.
+    fn hosted(&mut self, at: Time) -> Time {
+        if self.host_call == Nanos::ZERO {
+            return at;
+        }
+        self.host = self.host.max(at) + self.host_call;
+        self.host
     }
 
     /// A reply of `leaf` has arrived.

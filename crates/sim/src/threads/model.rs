@@ -57,6 +57,8 @@ pub struct Leaves {
     pub servers: u16,
     /// Time of a call besides the service.
     pub per_call: Nanos,
+    /// Time of a call on the one CPU that all leaves have in common, before its service; zero where each has enough of its own.
+    pub host_call: Nanos,
     /// Round trip to a leaf.
     pub rtt: Nanos,
     /// Answers that are late or do not come, and what is made of that.
@@ -252,7 +254,11 @@ impl Tier {
         let busy = (begin + self.resume).as_secs_f64() + messages;
         let own = f64::from(self.cpus) / busy.max(1e-9);
         let call = (self.leaves.service.mean() + self.leaves.per_call).as_secs_f64().max(1e-9);
-        let calls = f64::from(self.leaves.servers) * f64::from(self.leaves.count) / call;
+        let own_cpus = f64::from(self.leaves.servers) * f64::from(self.leaves.count) / call;
+        let calls = match self.leaves.host_call {
+            Nanos::ZERO => own_cpus,
+            host => own_cpus.min(1.0 / host.as_secs_f64()),
+        };
         Rate(own.min(calls / self.leaves.mean_calls().max(1e-9)))
     }
 
@@ -283,6 +289,7 @@ impl Tier {
             costs.decide,
             self.resume,
             leaves.per_call,
+            leaves.host_call,
             leaves.rtt,
         ];
         let Tails { copies, second_calls, slow, drops_after } = leaves.tails;

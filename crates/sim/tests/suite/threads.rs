@@ -82,6 +82,18 @@ fn an_async_in_line_tier_waits_for_the_cpu_alone() {
     }
 }
 
+#[test]
+fn leaves_on_one_cpu_are_one_queue_for_all_calls() {
+    let mut tier = free("AIP1-0-1", Service::Constant(Nanos::from_micros(50)));
+    (tier.leaves.count, tier.leaves.host_call) = (4, Nanos::from_micros(25));
+    assert!((tier.capacity(Nanos::ZERO).0 / 10_000.0 - 1.0).abs() < 0.01, "{:?}", tier.capacity(Nanos::ZERO));
+    let report = run(&config(tier, Service::Constant(Nanos(0)), Arrivals::Poisson, 7_000.0, 400_000.0, 7));
+    // The four calls of a request are one customer of that queue, and the last of them is what the request waits for.
+    let expected = pollaczek_khinchine(0.7, 100.0, 0.0) + 100.0 + 50.0;
+    let mean_us = report.latency.mean_ns / 1e3;
+    assert!((mean_us / expected - 1.0).abs() < 0.03, "{mean_us} us, theory {expected}");
+}
+
 /// The 99th percentiles of a thread that is held 0.55 ms (sigma 0.1) per request, without other costs: what a queue simulation outside
 /// of this repository gave, in ms.
 const HELD: &[(&str, Arrivals, f64, f64)] = &[

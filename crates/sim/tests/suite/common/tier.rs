@@ -22,6 +22,7 @@ pub(crate) fn free(setup: &str, leaf: Service) -> Tier {
             service: leaf,
             servers: 1_024,
             per_call: none,
+            host_call: none,
             rtt: none,
             tails: Tails::default(),
         },
@@ -84,6 +85,7 @@ pub(crate) fn draw(seed: u64) -> SimConfig {
     }
     tier.gather = if rng.below(2) == 0 { Gather::Own } else { Gather::ForkJoin };
     tails(&mut tier, &mut rng);
+    tier.leaves.host_call = Nanos(rng.below(2) * rng.below(5_000));
     let sharing = [Sharing::Sharded, Sharing::Shared];
     (tier.front, tier.links) = (sharing[rng.below(2) as usize], sharing[rng.below(2) as usize]);
     let begin = Service::Exponential(Nanos::from_micros(1 + rng.below(100)));
