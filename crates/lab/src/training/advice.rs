@@ -47,7 +47,7 @@ pub struct Advice {
 pub struct Alone {
     /// The setup.
     pub setup: Threading,
-    /// Its tail over that of the best setup, at the load where that is most.
+    /// Its tail over the least of any setup, at the load where that is most.
     pub factor: f64,
     /// Its CPUs over those of the best setup, at the lowest load.
     pub cpu: f64,
@@ -58,13 +58,13 @@ pub struct Alone {
 pub struct Row {
     /// The load.
     pub load: Rate,
-    /// The best setup.
+    /// The best setup; of several that may be it, the one that bears more load best.
     pub best: Threading,
     /// Its predicted tail.
     pub tail: Nanos,
     /// CPUs that it needs.
     pub cpu: f64,
-    /// The second best with its predicted tail.
+    /// The best of the others with its predicted tail.
     pub second: Option<(Threading, Nanos)>,
     /// How sure the order of the two is.
     pub confidence: Confidence,
@@ -110,7 +110,7 @@ pub fn advise(curves: &Curves, question: &Question) -> Advice {
     let rows: Vec<Row> = loads.iter().map(|load| row(&envelope, question, *load)).collect();
     let kept = rows.iter().filter(|row| row.tail <= question.slo && is_sustained(curves, row));
     Advice {
-        steps: steps(&envelope, &loads),
+        steps: steps(&envelope, question, &loads),
         alone: alone(&envelope, &loads),
         frugal: frugal(&envelope, question, &loads),
         kept_to: kept.map(|row| row.load).next_back(),
@@ -130,6 +130,43 @@ fn loads(question: &Question) -> Vec<Rate> {
     loads
 }
 
+/// Setups that may be the best at this load, the one of least tail first: their bounds meet its bounds. Where that one keeps the objective, they do.
+fn contenders<'a>(envelope: &'a Envelope, question: &Question, load: Rate) -> Vec<&'a Curve> {
+    let best = envelope.best(load);
+    let others = envelope.curves().all().iter().filter(|curve| curve.setup != best.setup);
+    let meets = |curve: &&Curve| {
+        let tail = |curve: &Curve| envelope.score(curve, load).map(|tail| Nanos(tail as u64));
+        let (Some(tail), Some(other)) = (tail(best), tail(curve)) else { return false };
+        let keeps = other <= question.slo || tail > question.slo;
+        keeps && confidence(best, curve, tail, other, load) != Confidence::Sure
+    };
+    std::iter::once(best).chain(others.filter(meets)).collect()
+}
+
+/// Tail at this load and at one that is more by the margin, weighed alike: the machine that serves is never quite the one that was measured, and which of
+/// two setups bears that is seen where there is more to do.
+fn outlook(envelope: &Envelope, question: &Question, curve: &Curve, load: Rate) -> Option<f64> {
+    let further = Rate((load.0 / MARGIN).min(curve.sustains));
+    let then = curve.latency(question.tail, further)?;
+    Some((envelope.score(curve, load)?.max(1.0) * then.0.max(1) as f64).sqrt())
+}
+
+/// The setup to have at this load.
+fn choice<'a>(envelope: &'a Envelope, question: &Question, load: Rate) -> &'a Curve {
+    let all = contenders(envelope, question, load).into_iter();
+    let rated = all.filter_map(|curve| Some((outlook(envelope, question, curve, load)?, curve)));
+    rated.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(|| envelope.best(load), |(_, curve)| curve)
+}
+
+/// How much worse than the choice a setup is: among those that may be the best by its outlook, and else by its tail.
+fn regret(envelope: &Envelope, question: &Question, curve: &Curve, load: Rate) -> Option<f64> {
+    if !contenders(envelope, question, load).iter().any(|contender| contender.setup == curve.setup) {
+        return factor(envelope, curve, load);
+    }
+    let least = outlook(envelope, question, choice(envelope, question, load), load)?;
+    Some(outlook(envelope, question, curve, load)? / least)
+}
+
 /// Tail over the best's at this load; `None` where it is not eligible.
 fn factor(envelope: &Envelope, curve: &Curve, load: Rate) -> Option<f64> {
     let best = envelope.best(load);
@@ -137,7 +174,7 @@ fn factor(envelope: &Envelope, curve: &Curve, load: Rate) -> Option<f64> {
 }
 
 fn row(envelope: &Envelope, question: &Question, load: Rate) -> Row {
-    let best = envelope.best(load);
+    let best = choice(envelope, question, load);
     let tail = |curve: &Curve| curve.latency(question.tail, Rate(load.0.min(curve.sustains))).unwrap_or(Nanos::MAX);
     let others =
         envelope.curves().all().iter().filter(|curve| curve.setup != best.setup && envelope.is_eligible(curve, load));
@@ -156,8 +193,9 @@ fn row(envelope: &Envelope, question: &Question, load: Rate) -> Row {
 fn confidence(best: &Curve, second: &Curve, tail: Nanos, other: Nanos, load: Rate) -> Confidence {
     let spread = |curve: &Curve| nearest(curve, load).map_or(0.0, |knot| knot.spread);
     let high = tail.0 as f64 * (1.0 + spread(best));
-    let low = other.0 as f64 * (1.0 - spread(second));
-    match (high < low, other.0 as f64 <= tail.0 as f64 * CLOSE) {
+    let low = other.0 as f64 / (1.0 + spread(second));
+    let close = tail.0.max(other.0) as f64 <= tail.0.min(other.0) as f64 * CLOSE;
+    match (high < low, close) {
         (true, _) => Confidence::Sure,
         (false, true) => Confidence::Tie,
         (false, false) => Confidence::Unsure,
@@ -170,7 +208,7 @@ fn nearest(curve: &Curve, load: Rate) -> Option<&Knot> {
 
 /// From the lowest load upwards, each setup for as long as it is within 5 % of the best: of those that begin there, the one that stays so
 /// longest.
-fn steps(envelope: &Envelope, loads: &[Rate]) -> Vec<(Rate, Threading)> {
+fn steps(envelope: &Envelope, question: &Question, loads: &[Rate]) -> Vec<(Rate, Threading)> {
     let (Some(first), Some(last)) = (loads.first(), loads.last()) else { return Vec::new() };
     let bends = envelope.intervals().map(|(from, _)| from.0);
     let mut points: Vec<f64> =
@@ -181,10 +219,11 @@ fn steps(envelope: &Envelope, loads: &[Rate]) -> Vec<(Rate, Threading)> {
     let mut at = 0;
     while at < points.len() {
         let lasts = |curve: &Curve| {
-            let close = |load: &&f64| factor(envelope, curve, Rate(**load)).is_some_and(|factor| factor <= CLOSE);
+            let close =
+                |load: &&f64| regret(envelope, question, curve, Rate(**load)).is_some_and(|regret| regret <= CLOSE);
             points[at..].iter().take_while(close).count()
         };
-        let best = envelope.best(Rate(points[at]));
+        let best = choice(envelope, question, Rate(points[at]));
         let longest = envelope
             .curves()
             .all()

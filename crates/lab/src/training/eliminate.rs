@@ -21,7 +21,7 @@ pub struct Plan {
     pub tail: Tail,
     /// Requests of a first measurement.
     pub least: u64,
-    /// Requests after which a setup at a load is known well enough.
+    /// Requests of the longest measurement of a setup at a load.
     pub most: u64,
 }
 
@@ -198,8 +198,11 @@ impl Race<'_> {
             let asked: Vec<(usize, f64)> = running.iter().map(|racer| (*racer, load)).collect();
             let samples = self.measure(&asked, requests, round)?;
             for (racer, sample) in running.iter().zip(samples) {
-                // A setup near its end keeps up for a while: the longer measurement is right.
-                found[*racer] = sample.is_sustained().then_some(sample);
+                // A setup near its end keeps up for a while: the longer measurement is right. A load that both measurements sustained has been
+                // measured twice, which counts where a measurement depends on more than its requests.
+                let before = found[*racer].filter(|_| self.bench.takes_real_time());
+                let all = before.map_or(sample, |before| before.with(&sample, self.plan.tail));
+                found[*racer] = sample.is_sustained().then_some(all);
                 if found[*racer].is_none() {
                     self.racers[*racer].failed = Some(load);
                 }
@@ -237,7 +240,14 @@ impl Race<'_> {
             if asked.is_empty() || self.is_over() {
                 return Ok(());
             }
-            let samples = self.measure(&asked, self.plan.most, round)?;
+            let mut samples = self.measure(&asked, self.plan.most, round)?;
+            if self.bench.takes_real_time() {
+                // No load is known by one measurement of a real server.
+                let again = self.measure(&asked, self.plan.most, round + HALVINGS)?;
+                for (sample, again) in samples.iter_mut().zip(again) {
+                    *sample = if again.is_sustained() { sample.with(&again, self.plan.tail) } else { again };
+                }
+            }
             for ((racer, load), sample) in asked.into_iter().zip(samples) {
                 let racer = &mut self.racers[racer];
                 if !sample.is_sustained() {

@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const APART: u32 = 1 << 20;
 /// Requests of a measurement over those of the training's longest.
 const LONGER: u64 = 4;
-/// Longest time that a real measurement takes, in seconds, but for its least requests.
+/// Longest time that a setup is measured for at a load, in seconds, but for its least requests.
 const LONGEST: f64 = 8.0;
 /// Loads that are tried where measurements take real time.
 const FEW: usize = 5;
+/// Rounds there, of which each setup's median counts: in turns, so that what else the machine does meets all alike.
+const ROUNDS: u32 = 3;
 
 /// A load, measured anew.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +33,7 @@ pub struct Fresh {
     pub best: (Threading, Nanos),
     /// Tail of the policy; `None` if it did not sustain the load.
     pub policy: Option<Nanos>,
-    /// Requests of each measurement.
+    /// Requests of each setup, in all its measurements.
     pub requests: u64,
 }
 
@@ -77,27 +79,44 @@ pub fn check(
         let requests = if is_real { ((load.0 * LONGEST) as u64).clamp(plan.least, most) } else { most };
         let setups: Vec<Threading> =
             curves.all().iter().filter(|curve| is_able(curve, load)).map(|curve| curve.setup).collect();
-        let one = |setup: &Threading| {
-            if stop.load(Ordering::Relaxed) {
-                return Err(RunError::Cancelled);
-            }
-            Ok((*setup, bench.measure(*setup, load, requests, APART, stop)?))
-        };
-        let samples: Result<Vec<(Threading, Sample)>, RunError> =
-            if bench.is_parallel() { setups.par_iter().map(one).collect() } else { setups.iter().map(one).collect() };
-        let tails: Vec<(Threading, Nanos)> = samples?
+        let rounds = if is_real { ROUNDS } else { 1 };
+        let requests = (requests / u64::from(rounds)).max(plan.least);
+        let (mut tails_of, mut tails_of_policy) = (vec![Vec::new(); setups.len()], Vec::new());
+        // A load that was not sustained has the longest tail there is.
+        let tail = |sample: Sample| if sample.is_sustained() { sample.tail(plan.tail) } else { Nanos::MAX };
+        for round in 0..rounds {
+            let round = APART + round;
+            let one = |setup: &Threading| {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(RunError::Cancelled);
+                }
+                bench.measure(*setup, load, requests, round, stop).map(tail)
+            };
+            let tails: Result<Vec<Nanos>, RunError> = match bench.is_parallel() {
+                true => setups.par_iter().map(one).collect(),
+                false => setups.iter().map(one).collect(),
+            };
+            tails_of.iter_mut().zip(tails?).for_each(|(all, tail)| all.push(tail));
+            tails_of_policy.push(tail(bench.measure_policy(&shared, load, requests, round, stop)?));
+        }
+        let sustained = |tail: Nanos| (tail < Nanos::MAX).then_some(tail);
+        let tails: Vec<(Threading, Nanos)> = setups
             .into_iter()
-            .filter(|(_, sample)| sample.is_sustained())
-            .map(|(setup, sample)| (setup, sample.tail(plan.tail)))
+            .zip(tails_of)
+            .filter_map(|(setup, all)| Some((setup, sustained(median(all))?)))
             .collect();
-        let policy = bench.measure_policy(&shared, load, requests, APART, stop)?;
         let Some(best) = tails.iter().min_by_key(|(_, tail)| *tail).copied() else { continue };
         let again = tails.iter().find(|(setup, _)| *setup == advised).copied().unwrap_or((advised, Nanos::MAX));
-        let policy = policy.is_sustained().then(|| policy.tail(plan.tail));
-        found.push(Fresh { load, advised: again, best, policy, requests });
+        let policy = sustained(median(tails_of_policy));
+        found.push(Fresh { load, advised: again, best, policy, requests: requests * u64::from(rounds) });
     }
     found.reverse();
     Ok(found)
+}
+
+fn median(mut tails: Vec<Nanos>) -> Nanos {
+    tails.sort_unstable();
+    tails.get(tails.len() / 2).copied().unwrap_or(Nanos::MAX)
 }
 
 fn is_able(curve: &Curve, load: Rate) -> bool {
@@ -150,7 +169,7 @@ mod tests {
     fn sample(us: u64, count: u64) -> Sample {
         let tail = Nanos::from_micros(us);
         let latency = Percentiles { count, mean_ns: 1.0, p50: tail, p90: tail, p99: tail, p999: tail, max: tail };
-        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false }
+        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false, moods: 0.0 }
     }
 
     fn curve(setup: &str, us: f64) -> Curve {

@@ -1,6 +1,7 @@
 //! A tier on this machine as a bench for training: its threads on the server's CPUs, clients and leaves, which wait instead of computing, on
 //! another.
 
+use super::sample::UNKNOWN_MOODS;
 use super::{AUTO, Bench, Sample};
 use crate::error::RunError;
 use leeward_control::budget::Budget;
@@ -171,5 +172,12 @@ fn sample(report: &RunReport) -> Sample {
         }
         _ => 0.0,
     };
-    Sample { issued: load.measured.offered, completed, latency: load.latency, cpu: busy.max(0.0), late }
+    Sample {
+        issued: load.measured.offered,
+        completed,
+        latency: load.latency,
+        cpu: busy.max(0.0),
+        late,
+        moods: UNKNOWN_MOODS,
+    }
 }

@@ -23,7 +23,15 @@ pub struct Sample {
     pub cpu: f64,
     /// Whether the clients were late for the load, so that none of it counts as answered.
     pub late: bool,
+    /// How far the tail may be off for the machine's moods, as a part of it: requests of one measurement share them, so that its order
+    /// statistics don't know.
+    pub moods: f64,
 }
+
+/// How far one measurement of a real server may be off for the machine's moods: a second one tells.
+pub(super) const UNKNOWN_MOODS: f64 = 0.5;
+/// How far two may be off that agree: they may do so by chance.
+const LEAST_MOODS: f64 = 0.1;
 
 impl Sample {
     /// Of a run of a server with so many CPUs.
@@ -34,7 +42,40 @@ impl Sample {
             latency: outcome.latency,
             cpu: outcome.cpu_utilization * f64::from(cpus),
             late: false,
+            moods: 0.0,
         }
+    }
+
+    /// Two measurements of the same, made apart: percentiles between the two, by their requests, and what the two say of the machine's
+    /// moods in the place of what each knew.
+    pub(super) fn with(&self, other: &Sample, tail: Tail) -> Sample {
+        let (one, two) = (self.latency, other.latency);
+        let share = two.count as f64 / (one.count + two.count).max(1) as f64;
+        let between = |one: f64, two: f64| (one.max(1.0).ln() * (1.0 - share) + two.max(1.0).ln() * share).exp();
+        let at = |one: Nanos, two: Nanos| Nanos(between(one.0 as f64, two.0 as f64).round() as u64);
+        let latency = Percentiles {
+            count: one.count + two.count,
+            mean_ns: between(one.mean_ns, two.mean_ns),
+            p50: at(one.p50, two.p50),
+            p90: at(one.p90, two.p90),
+            p99: at(one.p99, two.p99),
+            p999: at(one.p999, two.p999),
+            max: one.max.max(two.max),
+        };
+        let together = Sample {
+            issued: self.issued + other.issued,
+            completed: self.completed + other.completed,
+            latency,
+            cpu: self.cpu * (1.0 - share) + other.cpu * share,
+            late: self.late || other.late,
+            moods: 0.0,
+        };
+        let off = |sample: &Sample| {
+            (sample.tail(tail).0 as f64 / together.tail(tail).0.max(1) as f64).max(1e-3).ln().abs().exp() - 1.0
+        };
+        // What earlier ones have shown is not forgotten because two agree.
+        let before = if self.moods == UNKNOWN_MOODS { 0.0 } else { self.moods / 2.0 };
+        Sample { moods: off(self).max(off(other)).max(before).max(LEAST_MOODS), ..together }
     }
 
     /// Whether the setup kept up.
@@ -58,7 +99,9 @@ impl Sample {
             Tail::P999 => 0.001,
         };
         let half = NORMAL * (share * (1.0 - share) / self.latency.count.max(1) as f64).sqrt();
-        (self.at_share(share + half), self.at_share(share - half))
+        let (low, high) = (self.at_share(share + half), self.at_share(share - half));
+        let moods = 1.0 + self.moods;
+        (Nanos((low.0 as f64 / moods) as u64), Nanos((high.0 as f64 * moods) as u64))
     }
 
     /// Latency that this share of requests exceeds.
@@ -106,7 +149,7 @@ mod tests {
         let us = Nanos::from_micros;
         let (p50, p90, p99, p999, max) = (us(100), us(200), us(300), us(400), us(500));
         let latency = Percentiles { count, mean_ns: 1e5, p50, p90, p99, p999, max };
-        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false }
+        Sample { issued: count, completed: count, latency, cpu: 1.0, late: false, moods: 0.0 }
     }
 
     #[test]
@@ -127,6 +170,30 @@ mod tests {
             let (low, high) = sample(count).bounds(Tail::P999);
             assert!(low <= high && high <= Nanos::from_micros(500), "{count}: {low} {high}");
         }
+    }
+
+    #[test]
+    fn measurements_that_differ_widen_the_bounds() {
+        let slower = |factor: u64| {
+            let Sample { latency, .. } = sample(2_000);
+            let times = |span: Nanos| Nanos(span.0 * factor);
+            let Percentiles { p50, p90, p99, p999, max, .. } = latency;
+            let (p50, p90, p99, p999, max) = (times(p50), times(p90), times(p99), times(p999), times(max));
+            Sample {
+                latency: Percentiles { p50, p90, p99, p999, max, ..latency },
+                moods: UNKNOWN_MOODS,
+                ..sample(2_000)
+            }
+        };
+        let (alike, apart) = (slower(1).with(&slower(1), Tail::P99), slower(1).with(&slower(4), Tail::P99));
+        assert_eq!(
+            (alike.moods, alike.latency.count, alike.latency.p99),
+            (LEAST_MOODS, 4_000, Nanos::from_micros(300))
+        );
+        assert!((apart.moods - 1.0).abs() < 0.01 && apart.latency.p99.0.abs_diff(600_000) < 10, "{apart:?}");
+        let width = |sample: &Sample| sample.bounds(Tail::P99).1.0 as f64 / sample.bounds(Tail::P99).0.0 as f64;
+        assert!(width(&apart) > 3.0 * width(&alike) && width(&slower(1)) > 1.5 * width(&alike));
+        assert!(apart.with(&apart, Tail::P99).moods >= 0.49, "what was seen is not forgotten at once");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Bench for Formula {
             p999: at(1.1),
             max: at(1.2),
         };
-        Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late })
+        Ok(Sample { issued: requests, completed, latency, cpu: 1.0, late: self.is_late, moods: 0.0 })
     }
 
     fn measure_policy(
@@ -167,6 +167,33 @@ fn advice_is_few_setups_and_a_frugal_one() {
     assert_eq!((tight.kept_to, tight.frugal, tight.rows[9].best.to_string().as_str()), (None, None, "SIP1"));
 }
 
+#[test]
+fn of_two_that_may_be_the_best_the_one_that_bears_more_is_advised() {
+    let advised = |spread: f64| {
+        let knot = |load: f64, us: f64| Knot {
+            load,
+            p50_us: us / 2.0,
+            p99_us: us,
+            p999_us: us,
+            cpu: 1.0,
+            samples: 500,
+            spread,
+        };
+        let steep = vec![knot(10.0, 100.0), knot(900.0, 100.0), knot(1_000.0, 400.0)];
+        let level = vec![knot(10.0, 110.0), knot(2_000.0, 110.0)];
+        let curves = vec![
+            Curve { setup: "SIP1".parse().unwrap(), knots: steep, sustains: 1_000.0 },
+            Curve { setup: "SDB1-4".parse().unwrap(), knots: level, sustains: 2_000.0 },
+        ];
+        let question =
+            Question { slo: Nanos::from_millis(1), tail: Tail::P99, lowest: Rate(840.0), highest: Rate(860.0) };
+        let advice = advise(&Curves::new(curves).unwrap(), &question);
+        (advice.steps[0].1.to_string(), advice.rows[0].best.to_string(), advice.rows[0].confidence)
+    };
+    assert_eq!(advised(0.01), ("SIP1".into(), "SIP1".into(), Confidence::Sure));
+    assert_eq!(advised(0.3), ("SDB1-4".into(), "SDB1-4".into(), Confidence::Unsure));
+}
+
 /// A simulated tier with gRPC's costs and the paper's leaves.
 fn tier() -> leeward_sim::SimConfig {
     use leeward_sim::config::{SimConfig, Workload};
@@ -180,6 +207,7 @@ fn tier() -> leeward_sim::SimConfig {
         service: leaf,
         servers: 5,
         per_call: Nanos::ZERO,
+        host_call: Nanos::ZERO,
         rtt: us(20),
         tails: Tails::default(),
     };
