@@ -36,10 +36,22 @@ pub(crate) enum Guard {
     RefuseAll,
     /// tower's limit of 1 in flight and its load shedding.
     Limit1,
+    /// Of 2.
+    Limit2,
     /// Of 4.
     Limit4,
+    /// Of 8.
+    Limit8,
+    /// Of 16.
+    Limit16,
+    /// Of 32.
+    Limit32,
     /// Of 64.
     Limit64,
+    /// Of 128.
+    Limit128,
+    /// Of 256.
+    Limit256,
     /// tower-resilience-adaptive's AIMD, and tower's load shedding.
     ResilienceAimd,
     /// tower-resilience-adaptive's Vegas, and tower's load shedding.
@@ -49,6 +61,24 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
+    /// tower's limits that a user would try.
+    pub(crate) const LIMITS: [(Guard, usize); 9] = [
+        (Guard::Limit1, 1),
+        (Guard::Limit2, 2),
+        (Guard::Limit4, 4),
+        (Guard::Limit8, 8),
+        (Guard::Limit16, 16),
+        (Guard::Limit32, 32),
+        (Guard::Limit64, 64),
+        (Guard::Limit128, 128),
+        (Guard::Limit256, 256),
+    ];
+
+    /// Requests in flight that tower's limit allows, where this is one.
+    pub(crate) fn limit(self) -> Option<usize> {
+        Guard::LIMITS.into_iter().find(|(guard, _)| *guard == self).map(|(_, limit)| limit)
+    }
+
     /// Leeward's layer with its settings, where this is one.
     pub(crate) fn layer(self, objective: Duration) -> Option<Slo> {
         let layer = slo(objective)
@@ -79,15 +109,11 @@ impl Guard {
     pub(crate) fn around(self, app: Router, objective: Duration) -> anyhow::Result<Router> {
         use tower_resilience_adaptive::{AdaptiveLimiterLayer, Aimd, Vegas};
         let refused = || HandleErrorLayer::new(|_: tower::BoxError| async { StatusCode::SERVICE_UNAVAILABLE });
-        let limit = |limit| {
-            let stack = ServiceBuilder::new().layer(refused()).layer(LoadShedLayer::new());
-            stack.layer(GlobalConcurrencyLimitLayer::new(limit))
-        };
         let shed = || ServiceBuilder::new().layer(refused()).layer(LoadShedLayer::new());
+        if let Some(limit) = self.limit() {
+            return Ok(app.layer(shed().layer(GlobalConcurrencyLimitLayer::new(limit))));
+        }
         Ok(match self {
-            Guard::Limit1 => app.layer(limit(1)),
-            Guard::Limit4 => app.layer(limit(4)),
-            Guard::Limit64 => app.layer(limit(64)),
             Guard::ResilienceAimd => {
                 let aimd = Aimd::builder().initial_limit(10).min_limit(1).max_limit(256).latency_threshold(objective);
                 app.layer(shed().layer(AdaptiveLimiterLayer::new(aimd.build()?)))

@@ -9,16 +9,16 @@ use crate::load::{self, Came, Demand, Plan, alike};
 use crate::server::Args;
 use anyhow::Result;
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Bench {
-    /// A load on an unprotected service behind Envoy; `None` without Envoy.
+    /// A load on an unprotected service behind Envoy, and how many CPUs Envoy itself had; `None` without Envoy.
     pub(super) fn adaptive(
         &mut self,
         (work, wait): (u64, u64),
         phases: Vec<(Demand, Duration)>,
         warmup: Duration,
-    ) -> Result<Option<Came>> {
+    ) -> Result<Option<(Came, f64)>> {
         let Some(program) = program() else { return Ok(None) };
         let args = Args { work, wait, slo: SLO.as_millis() as u64, cpu: Some(0), ..Args::default() };
         let server = Server::start(&args)?;
@@ -32,11 +32,13 @@ impl Bench {
         let seed = self.seed;
         let connections = connections(work);
         let plan = Plan { address: entry, connections, phases, warmup, objective: SLO, seed, kind: alike };
+        let before = (Instant::now(), envoy.cpu_time());
         let came = load::run(&plan)?;
+        let used = envoy.cpu_time().saturating_sub(before.1).as_secs_f64() / before.0.elapsed().as_secs_f64();
         drop(envoy);
         server.stop()?;
         std::fs::remove_dir_all(&folder)?;
-        Ok(Some(came))
+        Ok(Some((came, used)))
     }
 }
 

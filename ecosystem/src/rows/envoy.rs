@@ -150,6 +150,16 @@ impl Envoy {
         }
         Ok(envoy)
     }
+
+    /// CPU time of all its threads so far.
+    pub(super) fn cpu_time(&self) -> Duration {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.0.id())) else { return Duration::ZERO };
+        let ran = |thread: std::io::Result<std::fs::DirEntry>| {
+            let times = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            times.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+        };
+        threads.filter_map(ran).sum()
+    }
 }
 
 impl Drop for Envoy {
