@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Rounds of which medians are taken; 5, or 1 if it is to be quick.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Seconds of a measurement; 3 if it is not said.
+    /// Seconds of a measurement; 2, or 3 if it is to be quick.
     #[arg(long)]
     seconds: Option<u64>,
     /// Rivals are left out.
@@ -108,7 +108,7 @@ struct Bench {
 /// Measures and prints all rows.
 pub(crate) fn measure(args: &Args) -> Result<()> {
     server::pin(1).or_else(|_| server::pin(0))?;
-    let seconds = args.seconds.unwrap_or(3).max(1);
+    let seconds = args.seconds.unwrap_or(if args.quick { 3 } else { 2 }).max(1);
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 }).max(1);
     let mut bench = Bench { span: Duration::from_secs(seconds), rounds, seed: 1, busiest: 0.0, rows: Vec::new() };
     println!("load average before: {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
