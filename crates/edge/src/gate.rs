@@ -32,6 +32,9 @@ const ROUTES: usize = 256;
 /// Below this share of the target nobody waits: such a request needs no room. The controller refuses nothing there, either.
 const CALM: f64 = 0.125;
 
+/// Of so many requests one is judged without what is known of time inside.
+const PLAIN: u64 = 16;
+
 /// Requests that are called ahead of free slots, for each worker.
 const MOST_AHEAD: usize = 8;
 
@@ -186,8 +189,10 @@ impl Gate {
         let mut shard = lock(&inner.shards[index]);
         let random = shard.choices.draw();
         let left = arriving.left.unwrap_or(Nanos::MAX);
+        // One in some is judged by its wait alone: of a route that is refused nobody would learn that it is quick again.
+        let felt = if (random >> 32).is_multiple_of(PLAIN) { Stretch::NONE } else { stretch };
         let arrival = Arrival::new(now)
-            .with_delay(stretch.of(delay))
+            .with_delay(felt.of(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
             .with_cost(inner.cost(arriving.route))
@@ -201,7 +206,7 @@ impl Gate {
             // The controller is not asked: what is not executed here is no demand on this service.
             Err(Reason::Behind)
         } else {
-            shard.ask(&arrival, stretch.of(waited))
+            shard.ask(&arrival, felt.of(waited))
         };
         let verdict = verdict.map_err(|reason| inner.named(reason, left, waited, service));
         shard.counts.arrived += 1;
@@ -328,7 +333,9 @@ impl Gate {
         if end.worked.is_some() {
             let queued = Nanos(u64::try_from(end.queued.as_nanos()).unwrap_or(u64::MAX));
             let until = end.answered.map_or(now, |at| at.min(now));
-            inner.inside[usize::from(end.route)].note(until.since(came).saturating_sub(queued));
+            // Beyond the objective longer says no more, and would be remembered for longer.
+            let span = until.since(came).saturating_sub(queued).min(inner.slo);
+            inner.inside[usize::from(end.route)].note(span);
         }
         let place = inner.place(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);

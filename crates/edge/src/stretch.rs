@@ -16,6 +16,9 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// A wait counts for what it is.
+    pub(crate) const NONE: Stretch = Stretch { whole: 1, left: 1 };
+
     /// For requests that are inside for so long besides their work.
     pub(crate) fn new(objective: Nanos, besides: Nanos) -> Self {
         let whole = objective.0.max(1);

@@ -16,7 +16,7 @@ const REFUSE: u64 = 10_000;
 const LOOK: u64 = 2_000;
 /// Tasks that Tokio polls between two looks, at most.
 const LAP: usize = 61;
-/// What is counted begins after this: the gate knows by then how long requests take.
+/// The count begins after this: the gate knows by then how long requests take.
 const WARM_NS: u64 = 1_000_000_000;
 const ALL_NS: u64 = 4_000_000_000;
 
@@ -101,6 +101,27 @@ fn who_awaits_waits_twice_and_is_in_time_all_the_same() {
     }
 }
 
+/// A cold start, or a client that was slow to send, is no news for long; and those that have waited while others keep the queue long are not refused for
+/// ever by it.
+#[test]
+fn a_slow_spell_of_a_route_is_forgotten() {
+    let gate = builder().set("level", "off").build().unwrap();
+    let one = |now: u64, waited: u64, span: u64| {
+        let arriving = Arriving::default().with_waited(Duration::from_nanos(waited));
+        let Ok(mut ticket) = gate.arrive_at(Time(now), &arriving) else { return false };
+        ticket.worked(Duration::from_nanos(WORK));
+        ticket.finish_at(Time(now + span), Outcome::Completed);
+        true
+    };
+    (0..64).for_each(|step| assert!(one(step * 31_000_000_000, 0, 30_000_000_000)));
+    let after = 64 * 31_000_000_000;
+    // 8 ms are within the bound of lateness, 18 ms, and beyond a quarter of it.
+    let first = (0..40_000).position(|step| one(after + step as u64 * 1_000_000, 8_000_000, WORK));
+    let last = (40_000..80_000).filter(|step| one(after + step * 1_000_000, 8_000_000, WORK)).count();
+    assert!(first.is_some_and(|first| (1..1_000).contains(&first)), "{first:?}");
+    assert!(last > 37_000, "{last}");
+}
+
 #[test]
 fn a_demand_that_fits_is_served() {
     for awaits in [0, 5_000_000, 10_000_000] {
@@ -109,7 +130,7 @@ fn a_demand_that_fits_is_served() {
     }
 }
 
-/// Whoever takes longer than the objective by nature is never in time, and not locked out either.
+/// A service that takes longer than the objective by nature is never in time, and not locked out either.
 #[test]
 fn a_service_that_is_always_late_goes_on() {
     let gate = builder().build().unwrap();

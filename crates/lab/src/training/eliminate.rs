@@ -245,7 +245,11 @@ impl Race<'_> {
                 // No load is known by one measurement of a real server.
                 let again = self.measure(&asked, self.plan.most, round + HALVINGS)?;
                 for (sample, again) in samples.iter_mut().zip(again) {
-                    *sample = if again.is_sustained() { sample.with(&again, self.plan.tail) } else { again };
+                    *sample = match (sample.is_sustained(), again.is_sustained()) {
+                        (true, true) => sample.with(&again, self.plan.tail),
+                        (true, false) => again,
+                        (false, _) => *sample,
+                    };
                 }
             }
             for ((racer, load), sample) in asked.into_iter().zip(samples) {
