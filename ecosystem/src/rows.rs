@@ -201,15 +201,11 @@ fn most_in_time(capacity: f64, empty: f64) -> f64 {
 }
 
 /// Leaves out all of tower's limits but the one that was best: its user would have tuned it. The first round is the tuning.
-fn keep_best_limit(guards: &mut Vec<Guard>, results: &mut Vec<Vec<Goodput>>) {
-    let share = |index: &usize| Goodput::median(&results[*index]).share;
-    let limits = (0..guards.len()).filter(|index| guards[*index].limit().is_some());
-    let best = limits.max_by(|a, b| share(a).total_cmp(&share(b)));
-    let is_kept: Vec<bool> = guards.iter().enumerate().map(|(i, g)| g.limit().is_none() || Some(i) == best).collect();
-    let mut kept = is_kept.iter();
-    guards.retain(|_| kept.next() == Some(&true));
-    let mut kept = is_kept.iter();
-    results.retain(|_| kept.next() == Some(&true));
+fn keep_best_limit(measured: &mut Vec<(Guard, Vec<Goodput>)>) {
+    let limits = measured.iter().filter(|(guard, _)| guard.limit().is_some());
+    let best =
+        limits.map(|(guard, results)| (*guard, Goodput::median(results).share)).max_by(|a, b| a.1.total_cmp(&b.1));
+    measured.retain(|(guard, _)| guard.limit().is_none() || Some(*guard) == best.map(|(guard, _)| guard));
 }
 
 fn name(guard: Guard) -> String {
@@ -285,17 +281,17 @@ impl Bench {
             guards.extend(Guard::LIMITS.map(|(guard, _)| guard));
             guards.extend([Guard::ResilienceAimd, Guard::ResilienceVegas, Guard::AccGradient2]);
         }
-        let mut results = vec![Vec::new(); guards.len()];
+        let mut measured: Vec<(Guard, Vec<Goodput>)> = guards.into_iter().map(|guard| (guard, Vec::new())).collect();
         let (mut envoy, mut envoy_cpus) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds {
             // In turns, so that what else the machine does meets all alike.
             let phases = || vec![(Demand::Rate(capacity * 2.0), self.span)];
             let (phases, warmup) = (phases(), self.span / 3);
-            for (guard, results) in guards.iter().zip(&mut results) {
+            for (guard, results) in &mut measured {
                 let (came, _) = self.load(*guard, (work, wait), phases.clone(), warmup, alike)?;
                 results.push(Goodput::of(&came, capacity));
             }
-            keep_best_limit(&mut guards, &mut results);
+            keep_best_limit(&mut measured);
             if rivals
                 && work >= 200
                 && let Some((came, cpus)) = self.adaptive((work, wait), phases, warmup)?
@@ -305,7 +301,7 @@ impl Bench {
             }
         }
         let mut goodputs = Vec::new();
-        for (guard, results) in guards.iter().zip(&results) {
+        for (guard, results) in &measured {
             let Goodput { share, p50, p99, refused } = Goodput::median(results);
             goodputs.push(share);
             let bar = match guard {
@@ -329,6 +325,7 @@ impl Bench {
             }
         }
         if rivals {
+            let ours = goodputs[1].max(goodputs[2]);
             if !envoy.is_empty() {
                 let Goodput { share, p50, p99, refused } = Goodput::median(&envoy);
                 goodputs.push(share);
@@ -336,13 +333,12 @@ impl Bench {
                 let title = format!("{work}+{wait}: in time / capacity at 2 x, envoy adaptive");
                 self.row(title, "", got, share, None);
                 // The service has one CPU in either case; Envoy runs on the generator's.
-                let (cpus, ours) = (median(envoy_cpus), goodputs[1].max(goodputs[2]));
+                let cpus = median(envoy_cpus);
                 let each = share / (1.0 + cpus);
                 let title = format!("{work}+{wait}: ours over envoy adaptive's, per CPU of service and proxy");
                 let got = format!("{ours:.2} / {each:.2} (Envoy had {cpus:.2} CPUs besides)");
                 self.row(title, "", got, ours / each.max(1e-3), None);
             }
-            let ours = goodputs[1].max(goodputs[2]);
             let best = goodputs[4..].iter().copied().fold(0.0, f64::max);
             let ratio = ours / best.max(1e-3);
             let bar = if wait == 0 { 1.2 } else { 1.0 };
@@ -497,10 +493,14 @@ mod tests {
     #[test]
     fn of_the_limits_the_best_is_kept() {
         let goodput = |share| vec![Goodput { share, p50: 1.0, p99: 1.0, refused: 0.0 }];
-        let mut guards = vec![Guard::Nothing, Guard::Limit1, Guard::Limit4, Guard::AccGradient2];
-        let mut results = vec![goodput(0.9), goodput(0.1), goodput(0.3), goodput(0.0)];
-        keep_best_limit(&mut guards, &mut results);
-        assert_eq!(guards, [Guard::Nothing, Guard::Limit4, Guard::AccGradient2]);
-        assert_eq!(results.iter().map(|of| of[0].share).collect::<Vec<_>>(), [0.9, 0.3, 0.0]);
+        let mut measured = vec![
+            (Guard::Nothing, goodput(0.9)),
+            (Guard::Limit1, goodput(0.1)),
+            (Guard::Limit4, goodput(0.3)),
+            (Guard::AccGradient2, goodput(0.0)),
+        ];
+        keep_best_limit(&mut measured);
+        let kept: Vec<(Guard, f64)> = measured.iter().map(|(guard, of)| (*guard, of[0].share)).collect();
+        assert_eq!(kept, [(Guard::Nothing, 0.9), (Guard::Limit4, 0.3), (Guard::AccGradient2, 0.0)]);
     }
 }

@@ -222,8 +222,7 @@ impl Gate {
         let record = |refused: Option<Reason>| {
             let mut decision = Decision::admitted(now);
             (decision.refused, decision.waited, decision.delay) = (refused, waited, delay);
-            let takes = service.max(inner.inside[usize::from(arriving.route)].mean());
-            (decision.left, decision.service) = (left, takes);
+            (decision.left, decision.service) = (left, inner.takes(arriving.route, service));
             (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
             decision.route = arriving.route;
             decision.bound = inner.bound(refused, stretch);
@@ -289,7 +288,7 @@ impl Gate {
         let reason = inner.named(reason, turn.left, waited, service);
         let mut decision = Decision::admitted(now);
         (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
-        (decision.left, decision.service, decision.route) = (turn.left, service, route);
+        (decision.left, decision.service, decision.route) = (turn.left, inner.takes(route, service), route);
         (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
         decision.bound = inner.bound(Some(reason), stretch);
         Err(inner.refusal(reason, inner.ring.write(&decision), random))
@@ -510,7 +509,12 @@ impl Inner {
         Stretch::new(self.slo, besides)
     }
 
-    /// About how long requests of this route take; nothing before anything is known.
+    /// How long requests of this route, whose work is `service`, take from their admission until their answer begins, as far as that is known.
+    fn takes(&self, route: u8, service: Nanos) -> Nanos {
+        service.max(self.inside[usize::from(route)].mean())
+    }
+
+    /// About how long requests of this route occupy a worker; nothing before anything is known.
     fn about(&self, route: u8) -> Nanos {
         self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
     }

@@ -22,6 +22,7 @@ use leeward_services::case::Notice;
 use leeward_services::synthetic;
 use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
 use leeward_sim::service::Service;
+use leeward_sim::threads::model::Tier;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -98,6 +99,7 @@ pub fn run_all(
     let mut ready: Vec<(String, Served)> = Vec::new();
     let each = scenarios.iter().map(|scenario| {
         let mut results = blank(scenario, options);
+        let mut ends_of: Vec<(&str, Ends)> = Vec::new();
         for (service, clients) in subjects(scenario) {
             let served = match ready.iter().find(|(text, _)| *text == service.text) {
                 Some((_, served)) => Served::clone(served),
@@ -127,11 +129,17 @@ pub fn run_all(
                     measured
                 }
             };
-            let ends = ends(scenario, service, &placement, &|step| watch(&Stage::Measuring { step }), cancel)?;
-            let calibrated = calibrated(scenario, service, clients, &placement, &measured, ends);
-            if let Some(ends) = ends {
-                results.description = format!("{}\n{}", results.description, words(&ends, clients)).trim().into();
+            let mut ends = ends_of.iter().find(|(tier, _)| *tier == service.text).map(|(_, ends)| *ends);
+            if ends.is_none()
+                && let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text)
+            {
+                watch(&Stage::Measuring { step: "clients and leaves" });
+                let found = ends_around(&spec.tier, &placement, cancel)?;
+                results.description = format!("{}\n{}", results.description, words(&found)).trim().into();
+                ends_of.push((&service.text, found));
+                ends = Some(found);
             }
+            let calibrated = calibrated(scenario, service, clients, &placement, &measured, ends);
             let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
@@ -240,25 +248,17 @@ fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<I
     })
 }
 
-/// Both ends of the tier that `service` stands for, if it is one.
-fn ends(
-    scenario: &Scenario,
-    service: &ServiceSpec,
-    placement: &Placement,
-    step: &dyn Fn(&str),
-    cancel: &AtomicBool,
-) -> Result<Option<Ends>, RunError> {
-    let Some(spec) = scenario.tiers.iter().find(|spec| spec.name == service.text) else { return Ok(None) };
-    step("clients and leaves");
-    let (wait, costs) = (spec.tier.leaves.service.mean(), &spec.tier.costs);
-    Ends::measure(placement, wait, costs.receive + costs.send, cancel).map(Some).map_err(while_measuring)
+/// What stands around a tier here: its clients and its leaves.
+fn ends_around(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<Ends, RunError> {
+    let messages = tier.costs.receive + tier.costs.send;
+    Ends::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(while_measuring)
 }
 
-fn words(ends: &Ends, clients: u32) -> String {
+fn words(ends: &Ends) -> String {
     let Ends { client, client_p99, leaf, host_call } = ends;
     format!(
-        "With {clients} clients: clients sleep until they are due and until they are answered: their round trip takes {client} (99th percentile {client_p99}). The leaves are one \
-         thread on the clients' CPU: a call to an idle one takes {leaf} besides its time, and {host_call} of that CPU where there are many."
+        "Clients sleep until they are due and until they are answered: their round trip takes {client} (99th percentile {client_p99}). The leaves are one \
+         thread on the clients' CPU: a call to an idle one takes {leaf} besides its time, and a call takes {host_call} of that CPU."
     )
 }
 

@@ -20,12 +20,18 @@ use leeward_workload::Service;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A span of CPU time that a request may ask for, at most: a mistake in units should not take a CPU away for good.
 const LONGEST: Nanos = Nanos::from_secs(1);
+
+/// Every address of this machine, and any port.
+const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Connections that may wait to be accepted: each thread of a tier makes one to each leaf.
+const BACKLOG: i32 = 1_024;
 
 /// A tier as the simulator describes it, to be served here.
 pub struct RealTier {
@@ -76,26 +82,24 @@ impl RealTier {
 
     /// The tier by itself, whose leaves are under way.
     fn start_asking(&self, builder: Builder, address: &str, leaves: &Server) -> Result<Server, ServerError> {
-        let failed = |words: String| ServerError::Cores(io::Error::other(words));
         let model = &self.model.leaves;
         let links = if self.model.links == Sharing::Shared { Links::Shared } else { Links::Sharded };
         let addresses = (1..=model.count).map(|leaf| address_of(leaves, leaf).to_string());
-        let leaves = Leaves::resolve(addresses).map_err(|error| failed(error.to_string()))?.links(links);
+        let leaves = Leaves::resolve(addresses).map_err(failed)?.links(links);
         let service =
             Fan { clock: Clock::start(), ask: model.ask, resume: self.model.resume, drawn: AtomicU64::new(1) };
         let options = self.options(leaves)?;
         let started = on(&self.placement.server, || builder.cpus(Vec::new()).start_tier(address, options, service));
-        let tier = started.map_err(|error| failed(error.to_string()))?;
+        let tier = started.map_err(failed)?;
         *self.switch.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.switch().clone());
         Ok(tier.into_server())
     }
 
     fn options(&self, leaves: Leaves) -> Result<Options, ServerError> {
-        let failed = |words: String| ServerError::Cores(io::Error::other(words));
         let cpus = self.placement.server.len() as u16;
         let Some(policy) = &self.model.policy else { return Ok(Options::new(leaves, self.model.threading)) };
         let environment = ThreadEnvironment::new(policy.curves.clone(), self.model.threading, cpus).with_slo(self.slo);
-        let spec = registry::find(&policy.name).map_err(|error| failed(error.to_string()))?;
+        let spec = registry::find(&policy.name).map_err(failed)?;
         Ok(Options::governed(leaves, spec.build(&policy.params, &environment)?, cpus))
     }
 }
@@ -114,26 +118,26 @@ impl Backend for RealTier {
     }
 }
 
+/// The failure of a part of a tier, as a server's.
+fn failed(error: impl std::fmt::Display) -> ServerError {
+    ServerError::Cores(io::Error::other(error.to_string()))
+}
+
 /// Leaves that wait, all of them by one thread on this CPU: with a thread for each, what a call costs there would be wake-ups.
 pub(crate) fn waiting(times: &Service, cpu: usize) -> Result<Server, ServerError> {
     let waiting = WaitBackend { times: times.clone() };
     let socket = Inherited::new(on_loopback().map_err(ServerError::Cores)?);
-    waiting.start(Server::builder().idle(Idle::Block).cpus(vec![cpu]).inherited(socket), ANYWHERE)
+    waiting.start(Server::builder().idle(Idle::Block).cpus(vec![cpu]).inherited(socket), &ANYWHERE.to_string())
 }
-
-const ANYWHERE: &str = "0.0.0.0:0";
 
 /// A socket that listens at every address of this machine, and to this machine alone.
 fn on_loopback() -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind_device(Some(b"lo"))?;
-    socket.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into())?;
+    socket.bind(&ANYWHERE.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
-
-/// Connections that may wait to be accepted: each thread of a tier makes one to each leaf.
-const BACKLOG: i32 = 1_024;
 
 /// Where the leaf of this number, from 1, is found: every address of the loopback network is this machine's.
 fn address_of(server: &Server, leaf: u16) -> SocketAddr {

@@ -151,20 +151,36 @@ fn outlook(envelope: &Envelope, question: &Question, curve: &Curve, load: Rate) 
     Some((envelope.score(curve, load)?.max(1.0) * then.0.max(1) as f64).sqrt())
 }
 
-/// The setup to have at this load.
-fn choice<'a>(envelope: &'a Envelope, question: &Question, load: Rate) -> &'a Curve {
-    let all = contenders(envelope, question, load).into_iter();
-    let rated = all.filter_map(|curve| Some((outlook(envelope, question, curve, load)?, curve)));
-    rated.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(|| envelope.best(load), |(_, curve)| curve)
+/// Setups that may be the best at a load, each with its outlook; none where nobody sustains the load.
+struct Rated<'a> {
+    load: Rate,
+    all: Vec<(&'a Curve, f64)>,
 }
 
-/// How much worse than the choice a setup is: among those that may be the best by its outlook, and else by its tail.
-fn regret(envelope: &Envelope, question: &Question, curve: &Curve, load: Rate) -> Option<f64> {
-    if !contenders(envelope, question, load).iter().any(|contender| contender.setup == curve.setup) {
-        return factor(envelope, curve, load);
+impl<'a> Rated<'a> {
+    fn new(envelope: &'a Envelope, question: &Question, load: Rate) -> Self {
+        let all = contenders(envelope, question, load).into_iter();
+        let all = all.filter_map(|curve| Some((curve, outlook(envelope, question, curve, load)?))).collect();
+        Rated { load, all }
     }
-    let least = outlook(envelope, question, choice(envelope, question, load), load)?;
-    Some(outlook(envelope, question, curve, load)? / least)
+
+    /// The setup to have, and its outlook.
+    fn choice(&self) -> Option<(&'a Curve, f64)> {
+        self.all.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// How much worse than the choice a setup is: among those that may be the best by its outlook, and else by its tail.
+    fn regret(&self, envelope: &Envelope, curve: &Curve) -> Option<f64> {
+        match self.all.iter().find(|(rated, _)| rated.setup == curve.setup) {
+            Some((_, outlook)) => Some(outlook / self.choice()?.1),
+            None => factor(envelope, curve, self.load),
+        }
+    }
+}
+
+/// The setup to have at this load; beyond what anybody sustains the strongest.
+fn choice<'a>(envelope: &'a Envelope, question: &Question, load: Rate) -> &'a Curve {
+    Rated::new(envelope, question, load).choice().map_or_else(|| envelope.best(load), |(curve, _)| curve)
 }
 
 /// Tail over the best's at this load; `None` where it is not eligible.
@@ -215,15 +231,14 @@ fn steps(envelope: &Envelope, question: &Question, loads: &[Rate]) -> Vec<(Rate,
         loads.iter().map(|load| load.0).chain(bends).filter(|load| (first.0..=last.0).contains(load)).collect();
     points.sort_by(f64::total_cmp);
     points.dedup();
+    let points: Vec<Rated> = points.into_iter().map(|load| Rated::new(envelope, question, Rate(load))).collect();
     let mut steps: Vec<(Rate, Threading)> = Vec::new();
     let mut at = 0;
     while at < points.len() {
         let lasts = |curve: &Curve| {
-            let close =
-                |load: &&f64| regret(envelope, question, curve, Rate(**load)).is_some_and(|regret| regret <= CLOSE);
+            let close = |point: &&Rated| point.regret(envelope, curve).is_some_and(|regret| regret <= CLOSE);
             points[at..].iter().take_while(close).count()
         };
-        let best = choice(envelope, question, Rate(points[at]));
         let longest = envelope
             .curves()
             .all()
@@ -231,10 +246,11 @@ fn steps(envelope: &Envelope, question: &Question, loads: &[Rate]) -> Vec<(Rate,
             .map(|curve| (lasts(curve), curve))
             .reduce(|a, b| if b.0 > a.0 { b } else { a });
         // Beyond what any sustains the strongest is the best, and close to nothing.
-        let (count, curve) = longest.filter(|(count, _)| *count > 0).unwrap_or((1, best));
+        let (count, curve) =
+            longest.filter(|(count, _)| *count > 0).unwrap_or_else(|| (1, envelope.best(points[at].load)));
         if steps.last().is_none_or(|(_, setup)| *setup != curve.setup) {
             // The one before is good up to its last point.
-            steps.push((Rate(points[at.saturating_sub(1)]), curve.setup));
+            steps.push((points[at.saturating_sub(1)].load, curve.setup));
         }
         at += count;
     }

@@ -71,7 +71,8 @@ impl Sample {
             moods: 0.0,
         };
         let off = |sample: &Sample| {
-            (sample.tail(tail).0 as f64 / together.tail(tail).0.max(1) as f64).max(1e-3).ln().abs().exp() - 1.0
+            let ratio = (sample.tail(tail).0 as f64 / together.tail(tail).0.max(1) as f64).max(1e-3);
+            ratio.max(1.0 / ratio) - 1.0
         };
         // What earlier ones have shown is not forgotten because two agree.
         let before = if self.moods == UNKNOWN_MOODS { 0.0 } else { self.moods / 2.0 };
