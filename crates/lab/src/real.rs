@@ -248,7 +248,7 @@ fn alternating(runs: usize, controllers: usize, seeds: usize) -> impl Iterator<I
     })
 }
 
-/// What stands around a tier here: its clients and its leaves.
+/// Both ends of a tier here, measured.
 fn ends_around(tier: &Tier, placement: &Placement, cancel: &AtomicBool) -> Result<Ends, RunError> {
     let messages = tier.costs.receive + tier.costs.send;
     Ends::measure(placement, tier.leaves.service.mean(), messages, cancel).map_err(while_measuring)
