@@ -8,15 +8,20 @@ use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
 use leeward_services::arguments::{Value, Values};
 use leeward_services::served::Backend;
+use leeward_services::tier::TIMEOUT;
 use std::time::Duration;
 
 /// Models under which a tier must answer the same: one of each kind.
 pub(crate) const MODELS: [&str; 4] = ["SIP1", "SDB1-4", "ADB1-2-1", "CORE1"];
 
-/// A service with these arguments, ready to be started.
+/// A service with these arguments, ready to be started. Where nothing else is said, a tier waits for its leaves however late a busy machine makes
+/// them: an answer without one of them would differ from an oracle's.
 pub(crate) fn opened(name: &str, arguments: &[(&str, &str)]) -> Box<dyn Backend> {
     let case = Catalogue::builtin().find(name).unwrap_or_else(|| panic!("{name}"));
     let mut values = Values::defaults(case.arguments());
+    if case.arguments().iter().any(|argument| argument.name == TIMEOUT.name) {
+        values.set(TIMEOUT.name, Value::Text("60s".into()));
+    }
     for (name, value) in arguments {
         let argument = case.arguments().iter().find(|argument| argument.name == *name);
         values.set(argument.unwrap_or_else(|| panic!("{name}")).name, Value::Text((*value).into()));

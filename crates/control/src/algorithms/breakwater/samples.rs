@@ -29,6 +29,8 @@ struct Line {
     grant_nanos: AtomicU64,
     /// Requests whose session was gone before they were answered. Of what class they were, nobody knows.
     lost: AtomicU64,
+    /// Requests that waited for a core for nearly all of the objective. Of what class they were, an execution does not tell.
+    waited: AtomicU64,
 }
 
 /// Counts of the requests of one class.
@@ -73,6 +75,8 @@ pub(super) struct Totals {
     pub(super) late: u64,
     /// Responses that took longer than the cores had been told ([`Samples::tell`]).
     pub(super) longer: u64,
+    /// Requests that waited for a core for nearly all of the objective.
+    pub(super) waited: u64,
 }
 
 impl Samples {
@@ -105,7 +109,7 @@ impl Samples {
         (0..self.classes()).map(|class| self.totals_of(class)).fold(self.of_no_class(), Totals::and)
     }
 
-    /// Sums of what is not counted by class: grants, and the requests whose sessions were gone before they were answered.
+    /// Sums of what is not counted by class: grants, waits for cores, and the requests whose sessions were gone before they were answered.
     pub(super) fn of_no_class(&self) -> Totals {
         let mut totals = Totals::default();
         for Padded(line) in &self.lines {
@@ -114,6 +118,7 @@ impl Samples {
                 left: read(&line.lost),
                 grants: read(&line.grants),
                 grant_nanos: read(&line.grant_nanos),
+                waited: read(&line.waited),
                 ..Totals::default()
             });
         }
@@ -152,6 +157,7 @@ impl Totals {
             served_nanos: self.served_nanos.wrapping_add(other.served_nanos),
             late: self.late.wrapping_add(other.late),
             longer: self.longer.wrapping_add(other.longer),
+            waited: self.waited.wrapping_add(other.waited),
         }
     }
 
@@ -165,6 +171,7 @@ impl Totals {
             served_nanos: self.served_nanos.wrapping_sub(earlier.served_nanos),
             late: self.late.wrapping_sub(earlier.late),
             longer: self.longer.wrapping_sub(earlier.longer),
+            waited: self.waited.wrapping_sub(earlier.waited),
         }
     }
 
@@ -199,6 +206,8 @@ pub(super) struct Sampler {
     samples: Arc<Samples>,
     core: usize,
     late: Nanos,
+    /// Who has waited for a core for longer than this is late because of it.
+    long: Nanos,
     /// Requests of each class that were refused as they came, and whose drops have not left yet.
     refused: [u32; CLASSES],
 }
@@ -206,7 +215,7 @@ pub(super) struct Sampler {
 impl Sampler {
     /// Counts on the line of `core`. A response that was in the server for longer than `late` is late.
     pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos) -> Self {
-        Sampler { samples, core, late, refused: [0; CLASSES] }
+        Sampler { samples, core, late, long: late / 5 * 4, refused: [0; CLASSES] }
     }
 
     /// Names a grant that is issued now: by its time, so that no table of grants is needed.
@@ -237,6 +246,15 @@ impl Sampler {
         self.refused[class] = self.refused[class].saturating_add(1);
         if let Some(line) = self.line() {
             add(&line.classes[class].left, 1);
+        }
+    }
+
+    /// A request that was admitted, or is executed, has waited for a core for so long.
+    pub(super) fn waited(&self, delay: Nanos) {
+        if delay > self.long
+            && let Some(line) = self.line()
+        {
+            add(&line.waited, 1);
         }
     }
 

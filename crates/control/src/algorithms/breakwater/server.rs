@@ -263,14 +263,20 @@ impl Admission for Core {
             sampler.arrived(event.method);
         }
         let verdict = self.admit(session, event);
-        if let (Verdict::Reject(_), Some(sampler)) = (&verdict, &mut self.sampler) {
-            sampler.refused(event.method);
+        match (&verdict, &mut self.sampler) {
+            (Verdict::Reject(_), Some(sampler)) => sampler.refused(event.method),
+            (Verdict::Admit, Some(sampler)) => sampler.waited(event.delay),
+            _ => {}
         }
         verdict
     }
 
     fn execute(&mut self, waited: Nanos) -> Verdict {
-        self.judge(waited, self.stale)
+        let verdict = self.judge(waited, self.stale);
+        if let (Verdict::Admit, Some(sampler)) = (&verdict, &self.sampler) {
+            sampler.waited(waited);
+        }
+        verdict
     }
 
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {

@@ -31,8 +31,6 @@ pub(super) struct Methods {
     /// Requests whose sessions are gone, as counted at the last tick.
     lost: u64,
     now: Time,
-    /// Requests that the bounds refused between the last two ticks.
-    refused: u64,
 }
 
 #[derive(Debug)]
@@ -96,7 +94,6 @@ impl Methods {
             seen: 1,
             lost: 0,
             now: Time::ZERO,
-            refused: 0,
         }
     }
 
@@ -106,7 +103,6 @@ impl Methods {
         let before = std::mem::replace(&mut self.now, signals.now);
         let part = signals.now.since(before).0 as f64 / (self.objective * FORGETTING);
         let all = self.count(samples, part.min(1.0));
-        self.refused = 0;
         let used = |class: &&Class| class.last.received > 0;
         let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
         for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
@@ -120,9 +116,7 @@ impl Methods {
             };
             let places = class.sojourn.tick(signals, &totals, &all);
             samples.tell(index, class.sojourn.stay());
-            let refused = pool.set_places(index, places);
-            class.refused += refused;
-            self.refused += refused;
+            class.refused += pool.set_places(index, places);
         }
         all
     }
@@ -148,13 +142,8 @@ impl Methods {
         all
     }
 
-    /// Requests that found no place in the server between the last two ticks.
-    pub(super) fn refused(&self) -> u64 {
-        self.refused
-    }
-
     /// Responses per nanosecond while anybody was in the server.
-    pub(super) fn rate(&self) -> f64 {
+    fn rate(&self) -> f64 {
         self.classes[..self.seen].iter().map(|class| class.sojourn.rate()).sum()
     }
 

@@ -20,7 +20,6 @@ mod methods;
 mod regrowth;
 mod sojourn;
 mod stay;
-mod waste;
 
 pub(super) use auto::AutoLaw;
 pub(super) use delay::DelayLaw;

@@ -9,11 +9,11 @@
 //! cores the pool grows so that they become a quarter, at most to twice its size: whoever starts, or comes back to a demand a hundred
 //! times as high, needs seven round trips for that and not a hundred. From there on it is a sixteenth.
 //!
-//! Each step is the smaller, the more the queues for cores drop ([`waste`](super::waste)). One core is often without a queue for a few
-//! round trips by chance, and growth that took each of these for room had a quarter of all requests dropped there.
+//! No step is larger than what has come since the last one: a credit for each request while it grows by a sixteenth, sixteen where it grows
+//! to twice its size, and one in any case. Cores are without a queue for a while by chance as well, one core often: then nothing comes, and
+//! the step would be for nobody. Where there is room, what comes finds none before it.
 
 use super::methods::Methods;
-use super::waste::Waste;
 use crate::algorithms::breakwater::pool::Pool;
 use crate::algorithms::breakwater::samples::Totals;
 use crate::server::Signals;
@@ -34,16 +34,17 @@ const NO_QUEUE: u64 = 8;
 /// Round trips after a refusal in which few in the server say nothing of its room: refusals come now and then, and not in each.
 const CAREFUL: u32 = 64;
 
-/// How long no queue has been seen, and how many requests were in the server.
+/// How long no queue has been seen, how many requests were in the server, and how many have come.
 #[derive(Debug)]
 pub(super) struct Regrowth {
     cores: f64,
     target: Nanos,
-    waste: Waste,
     quiet: u32,
     now: Time,
     served_nanos: u64,
     inside: f64,
+    /// Requests that came since the last tick.
+    came: f64,
     /// Round trips since a request was refused.
     without_refusal: u32,
 }
@@ -54,22 +55,22 @@ impl Regrowth {
         Regrowth {
             cores: cores.into(),
             target,
-            waste: Waste::new(cores, target),
             quiet: 0,
             now: Time::ZERO,
             served_nanos: 0,
             inside: 0.0,
+            came: 0.0,
             without_refusal: u32::MAX,
         }
     }
 
     /// Notes how many requests were in the server since the last tick, on average: by Little's law what the responses stayed, over the
-    /// time. Where all wait there are no responses, so those here now count by a half. Notes as well how many were dropped.
+    /// time. Where all wait there are no responses, so those here now count by a half. Notes as well how many have come.
     pub(super) fn note(&mut self, signals: &Signals, totals: &Totals, methods: &Methods) {
         let is_refusing = signals.drops > 0 || methods.is_bounding();
         self.without_refusal = if is_refusing { 0 } else { self.without_refusal.saturating_add(1) };
         let elapsed = signals.now.since(std::mem::replace(&mut self.now, signals.now)).max(Nanos(1));
-        self.waste.note(elapsed, signals, methods.refused(), methods.rate());
+        self.came = signals.arrivals as f64;
         let stayed = totals.served_nanos.wrapping_sub(std::mem::replace(&mut self.served_nanos, totals.served_nanos));
         self.inside = (stayed as f64 / elapsed.0 as f64).max(totals.in_server() as f64 / 2.0);
     }
@@ -89,8 +90,8 @@ impl Regrowth {
         // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
         let fast = (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0);
         let part = if self.without_refusal < CAREFUL { LEAST } else { fast };
-        let left = self.waste.left();
-        if left > 0.0 { (total as f64 * part * left).max(1.0) as i64 } else { 0 }
+        let wanted = (self.came * part / LEAST).max(1.0);
+        (total as f64 * part).max(1.0).min(wanted) as i64
     }
 
     /// Something else is short.
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn quiet() -> Signals {
-        Signals::idle(Time::ZERO)
+        Signals { arrivals: 20, ..Signals::idle(Time::ZERO) }
     }
 
     /// The steps of ten round trips, with so many requests in the server in each. The last refusal was so many round trips ago.
@@ -173,15 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn where_queues_for_cores_drop_much_it_grows_no_faster_until_they_no_longer_do() {
-        let mut world = World::new();
-        (0..1_000).for_each(|_| world.pass(16, &Signals { arrivals: 20, drops: 20, ..quiet() }));
-        let grown = |world: &mut World, round_trips: u32| {
-            (0..round_trips).for_each(|_| world.pass(16, &Signals { arrivals: 20, ..quiet() }));
-            (0..5).map(|_| world.step(Nanos::ZERO)).max()
+    fn no_step_is_larger_than_what_has_come() {
+        let grown = |came: u64, inside: u64| {
+            let mut world = World::new();
+            let step = |_| {
+                world.pass(inside, &Signals { arrivals: came, ..quiet() });
+                world.step(Nanos::ZERO)
+            };
+            (0..10).map(step).max()
         };
-        assert_eq!(grown(&mut world, 4), Some(0));
-        assert_eq!(grown(&mut world, 10_000), Some(9), "a sixteenth, but for a drop long ago");
+        assert_eq!([0, 1, 4, 10, 20].map(|came| grown(came, 16)), [1, 1, 4, 10, 10].map(Some));
+        assert_eq!([0, 1, 4, 20].map(|came| grown(came, 0)), [1, 16, 64, 160].map(Some), "an empty server fills fast");
     }
 
     #[test]
@@ -199,6 +202,7 @@ mod tests {
     #[test]
     fn a_queue_or_credits_left_over_end_it() {
         let mut world = World::new();
+        world.pass(0, &quiet());
         let mut step = |issued: i64, delay: Nanos| {
             world.pool.issue(issued - world.pool.issued());
             (0..5).map(|_| world.step(delay)).max()
