@@ -11,7 +11,8 @@ use crate::numbers;
 use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
 use crate::rows::{Rows, point};
-use crate::scenario::{Scenario, ServiceSpec, ThreadingSpec, Variant};
+use crate::scenario::{Scenario, ServiceSpec, Variant};
+use crate::trained;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
@@ -143,7 +144,9 @@ pub fn run_all(
             let machine = row(&calibrated, &calibrated.workload.services[0], clients, &placement);
             watch(&Stage::Measured(&machine));
             results.machines.push(machine);
-            let planned = plan(&calibrated, registry, options.seed)?;
+            let mut planned = plan(&calibrated, registry, options.seed)?;
+            let step = |step: &str| watch(&Stage::Measuring { step });
+            trained::measured(&calibrated, &mut planned, (options.seed, cores), &step, cancel)?;
             let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
             for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
                 if cancel.load(Ordering::Relaxed) {
@@ -224,10 +227,6 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(!scenario.kinds.is_empty(), "kind", alike)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
-    let curves =
-        "policies choose by curves of this machine, which a simulated training is not; accepted: setups and ipi";
-    let needs = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::needs_curves);
-    refuse(scenario.controllers.iter().any(needs), "controller.threading", curves)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());

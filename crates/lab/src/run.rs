@@ -9,7 +9,7 @@ use crate::plan::plan;
 use crate::real;
 use crate::rows::Rows;
 use crate::scenario::Scenario;
-use crate::trained::trained;
+use crate::trained;
 use leeward_control::registry::Registry;
 use leeward_outcome::results::Results;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +33,7 @@ pub fn run(
     }
     check_services(scenario)?;
     let mut planned = plan(scenario, registry, options.seed)?;
-    trained(scenario, &mut planned, options, cancel)?;
+    trained::simulated(scenario, &mut planned, options, cancel)?;
     let rows = in_parallel(&planned, options, progress, cancel, |run| Ok(Rows::of(run, &simulate(run, cancel)?)))?;
     let mut results = blank(scenario, options);
     rows.into_iter().for_each(|rows| add(&mut results, rows));

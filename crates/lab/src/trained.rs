@@ -1,12 +1,12 @@
-//! Curves for the policies of a scenario's runs: trained in the simulator before the first run, once per tier and arrivals. How training
-//! works is [`crate::training`]'s.
+//! Curves for the policies of a scenario's runs: trained before the first run where the runs will be, in the simulator or on this machine,
+//! once per tier and arrivals. How training works is [`crate::training`]'s.
 
 use crate::error::RunError;
 use crate::execute::pool;
 use crate::options::Options;
 use crate::plan::PlannedRun;
 use crate::scenario::{Scenario, ThreadingSpec, Training};
-use crate::training::{Plan, SimulatedTier, train};
+use crate::training::{Bench, MeasuredTier, Plan, Progress, SimulatedTier, train};
 use leeward_control::threading::Threading;
 use leeward_control::threading::curves::{Curves, Tail};
 use leeward_control::units::{Nanos, Rate};
@@ -19,12 +19,38 @@ const HIGHEST: f64 = 1.1;
 /// Requests of a first measurement, as a part of those after which a setup is known well enough.
 const FIRST: u64 = 3;
 
-/// Gives the policies of threading their curves.
-pub(crate) fn trained(
+/// Gives the policies of threading curves of the simulator.
+pub(crate) fn simulated(
     scenario: &Scenario,
     planned: &mut [PlannedRun<'_>],
     options: &Options,
     cancel: &AtomicBool,
+) -> Result<(), RunError> {
+    trained(scenario, planned, options.seed, &|ground, training, capacity| {
+        let work = || curves(&SimulatedTier::new(ground.clone()), training, capacity, &|_| {}, cancel);
+        pool(options)?.install(work)
+    })
+}
+
+/// Gives the policies of threading curves of so many CPUs of this machine. `step` hears, in words, what is measured.
+pub(crate) fn measured(
+    scenario: &Scenario,
+    planned: &mut [PlannedRun<'_>],
+    (seed, cpus): (u64, u32),
+    step: &dyn Fn(&str),
+    cancel: &AtomicBool,
+) -> Result<(), RunError> {
+    trained(scenario, planned, seed, &|ground, training, capacity| {
+        let measured = |Progress { setup, load, .. }: Progress| step(&format!("{setup} at {:.0}/s", load.0));
+        curves(&MeasuredTier::new(ground.clone(), cpus)?, training, capacity, &measured, cancel)
+    })
+}
+
+fn trained(
+    scenario: &Scenario,
+    planned: &mut [PlannedRun<'_>],
+    seed: u64,
+    curves: &dyn Fn(&SimConfig, &Training, Rate) -> Result<Curves, RunError>,
 ) -> Result<(), RunError> {
     let Some(training) = &scenario.training else { return Ok(()) };
     let mut known: Vec<(SimConfig, Arc<Curves>)> = Vec::new();
@@ -32,13 +58,12 @@ pub(crate) fn trained(
         if !run.variant.threading.as_ref().is_some_and(ThreadingSpec::needs_curves) {
             continue;
         }
-        let ground = ground(&run.config, training, options.seed);
+        let ground = ground(&run.config, training, seed);
         let found = known.iter().find(|(config, _)| *config == ground).map(|(_, curves)| Arc::clone(curves));
         let curves = match found {
             Some(curves) => curves,
             None => {
-                let work = || curves(&ground, training, run.capacity, cancel);
-                let curves = Arc::new(pool(options)?.install(work)?);
+                let curves = Arc::new(curves(&ground, training, run.capacity)?);
                 known.push((ground, Arc::clone(&curves)));
                 curves
             }
@@ -62,7 +87,13 @@ fn ground(config: &SimConfig, training: &Training, seed: u64) -> SimConfig {
     ground
 }
 
-fn curves(ground: &SimConfig, training: &Training, capacity: Rate, cancel: &AtomicBool) -> Result<Curves, RunError> {
+fn curves(
+    bench: &dyn Bench,
+    training: &Training,
+    capacity: Rate,
+    progress: &dyn Fn(Progress),
+    cancel: &AtomicBool,
+) -> Result<Curves, RunError> {
     let most = u64::from(training.requests);
     let plan = Plan {
         setups: training.setups.iter().map(|setup| Threading::Setup(*setup)).collect(),
@@ -71,6 +102,5 @@ fn curves(ground: &SimConfig, training: &Training, capacity: Rate, cancel: &Atom
         least: most.div_ceil(FIRST),
         most,
     };
-    let bench = SimulatedTier::new(ground.clone());
-    Ok(train(&bench, &plan, &|_| {}, &|| false, cancel)?.curves)
+    Ok(train(bench, &plan, progress, &|| false, cancel)?.curves)
 }

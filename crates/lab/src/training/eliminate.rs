@@ -74,7 +74,7 @@ const LOADS_MAX: usize = 40;
 pub fn train(
     bench: &dyn Bench,
     plan: &Plan,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: &dyn Fn(Progress),
     is_over: &(dyn Fn() -> bool + Sync),
     stop: &AtomicBool,
 ) -> Result<Trained, RunError> {
@@ -128,7 +128,7 @@ struct Racer {
 struct Race<'a> {
     bench: &'a dyn Bench,
     plan: &'a Plan,
-    progress: &'a (dyn Fn(Progress) + Sync),
+    progress: &'a dyn Fn(Progress),
     is_over: &'a (dyn Fn() -> bool + Sync),
     stop: &'a AtomicBool,
     racers: Vec<Racer>,
