@@ -11,14 +11,14 @@ use crate::numbers;
 use crate::options::{Options, Progress};
 use crate::plan::{PlannedRun, plan};
 use crate::rows::{Rows, point};
-use crate::scenario::{Scenario, ServiceSpec, Variant};
+use crate::scenario::{Scenario, ServiceSpec, ThreadingSpec, Variant};
 use crate::trained;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_outcome::results::{Machine, Point, Results, Shift};
 use leeward_plant::machine::STEPS;
 pub use leeward_plant::measured::WINDOW;
-use leeward_plant::{Ends, Measured, Placement, RealError, Served, Snapshot, Transport};
+use leeward_plant::{Ends, Measured, Placement, RealError, RealTier, Served, Snapshot, Transport};
 use leeward_services::case::Notice;
 use leeward_services::synthetic;
 use leeward_sim::config::{Acquire, Arrivals, Costs, NetworkModel, ServerModel, Sockets, Stalls};
@@ -146,7 +146,8 @@ pub fn run_all(
             results.machines.push(machine);
             let mut planned = plan(&calibrated, registry, options.seed)?;
             let step = |step: &str| watch(&Stage::Measuring { step });
-            trained::measured(&calibrated, &mut planned, (options.seed, cores), &step, cancel)?;
+            results.description +=
+                &trained::measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
             let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
             for index in alternating(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
                 if cancel.load(Ordering::Relaxed) {
@@ -227,12 +228,29 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
     refuse(!scenario.kinds.is_empty(), "kind", alike)?;
     let one = "this machine has one server";
     refuse(scenario.replicas.is_some(), "replicas", one)?;
+    let knows = "a real tier's policy is told no demand";
+    let is_told = |variant: &Variant| variant.threading.as_ref().is_some_and(ThreadingSpec::is_told_the_demand);
+    refuse(scenario.controllers.iter().any(is_told), "controller.threading = \"oracle\"", knows)?;
     let jitter = "the real network has the jitter that it has";
     let cores = "the real plant keeps its cores; `leeward serve --allocator` parks them";
     let managed = scenario.controllers.iter().any(|variant| scenario.server_for(variant).scheduling.is_some());
     refuse(managed, "server.allocator", cores)?;
     refuse(scenario.rtts.len() > 1, "network.rtt", "this machine has the one that is measured")?;
-    refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)
+    refuse(scenario.network.jitter > Nanos::ZERO, "network.jitter", jitter)?;
+    check_tiers(scenario)
+}
+
+/// Refuses a tier that can't be served here before anything is measured or trained for it.
+fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
+    let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
+    for (service, _) in subjects(scenario) {
+        for variant in &scenario.controllers {
+            let Some(tier) = scenario.tier_for(service, variant) else { continue };
+            let failed = |source| RunError::Real { run: format!("{} of {}", variant.label, service.text), source };
+            RealTier::new(&tier, &placement, Nanos::ZERO).map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The order of execution of a plan in which the controllers are the outermost loop and the seeds the innermost: seeds

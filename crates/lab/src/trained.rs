@@ -6,18 +6,22 @@ use crate::execute::pool;
 use crate::options::Options;
 use crate::plan::PlannedRun;
 use crate::scenario::{Scenario, ThreadingSpec, Training};
-use crate::training::{Bench, MeasuredTier, Plan, Progress, SimulatedTier, train};
+use crate::training::{MeasuredTier, Plan, Progress, SimulatedTier, Trained, train};
 use leeward_control::threading::Threading;
 use leeward_control::threading::curves::{Curves, Tail};
 use leeward_control::units::{Nanos, Rate};
+use leeward_plant::Placement;
 use leeward_sim::SimConfig;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// Highest load over the capacity.
 const HIGHEST: f64 = 1.1;
 /// Requests of a first measurement, as a part of those after which a setup is known well enough.
 const FIRST: u64 = 3;
+/// Time after which a real training ends with what there is: the highest loads come first.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// Gives the policies of threading curves of the simulator.
 pub(crate) fn simulated(
@@ -26,31 +30,51 @@ pub(crate) fn simulated(
     options: &Options,
     cancel: &AtomicBool,
 ) -> Result<(), RunError> {
-    trained(scenario, planned, options.seed, &|ground, training, capacity| {
-        let work = || curves(&SimulatedTier::new(ground.clone()), training, capacity, &|_| {}, cancel);
-        pool(options)?.install(work)
+    trained(scenario, planned, options.seed, &mut |ground, plan| {
+        let bench = SimulatedTier::new(ground.clone());
+        pool(options)?.install(|| train(&bench, plan, &|_| {}, &|| false, cancel))
     })
 }
 
-/// Gives the policies of threading curves of so many CPUs of this machine. `step` hears, in words, what is measured.
+/// Gives the policies of threading curves of this machine, and says in words what was trained. `step` hears what has been measured.
 pub(crate) fn measured(
     scenario: &Scenario,
     planned: &mut [PlannedRun<'_>],
-    (seed, cpus): (u64, u32),
+    (seed, placement): (u64, &Placement),
     step: &dyn Fn(&str),
     cancel: &AtomicBool,
-) -> Result<(), RunError> {
-    trained(scenario, planned, seed, &|ground, training, capacity| {
+) -> Result<String, RunError> {
+    let mut words = String::new();
+    trained(scenario, planned, seed, &mut |ground, plan| {
+        let began = Instant::now();
         let measured = |Progress { setup, load, .. }: Progress| step(&format!("{setup} at {:.0}/s", load.0));
-        curves(&MeasuredTier::new(ground.clone(), cpus)?, training, capacity, &measured, cancel)
-    })
+        let bench = MeasuredTier::new(ground.clone(), placement.clone());
+        let trained = train(&bench, plan, &measured, &|| began.elapsed() > LONGEST, cancel)?;
+        words += &told(&trained);
+        Ok(trained)
+    })?;
+    Ok(words)
+}
+
+/// A training as the results tell it.
+fn told(Trained { curves, left_out, measured, cut_short }: &Trained) -> String {
+    let names: Vec<String> = curves.all().iter().map(|curve| curve.setup.to_string()).collect();
+    let mut words = format!("\nPolicies choose among {}, by {measured} measurements here.", names.join(", "));
+    if !left_out.is_empty() {
+        let names: Vec<String> = left_out.iter().map(Threading::to_string).collect();
+        words += &format!(" Left out, since they kept up with less than two loads: {}.", names.join(", "));
+    }
+    if *cut_short {
+        words += " The time for training was over before the lowest loads: below their lowest, curves are level.";
+    }
+    words
 }
 
 fn trained(
     scenario: &Scenario,
     planned: &mut [PlannedRun<'_>],
     seed: u64,
-    curves: &dyn Fn(&SimConfig, &Training, Rate) -> Result<Curves, RunError>,
+    train: &mut dyn FnMut(&SimConfig, &Plan) -> Result<Trained, RunError>,
 ) -> Result<(), RunError> {
     let Some(training) = &scenario.training else { return Ok(()) };
     let mut known: Vec<(SimConfig, Arc<Curves>)> = Vec::new();
@@ -63,7 +87,7 @@ fn trained(
         let curves = match found {
             Some(curves) => curves,
             None => {
-                let curves = Arc::new(curves(&ground, training, run.capacity)?);
+                let curves = Arc::new(train(&ground, &plan(training, run.capacity))?.curves);
                 known.push((ground, Arc::clone(&curves)));
                 curves
             }
@@ -87,20 +111,13 @@ fn ground(config: &SimConfig, training: &Training, seed: u64) -> SimConfig {
     ground
 }
 
-fn curves(
-    bench: &dyn Bench,
-    training: &Training,
-    capacity: Rate,
-    progress: &dyn Fn(Progress),
-    cancel: &AtomicBool,
-) -> Result<Curves, RunError> {
+fn plan(training: &Training, capacity: Rate) -> Plan {
     let most = u64::from(training.requests);
-    let plan = Plan {
+    Plan {
         setups: training.setups.iter().map(|setup| Threading::Setup(*setup)).collect(),
         loads: Some((Rate(training.lowest), Rate((capacity.0 * HIGHEST).max(training.lowest * 2.0)))),
         tail: Tail::P99,
         least: most.div_ceil(FIRST),
         most,
-    };
-    Ok(train(bench, &plan, progress, &|| false, cancel)?.curves)
+    }
 }

@@ -121,6 +121,13 @@ impl ThreadingSpec {
     }
 }
 
+impl ThreadingSpec {
+    /// Whether its policy is told the demand, which only the simulator knows.
+    pub(crate) fn is_told_the_demand(&self) -> bool {
+        self.policy.as_deref() == Some("oracle")
+    }
+}
+
 /// `[train]`: the setups that curves are made of.
 pub(super) fn training(item: Option<Item<'_>>) -> Result<Option<Training>, ScenarioError> {
     let Some(item) = item else { return Ok(None) };

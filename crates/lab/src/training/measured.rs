@@ -2,7 +2,7 @@
 //! another.
 
 use super::sample::UNKNOWN_MOODS;
-use super::{AUTO, Bench, Sample};
+use super::{APART, AUTO, Bench, Sample};
 use crate::error::RunError;
 use leeward_control::budget::Budget;
 use leeward_control::params::Params;
@@ -34,13 +34,9 @@ pub struct MeasuredTier {
 }
 
 impl MeasuredTier {
-    /// The tier of `config` on so many CPUs of this machine. What only the simulator has, sharded fronts and helper threads, is left out.
-    ///
-    /// # Errors
-    /// Too few CPUs.
-    pub fn new(config: SimConfig, cpus: u32) -> Result<Self, RunError> {
-        let failed = |source| RunError::Real { run: "choosing CPUs".into(), source };
-        Ok(MeasuredTier { config, placement: Placement::choose(cpus).map_err(failed)?, registry: Registry::builtin() })
+    /// The tier of `config` on these CPUs. What only the simulator has, sharded fronts and helper threads, is left out.
+    pub fn new(config: SimConfig, placement: Placement) -> Self {
+        MeasuredTier { config, placement, registry: Registry::builtin() }
     }
 }
 
@@ -64,7 +60,7 @@ impl MeasuredTier {
             workload: &self.config.workload,
             rtt: self.config.network.rtt,
             slo: self.config.slo,
-            seed: self.config.seed.wrapping_add(u64::from(round)),
+            seed: self.config.seed.wrapping_add(APART).wrapping_add(u64::from(round)),
         };
         offered.measure(run, load, requests, &self.registry, stop)
     }

@@ -64,6 +64,9 @@ pub trait Bench: Sync {
     }
 }
 
+/// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
+const APART: u64 = 0x7472_6169_6e00_0000;
+
 /// The policy that serves by curves.
 const AUTO: &str = "leeward";
 

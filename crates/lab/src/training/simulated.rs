@@ -1,6 +1,6 @@
 //! A simulated tier as a bench for training.
 
-use super::{AUTO, Bench, MeasuredTier, Sample};
+use super::{APART, AUTO, Bench, MeasuredTier, Sample};
 use crate::error::RunError;
 use crate::plan::plan;
 use crate::scenario::Scenario;
@@ -9,6 +9,7 @@ use leeward_control::registry::Registry;
 use leeward_control::threading::Threading;
 use leeward_control::threading::curves::Curves;
 use leeward_control::units::{Nanos, Rate};
+use leeward_plant::Placement;
 use leeward_sim::config::{Arrivals, Segment};
 use leeward_sim::threads::model::PolicyModel;
 use leeward_sim::{SimConfig, simulate_until};
@@ -16,8 +17,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Distance of training's seeds from those of runs, so that no policy is judged by what it was trained on.
-const APART: u64 = 0x7472_6169_6e00_0000;
 /// Time before anything is measured: part of the measured time, and at least so long.
 const WARMUP: (f64, Nanos) = (0.1, Nanos::from_millis(20));
 
@@ -65,7 +64,8 @@ impl SimulatedTier {
     /// # Errors
     /// Too few CPUs.
     pub fn measured(&self, cpus: u32) -> Result<MeasuredTier, RunError> {
-        MeasuredTier::new(self.config.clone(), cpus)
+        let failed = |source| RunError::Real { run: "choosing CPUs".into(), source };
+        Ok(MeasuredTier::new(self.config.clone(), Placement::choose(cpus).map_err(failed)?))
     }
 
     /// The tier's name in its scenario.

@@ -63,6 +63,20 @@ fn what_the_real_plant_can_not_honour_is_refused_before_anything_is_measured() {
     }
 }
 
+#[test]
+fn a_tier_that_the_real_plant_can_not_be_is_refused_before_it_is_trained() {
+    let tiers = [("mt-flash", "controller.threading = \"oracle\""), ("mt-detect", "gather = \"fork-join\"")];
+    for (id, told) in tiers {
+        let scenario = Scenario::builtin(id, &[], true).unwrap();
+        let options = Options { plant: "real".into(), ..Options::default() };
+        let done = |_: Progress| panic!("nothing has been done");
+        let error = run(&scenario, &Registry::builtin(), &options, &done, &AtomicBool::new(false)).unwrap_err();
+        let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let words: Vec<String> = causes.map(|cause| cause.to_string()).collect();
+        assert!(words.iter().any(|words| words.contains(told)), "{id}: {words:?}");
+    }
+}
+
 const SHIFTING: &str = r#"
 id = "shifting"
 title = "Shifting"

@@ -122,7 +122,7 @@ fn a_session_comes_and_goes_while_the_pool_moves() {
 fn samples_are_added_up_while_a_core_counts() {
     loom::model(|| {
         let samples = Arc::new(Samples::new(2));
-        let mut sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190));
+        let mut sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190), Nanos::from_micros(140));
         let core = thread::spawn(move || {
             sampler.arrived(Method::DEFAULT);
             let credit = sampler.stamp(Time(1));

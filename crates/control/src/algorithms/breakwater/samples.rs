@@ -206,16 +206,17 @@ pub(super) struct Sampler {
     samples: Arc<Samples>,
     core: usize,
     late: Nanos,
-    /// Who has waited for a core for longer than this is late because of it.
+    /// Wait for a core that makes a request late by itself.
     long: Nanos,
     /// Requests of each class that were refused as they came, and whose drops have not left yet.
     refused: [u32; CLASSES],
 }
 
 impl Sampler {
-    /// Counts on the line of `core`. A response that was in the server for longer than `late` is late.
-    pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos) -> Self {
-        Sampler { samples, core, late, long: late / 5 * 4, refused: [0; CLASSES] }
+    /// Counts on the line of `core`. A response that was in the server for longer than `late` is late, and one that has waited for a core for
+    /// longer than `long` is because of that.
+    pub(super) fn new(samples: Arc<Samples>, core: usize, late: Nanos, long: Nanos) -> Self {
+        Sampler { samples, core, late, long, refused: [0; CLASSES] }
     }
 
     /// Names a grant that is issued now: by its time, so that no table of grants is needed.
@@ -249,7 +250,7 @@ impl Sampler {
         }
     }
 
-    /// A request that was admitted, or is executed, has waited for a core for so long.
+    /// A request that is executed has waited for a core for so long.
     pub(super) fn waited(&self, delay: Nanos) {
         if delay > self.long
             && let Some(line) = self.line()
@@ -323,7 +324,7 @@ mod tests {
 
     fn sampler() -> (Arc<Samples>, Sampler) {
         let samples = Arc::new(Samples::new(2));
-        let sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190));
+        let sampler = Sampler::new(Arc::clone(&samples), 1, Nanos::from_micros(190), Nanos::from_micros(140));
         (samples, sampler)
     }
 
@@ -334,6 +335,13 @@ mod tests {
             sojourn: Nanos::from_micros(sojourn_us),
             credit,
         }
+    }
+
+    #[test]
+    fn only_long_waits_are_counted() {
+        let (samples, sampler) = sampler();
+        [0, 139, 140, 141, 200].into_iter().for_each(|us| sampler.waited(Nanos::from_micros(us)));
+        assert_eq!(samples.totals().waited, 2);
     }
 
     #[test]

@@ -46,7 +46,8 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
     pool.set_room(room.as_ref().is_some_and(Room::is_open));
     // The delay signal has no use for what the responses say, and does not pay for it.
     let sampler = |core: u32| {
-        (config.signal != Signal::Delay).then(|| Sampler::new(Arc::clone(&samples), core as usize, config.late))
+        (config.signal != Signal::Delay)
+            .then(|| Sampler::new(Arc::clone(&samples), core as usize, config.late, long(config)))
     };
     ServerHalves {
         cores: (0..environment.cores)
@@ -65,6 +66,12 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
             pool,
         }),
     }
+}
+
+/// Wait for a core that makes a request late by itself. No wait is longer than what AQM lets through, so it is a tenth less than that.
+fn long(config: &Config) -> Nanos {
+    let most = if config.aqm { config.stale.min(config.late) } else { config.late };
+    most.scale(0.9)
 }
 
 /// The fast half of one core.
@@ -263,10 +270,8 @@ impl Admission for Core {
             sampler.arrived(event.method);
         }
         let verdict = self.admit(session, event);
-        match (&verdict, &mut self.sampler) {
-            (Verdict::Reject(_), Some(sampler)) => sampler.refused(event.method),
-            (Verdict::Admit, Some(sampler)) => sampler.waited(event.delay),
-            _ => {}
+        if let (Verdict::Reject(_), Some(sampler)) = (&verdict, &mut self.sampler) {
+            sampler.refused(event.method);
         }
         verdict
     }

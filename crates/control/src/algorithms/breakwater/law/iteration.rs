@@ -158,7 +158,7 @@ mod tests {
         let params = Params::read(params::EFFICIENCY, &[]).unwrap();
         let config = Config::read(Signal::Efficiency, &params, &environment).unwrap();
         let samples = Arc::new(Samples::new(1));
-        let sampler = Sampler::new(Arc::clone(&samples), 0, config.late);
+        let sampler = Sampler::new(Arc::clone(&samples), 0, config.late, config.late);
         (Measured { iterations: Iterations::new(&config), samples }, sampler)
     }
 

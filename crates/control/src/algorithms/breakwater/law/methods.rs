@@ -214,7 +214,7 @@ mod tests {
             World {
                 methods: Methods::new(&config, 10),
                 pool: Pool::new(500),
-                sampler: Sampler::new(Arc::clone(&samples), 0, config.late),
+                sampler: Sampler::new(Arc::clone(&samples), 0, config.late, config.late),
                 samples,
                 now: Time::ZERO,
             }

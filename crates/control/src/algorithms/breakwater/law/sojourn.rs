@@ -43,9 +43,12 @@ pub(super) struct Sojourn {
     stay: Stay,
     /// Share of requests that locks refuse.
     guarded: f64,
-    /// Share of responses that were longer than nearly all, and share of requests that waited for a core for nearly all of the objective.
-    longer: f64,
+    /// Share of responses that were late, and share of requests that waited for a core for nearly all of the objective.
+    late: f64,
     waited: f64,
+    /// Counts of all requests as of the last tick that had a response, and requests that were refused a lock since.
+    all_before: Totals,
+    lock_drops: u64,
     /// Part of the objective that the mean sojourn may be; `None`: it sleeps.
     part: Option<f64>,
     /// Requests that may be in the server, if there is a bound.
@@ -71,8 +74,10 @@ impl Sojourn {
             rate: 0.0,
             stay: Stay::new(objective),
             guarded: 0.0,
-            longer: 0.0,
+            late: 0.0,
             waited: 0.0,
+            all_before: Totals::default(),
+            lock_drops: 0,
             part: None,
             bound: None,
         }
@@ -91,16 +96,18 @@ impl Sojourn {
             self.rate += (new.served as f64 / elapsed - self.rate) * weight;
         }
         let seen = signals.delay().0 as f64 / self.target;
+        self.lock_drops += signals.lock_drops;
         if new.served > 0 {
             // No bound is smaller than this: what is late though no more are here, no bound can mend.
             let is_idle = all_counts.in_server() <= self.least();
             let memories = self.stay.learn(&new, self.rate * self.objective, is_idle);
-            let new_of_all = all.since(&all_counts);
+            // Since the last tick with a response of these: requests begin, and are refused locks, in other ticks than they end.
+            let new_of_all = all.since(&std::mem::replace(&mut self.all_before, *all));
             let of_all = |count: u64| (count as f64 / new_of_all.served.max(1) as f64).min(1.0);
-            self.guarded += (of_all(signals.lock_drops) - self.guarded) * memories;
+            self.guarded += (of_all(std::mem::take(&mut self.lock_drops)) - self.guarded) * memories;
             self.waited += (of_all(new_of_all.waited) - self.waited) * memories;
-            self.longer += (new.longer as f64 / new.served as f64 - self.longer) * memories;
-            let explained = if self.longer > 0.0 { self.waited / self.longer } else { 0.0 };
+            self.late += (new.late as f64 / new.served as f64 - self.late) * memories;
+            let explained = if self.late > 0.0 { self.waited / self.late } else { 0.0 };
             self.turn(memories, if self.guarded > GUARDED { 1.0 } else { seen.max(explained) });
         }
         // A queue for cores that is as long as it may be is the delay signal's business, and refusals would only add to it.
@@ -157,6 +164,8 @@ mod tests {
         sojourn: Sojourn,
         now: Time,
         totals: Totals,
+        /// Counts of requests that it does not bound.
+        others: Totals,
     }
 
     impl World {
@@ -164,7 +173,12 @@ mod tests {
             let environment = Environment::new(10, Nanos::from_micros(10), Nanos::from_micros(200));
             let params = Params::read(params::AUTO, &[]).unwrap();
             let config = Config::read(Signal::Auto, &params, &environment).unwrap();
-            World { sojourn: Sojourn::new(&config, 10), now: Time::ZERO, totals: Totals::default() }
+            World {
+                sojourn: Sojourn::new(&config, 10),
+                now: Time::ZERO,
+                totals: Totals::default(),
+                others: Totals::default(),
+            }
         }
 
         /// So many round trips with so many responses in each, of which so many are late, and so many requests in the server. The last
@@ -193,7 +207,8 @@ mod tests {
                 self.totals.left += served;
                 self.totals.late += late;
                 self.totals.received = self.totals.left + inside;
-                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals, &self.totals);
+                let all = self.totals.and(self.others);
+                places = self.sojourn.tick(&Signals { now: self.now, ..*signals }, &self.totals, &all);
             }
             places.map(|places| places as u64 + inside)
         }
@@ -244,6 +259,29 @@ mod tests {
         assert_eq!(with_waits(4), None);
         assert!(with_waits(0).is_some());
         assert!(with_waits(1).is_some(), "a quarter of them explains a quarter");
+    }
+
+    #[test]
+    fn waits_of_others_do_not_explain_what_is_late_by_itself() {
+        let mut world = World::new();
+        // One in ten of all requests is of these, and all of these are late; a few of the others wait for a core.
+        for turn in 0..30_000u64 {
+            world.others.waited += u64::from(turn % 10 == 0);
+            world.others.served += 180;
+            world.pass(1, 20, 20, 300);
+        }
+        assert!(world.sojourn.bound().is_some());
+    }
+
+    #[test]
+    fn ticks_without_a_response_lose_no_wait() {
+        let mut world = World::new();
+        for _ in 0..3_000 {
+            world.totals.waited += 4;
+            world.pass(1, 0, 0, 300);
+            world.pass(1, 20, 4, 300);
+        }
+        assert_eq!(world.sojourn.bound(), None);
     }
 
     #[test]
