@@ -242,6 +242,9 @@ fn check(scenario: &Scenario) -> Result<(), RunError> {
 
 /// Refuses a tier that can't be served here before anything is measured or trained for it.
 fn check_tiers(scenario: &Scenario) -> Result<(), RunError> {
+    if scenario.tiers.is_empty() {
+        return Ok(());
+    }
     let placement = Placement::choose(scenario.server.cores).map_err(while_measuring)?;
     for (service, _) in subjects(scenario) {
         for variant in &scenario.controllers {

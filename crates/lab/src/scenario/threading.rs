@@ -119,9 +119,7 @@ impl ThreadingSpec {
         let policy = self.policy.as_deref().unwrap_or(STATIC);
         ![STATIC, "ipi", "rotate"].contains(&policy)
     }
-}
 
-impl ThreadingSpec {
     /// Whether its policy is told the demand, which only the simulator knows.
     pub(crate) fn is_told_the_demand(&self) -> bool {
         self.policy.as_deref() == Some("oracle")

@@ -29,7 +29,7 @@ struct Line {
     grant_nanos: AtomicU64,
     /// Requests whose session was gone before they were answered. Of what class they were, nobody knows.
     lost: AtomicU64,
-    /// Requests that waited for a core for nearly all of the objective. Of what class they were, an execution does not tell.
+    /// Requests that waited for a core for nearly as long as AQM lets them. Of what class they were, an execution does not tell.
     waited: AtomicU64,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Totals {
     pub(super) late: u64,
     /// Responses that took longer than the cores had been told ([`Samples::tell`]).
     pub(super) longer: u64,
-    /// Requests that waited for a core for nearly all of the objective.
+    /// Requests that waited for a core for nearly as long as AQM lets them.
     pub(super) waited: u64,
 }
 

@@ -90,8 +90,7 @@ impl Regrowth {
         // Nobody inside makes it infinite, or (without cores) no number: `clamp` and the conversion bear both.
         let fast = (self.cores * FILL / self.inside - 1.0).clamp(LEAST, 1.0);
         let part = if self.without_refusal < CAREFUL { LEAST } else { fast };
-        let wanted = (self.came * part / LEAST).max(1.0);
-        (total as f64 * part).max(1.0).min(wanted) as i64
+        ((self.came / LEAST).min(total as f64) * part).max(1.0) as i64
     }
 
     /// Something else is short.

@@ -13,7 +13,7 @@
 //! - **No harm**: it bounds nobody while the queues for cores are as long as the delay signal lets them be, which then decides; nor for
 //!   responses that are long because of such a queue, which may be over as they leave. It
 //!   wakes when nearly all is no longer in time, and sleeps again when its part has grown to the whole objective. A server whose
-//!   queues are all seen does not meet it.
+//!   queues are all seen hardly meets it.
 
 use super::stay::Stay;
 use crate::algorithms::breakwater::config::Config;
@@ -43,7 +43,7 @@ pub(super) struct Sojourn {
     stay: Stay,
     /// Share of requests that locks refuse.
     guarded: f64,
-    /// Share of responses that were late, and share of requests that waited for a core for nearly all of the objective.
+    /// Share of responses that were late, and share of requests that waited for a core for nearly as long as AQM lets them.
     late: f64,
     waited: f64,
     /// Counts of all requests as of the last tick that had a response, and requests that were refused a lock since.
