@@ -9,7 +9,12 @@
 
 struct lw_config lw_config;
 
-const char *lw_config_default(struct lw_config *config) {
+/* Folders that are no absolute paths are below it, wherever the program goes later. Empty if it is unknown. */
+static char working_directory[LW_PATH_ROOM];
+
+void lw_config_default(struct lw_config *config) {
+    if (!getcwd(working_directory, sizeof working_directory))
+        working_directory[0] = '\0';
     *config = (struct lw_config){
         .tick = 1000,
         .threshold = 1000,
@@ -25,7 +30,6 @@ const char *lw_config_default(struct lw_config *config) {
         .follow = true,
         .dir = "leeward-%p.trace",
     };
-    return NULL;
 }
 
 /* `10us`, `1ms`, `500` (nanoseconds). False if it is none. */
@@ -228,9 +232,13 @@ const char *lw_config_parse(struct lw_config *config, const char *text, char *er
     return NULL;
 }
 
-void lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room) {
+bool lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room) {
     size_t length = 0;
     bool named = false;
+    if (config->dir[0] != '/' && working_directory[0] == '\0')
+        return false;
+    if (config->dir[0] != '/')
+        length = (size_t)snprintf(into, room, "%s/", working_directory);
     for (const char *at = config->dir; *at && length + 24 < room; at++) {
         if (at[0] == '%' && at[1] == 'p') {
             length += (size_t)snprintf(into + length, room - length, "%d", (int)getpid());
@@ -240,7 +248,10 @@ void lw_config_folder(const struct lw_config *config, bool child, char *into, si
             into[length++] = *at;
         }
     }
+    if (length + 24 >= LW_PATH_ROOM)
+        return false;
     into[length] = '\0';
     if (child && !named)
         snprintf(into + length, room - length, "-%d", (int)getpid());
+    return true;
 }

@@ -1,15 +1,14 @@
-/* The control thread: it starts and stops recording, listens to a signal and to a socket, and carries blocks to the disk.
- * There is none unless LEEWARD_PROFILE is set. */
+/* The control thread: it starts and stops recording, obeys a signal and the thread that listens to a socket, and carries blocks
+ * to the disk. There is none unless LEEWARD_PROFILE is set. */
 #include "pace.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,31 +16,18 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOOK_MS 5
+#define LOOK_PAUSE 5000000u
 #define LINE_ROOM 8192
 
 __thread bool lw_making_helper LW_INITIAL_EXEC;
 
-static int wake_fd = -1, listen_fd = -1;
-static _Atomic bool toggle, finish_wanted, finished, ready, exists;
+static _Atomic bool toggle, finish_wanted, finished, apart, refused, ready, exists;
+/* Counts reasons to look up; the control thread sleeps on it. The program's threads have no descriptor to wake it by. */
+static _Atomic uint32_t doorbell;
 static bool as_child;
 static clockid_t control_clock;
 static int usual_nice;
 static bool nice_known;
-
-void lw_say(const char *format, ...) {
-    char line[1024];
-    int length = snprintf(line, sizeof line, "leeward: ");
-    va_list arguments;
-    va_start(arguments, format);
-    length += vsnprintf(line + length, sizeof line - (size_t)length - 1, format, arguments);
-    va_end(arguments);
-    if (length > (int)sizeof line - 2)
-        length = (int)sizeof line - 2;
-    line[length++] = '\n';
-    if (write(2, line, (size_t)length) < 0)
-        return;
-}
 
 void lw_sleep(uint64_t nanoseconds) {
     struct timespec t = {.tv_sec = (time_t)(nanoseconds / 1000000000u), .tv_nsec = (long)(nanoseconds % 1000000000u)};
@@ -92,10 +78,17 @@ bool lw_helper_create(const char *name, void *(*run)(void *)) {
 
 /* ---- signal and socket ---------------------------------------------------------------------------------------------------- */
 
+/* Sleeps while `*word` is `value`, for `nanoseconds` at most; for ever if that is 0. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t nanoseconds) {
+    struct timespec limit = {.tv_sec = (time_t)(nanoseconds / 1000000000u), .tv_nsec = (long)(nanoseconds % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nanoseconds > 0 ? &limit : NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
 static void wake(void) {
-    uint64_t one = 1;
-    if (wake_fd >= 0 && write(wake_fd, &one, sizeof one) < 0)
-        return; /* full: it is awake anyway */
+    atomic_fetch_add(&doorbell, 1);
+    futex_wake(&doorbell);
 }
 
 static void on_signal(int number) {
@@ -118,18 +111,26 @@ static void listen_to_signal(void) {
     sigaction(lw_config.signal, &ours, NULL);
 }
 
-/* An abstract address: no file to be left behind. */
-static void open_socket(void) {
+static void listen_to_signal_no_more(void) {
+    struct sigaction now;
+    if (lw_config.signal == 0 || sigaction(lw_config.signal, NULL, &now) != 0 || now.sa_handler != on_signal)
+        return;
+    now = (struct sigaction){.sa_handler = SIG_DFL};
+    sigaction(lw_config.signal, &now, NULL);
+}
+
+/* An abstract address: no file to be left behind. The socket, or -1. */
+static int open_socket(void) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "leeward-profile-%d", (int)getpid());
-    listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (listen_fd < 0)
-        return;
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0)
+        return -1;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
-    if (bind(listen_fd, (struct sockaddr *)&address, size) != 0 || listen(listen_fd, 4) != 0) {
-        close(listen_fd);
-        listen_fd = -1;
-    }
+    if (bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 4) == 0)
+        return listener;
+    close(listener);
+    return -1;
 }
 
 static bool may_ask(int peer) {
@@ -209,37 +210,68 @@ static void obey(const char *line, char *answer, size_t room) {
     }
 }
 
-static void serve_one(void) {
-    static char line[LINE_ROOM], answer[LINE_ROOM];
-    int peer = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    if (peer < 0)
-        return;
-    if (!may_ask(peer))
+/* A command on its way from the thread that listens to the control thread, and the answer on its way back: the buffers are the
+ * control thread's while `asked` is 1. */
+static char line[LINE_ROOM], answer[LINE_ROOM];
+static _Atomic uint32_t asked;
+
+static void serve(int peer) {
+    if (!may_ask(peer)) {
         snprintf(answer, sizeof answer - 1, "error not for you");
-    else if (read_line(peer, line, sizeof line))
-        obey(line, answer, sizeof answer - 1);
-    else
+    } else if (read_line(peer, line, sizeof line)) {
+        atomic_store(&asked, 1);
+        wake();
+        while (atomic_load(&asked) == 1)
+            futex_wait(&asked, 1, 0);
+    } else {
         snprintf(answer, sizeof answer - 1, "error no whole line");
+    }
     strcat(answer, "\n");
     if (send(peer, answer, strlen(answer), MSG_NOSIGNAL) < 0)
         lw_say("whoever asked is gone");
-    close(peer);
+}
+
+static int listener = -1;
+
+static void *listens(void *unused) {
+    (void)unused;
+    for (;;) {
+        int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (peer < 0 && atomic_load(&finish_wanted))
+            break;
+        if (peer < 0) {
+            /* Such as a limit of descriptors that the program has lowered. */
+            lw_sleep(100000000u);
+            continue;
+        }
+        serve(peer);
+        close(peer);
+    }
+    close(listener);
+    return NULL;
 }
 
 /* ---- the thread ----------------------------------------------------------------------------------------------------------- */
 
 static void toggle_recording(void) {
-    char answer[LINE_ROOM];
-    if (atomic_load(&lw_phase) == LW_ON)
+    char said[1024];
+    if (atomic_load(&lw_phase) == LW_ON) {
         lw_session_stop(LW_END_STOPPED);
-    else
-        begin(answer, sizeof answer);
-    if (atomic_load(&lw_phase) != LW_ON && strncmp(answer, "error", 5) == 0)
-        lw_say("%s", answer);
+        return;
+    }
+    begin(said, sizeof said);
+    if (strncmp(said, "error", 5) == 0)
+        lw_say("%s", said);
 }
 
 static void *control(void *unused) {
     (void)unused;
+    bool alone = lw_descriptors_unshare();
+    atomic_store(&refused, !alone);
+    atomic_store(&apart, true);
+    if (!alone)
+        return NULL;
+    lw_leave_working_directory();
     if (pthread_getcpuclockid(pthread_self(), &control_clock) != 0)
         control_clock = CLOCK_THREAD_CPUTIME_ID;
     /* It does little, but what it does not carry away in time is lost; where it may not go before others, it doesn't. */
@@ -247,7 +279,8 @@ static void *control(void *unused) {
     usual_nice = getpriority(PRIO_PROCESS, own);
     nice_known = true;
     setpriority(PRIO_PROCESS, own, usual_nice < -10 ? usual_nice : -10);
-    open_socket();
+    if ((listener = open_socket()) >= 0 && !lw_helper_create("leeward-listen", listens))
+        close(listener);
     if (lw_config.on) {
         char error[512];
         if (lw_session_start(as_child, error, sizeof error))
@@ -255,24 +288,26 @@ static void *control(void *unused) {
     }
     atomic_store(&ready, true);
     while (!atomic_load(&finish_wanted)) {
-        bool on = atomic_load(&lw_phase) == LW_ON;
-        struct pollfd waiting[2] = {{.fd = wake_fd, .events = POLLIN}, {.fd = listen_fd, .events = POLLIN}};
-        poll(waiting, 2, on ? LOOK_MS : -1);
-        uint64_t woken;
-        if (waiting[0].revents & POLLIN && read(wake_fd, &woken, sizeof woken) < 0)
-            continue;
+        uint32_t rung = atomic_load(&doorbell);
         if (atomic_exchange(&toggle, false))
             toggle_recording();
-        if (waiting[1].revents & POLLIN)
-            serve_one();
+        if (atomic_load(&asked) == 1) {
+            obey(line, answer, sizeof answer - 1);
+            atomic_store(&asked, 0);
+            futex_wake(&asked);
+        }
         if (atomic_load(&lw_phase) == LW_ON) {
             lw_sched_step(lw_now());
             lw_budget_step();
             if (!lw_writer_step())
                 lw_session_stop(LW_END_FAILED);
         }
+        if (!atomic_load(&finish_wanted))
+            futex_wait(&doorbell, rung, atomic_load(&lw_phase) == LW_ON ? LOOK_PAUSE : 0);
     }
     lw_session_stop(LW_END_EXIT);
+    if (listener >= 0)
+        shutdown(listener, SHUT_RDWR);
     atomic_store(&finished, true);
     return NULL;
 }
@@ -283,33 +318,56 @@ bool lw_control_exists(void) { return atomic_load(&exists); }
 
 bool lw_control_is_beginning(void) { return atomic_load(&exists) && !atomic_load(&ready); }
 
-void lw_control_abandon(void) {
-    if (listen_fd >= 0)
-        close(listen_fd);
-    if (wake_fd >= 0)
-        close(wake_fd);
-    listen_fd = wake_fd = -1;
-    atomic_store(&exists, false);
+void lw_control_leave(void) {
+    if (!atomic_load(&exists) || !lw_is_recorded_process())
+        return;
+    bool was_on = atomic_load(&lw_phase) != LW_OFF || lw_control_is_beginning();
+    lw_control_finish();
+    lw_forget_process();
+    listen_to_signal_no_more();
+    /* Also the ends of threads make system calls. */
+    uint64_t deadline = lw_now() + 2000000000u;
+    while (lw_sched_has_own_threads() && lw_now() < deadline)
+        lw_sleep(50000);
+    if (was_on)
+        lw_say("the recording ends here: the program installs a filter of system calls, which may forbid what recording needs");
+}
+
+void lw_control_abandon(void) { atomic_store(&exists, false); }
+
+/* Waits for the control thread, for two seconds at most. */
+static bool await(_Atomic bool *word, uint64_t pause) {
+    uint64_t deadline = lw_now() + 2000000000u;
+    while (!atomic_load(word) && lw_now() < deadline)
+        lw_sleep(pause);
+    return atomic_load(word);
 }
 
 void lw_control_start(bool child) {
-    wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     as_child = child;
     atomic_store(&toggle, false);
+    atomic_store(&asked, 0);
     atomic_store(&finish_wanted, false);
     atomic_store(&finished, false);
+    atomic_store(&apart, false);
     atomic_store(&ready, false);
     /* The thread may be told other options as soon as it is there. */
     bool at_once = lw_config.on && !child;
-    listen_to_signal();
     if (!lw_helper_create("leeward-control", control)) {
         lw_say("not recording: no thread could be made");
         return;
     }
+    /* The program must not open or close anything while the control thread still shares its descriptors. */
+    if (!await(&apart, 20000) || atomic_load(&refused)) {
+        atomic_store(&finish_wanted, true);
+        lw_say("not recording: the system forbids descriptors of its own to the recording thread (close_range and unshare)");
+        return;
+    }
+    listen_to_signal();
     atomic_store(&exists, true);
-    uint64_t deadline = lw_now() + 2000000000u;
-    while (at_once && !atomic_load(&ready) && lw_now() < deadline)
-        lw_sleep(50000);
+    if (at_once)
+        await(&ready, 50000);
+    lw_say_unsaid();
 }
 
 void lw_control_finish(void) {
@@ -317,8 +375,7 @@ void lw_control_finish(void) {
         return;
     atomic_store(&finish_wanted, true);
     wake();
-    uint64_t deadline = lw_now() + 2000000000u;
-    while (!atomic_load(&finished) && lw_now() < deadline)
-        lw_sleep(100000);
+    await(&finished, 100000);
+    lw_say_unsaid();
     atomic_store(&exists, false);
 }

@@ -9,11 +9,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[4200];
-static int file = -1;
+#define NAME_ROOM 32
+
+static struct stat first_root;
+static bool first_root_is_known;
+static char folder[LW_FOLDER_ROOM];
+/* The folder and the segment that is written, both in the run-time's own table of descriptors. The folder is opened once: the
+ * program may change its working directory or its root, and files of the same name elsewhere are not ours. */
+static int folder_fd = -1, file = -1;
 static bool failed;
 static uint32_t segment, oldest;
 static uint64_t segment_bytes, total_bytes;
+
+void lw_file_setup(void) { first_root_is_known = stat("/", &first_root) == 0; }
+
+/* The folder's path means another place there, such as within a jail. */
+static bool has_other_root(void) {
+    struct stat now;
+    return first_root_is_known && (stat("/", &now) != 0 || now.st_dev != first_root.st_dev || now.st_ino != first_root.st_ino);
+}
 
 const char *lw_writer_folder(void) { return folder; }
 bool lw_file_is_open(void) { return file >= 0 && !failed; }
@@ -21,23 +35,32 @@ bool lw_file_has_failed(void) { return failed; }
 uint32_t lw_file_segment(void) { return segment; }
 bool lw_file_has_room(uint64_t length) { return segment_bytes + length <= lw_config.segment; }
 
-void lw_file_close(void) {
+void lw_file_close_segment(void) {
     if (file >= 0)
         close(file);
     file = -1;
 }
 
-static void path_of(uint32_t number, char *into, size_t room) { snprintf(into, room, "%s/%08u.lwt", folder, number); }
+void lw_file_close(void) {
+    lw_file_close_segment();
+    if (folder_fd >= 0)
+        close(folder_fd);
+    folder_fd = -1;
+}
+
+void lw_file_abandon(void) { file = folder_fd = -1; }
+
+static void name_of(uint32_t number, char into[NAME_ROOM]) { snprintf(into, NAME_ROOM, "%08u.lwt", number); }
 
 static bool delete_oldest(void) {
     if (oldest >= segment)
         return false;
-    char path[4300];
+    char name[NAME_ROOM];
     struct stat about;
-    path_of(oldest++, path, sizeof path);
-    if (stat(path, &about) == 0)
+    name_of(oldest++, name);
+    if (fstatat(folder_fd, name, &about, AT_SYMLINK_NOFOLLOW) == 0)
         total_bytes -= (uint64_t)about.st_size < total_bytes ? (uint64_t)about.st_size : total_bytes;
-    unlink(path);
+    unlinkat(folder_fd, name, 0);
     return true;
 }
 
@@ -57,8 +80,9 @@ static bool write_whole(const uint8_t *bytes, size_t length) {
             int reason = errno;
             if (done > 0 && ftruncate(file, (off_t)segment_bytes) == 0)
                 lseek(file, (off_t)segment_bytes, SEEK_SET);
+            if (!failed)
+                lw_say("writing %s failed: %s; recording ends", folder, strerror(reason));
             failed = true;
-            lw_say("writing %s failed: %s; recording ends", folder, strerror(reason));
             return false;
         }
     }
@@ -82,11 +106,17 @@ bool lw_file_write_block(int kind, uint8_t *start, uint32_t length) {
     return write_whole(start, 16 + (size_t)length);
 }
 
+/* Makes the segment's file; false if there is one of this name, or for another reason, which errno has. */
+static bool create_segment(void) {
+    char name[NAME_ROOM];
+    name_of(segment, name);
+    file = openat(folder_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return file >= 0;
+}
+
 bool lw_file_open_segment(void) {
-    char path[4300];
-    path_of(segment, path, sizeof path);
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0)
+    /* The first one is there since the folder is ours. */
+    if (file < 0 && !create_segment())
         return false;
     uint8_t head[16] = {'L', 'E', 'E', 'W', 'T', 'R', 'C', '\n', 1};
     memcpy(head + 12, &segment, 4);
@@ -120,25 +150,55 @@ static bool make_folder(char *path) {
     return mkdir(path, 0777) == 0 || errno == EEXIST;
 }
 
+static void look_for_segment(const char *name, void *found) {
+    size_t length = strlen(name);
+    if (length > 4 && strcmp(name + length - 4, ".lwt") == 0)
+        *(bool *)found = true;
+}
+
+/* Whether a recording is in the opened folder: its first segments may have been deleted. */
+static bool is_taken(void) {
+    bool found = false;
+    lw_list(folder_fd, look_for_segment, &found);
+    return found;
+}
+
+/* Opens `folder`, made if need be, and makes the first segment in it. False if a recording is there (`*taken`), or with errno. */
+static bool open_folder(bool *taken) {
+    *taken = false;
+    if (!make_folder(folder) || (folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return false;
+    /* Another process may make the first segment after we looked. */
+    if (!(*taken = is_taken()) && create_segment())
+        return true;
+    *taken = *taken || errno == EEXIST;
+    int reason = errno;
+    lw_file_close();
+    errno = reason;
+    return false;
+}
+
 /* A second recording of one process gets a folder of its own; what is there is somebody's. */
 bool lw_file_begin(bool child, char *error, size_t room) {
-    char first[4300];
-    lw_config_folder(&lw_config, child, folder, sizeof folder);
-    size_t length = strlen(folder);
-    int n = 2;
-    bool made;
-    while ((made = make_folder(folder))) {
-        path_of(0, first, sizeof first);
-        if (n == 10000 || access(first, F_OK) != 0)
-            break;
-        snprintf(folder + length, sizeof folder - length, ".%d", n++);
+    if (!lw_config_folder(&lw_config, child, folder, sizeof folder)) {
+        snprintf(error, room, "the path of its folder is too long, or the working directory is unknown");
+        return false;
     }
-    if (!made) {
-        snprintf(error, room, "%s can't be made: %s", folder, strerror(errno));
+    if (has_other_root()) {
+        snprintf(error, room, "the program has another root directory by now, where %s is another folder", folder);
         return false;
     }
     failed = false;
     segment = oldest = 0;
     total_bytes = 0;
+    size_t length = strlen(folder);
+    bool taken;
+    for (int n = 2; !open_folder(&taken); n++) {
+        if (!taken || n == 10000) {
+            snprintf(error, room, "%s can't be written: %s", folder, strerror(errno));
+            return false;
+        }
+        snprintf(folder + length, sizeof folder - length, ".%d", n);
+    }
     return true;
 }

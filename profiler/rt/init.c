@@ -1,4 +1,5 @@
 /* The run-time's life in a process: begin before main, fork, end. Does nothing unless LEEWARD_PROFILE is set. */
+#include "file.h"
 #include "sleds.h"
 
 #include <pthread.h>
@@ -71,11 +72,19 @@ __attribute__((constructor(101))) static void begin(void) {
     if (!options || *options == '\0' || strcmp(options, "off") == 0 || strcmp(options, "0") == 0)
         return;
     char error[512];
+    lw_say_begin();
+    lw_file_setup();
     lw_config_default(&lw_config);
     if (lw_config_parse(&lw_config, options, error, sizeof error)) {
         lw_say("LEEWARD_PROFILE: %s; not recording", error);
         return;
     }
+    if (!lw_filters_allow()) {
+        lw_say("not recording: a filter of system calls that this program was started under forbids what recording needs");
+        return;
+    }
+    if (lw_filters_begin)
+        lw_filters_begin();
     process = getpid();
     decide_engine();
     lw_thread_setup();
@@ -90,8 +99,12 @@ __attribute__((constructor)) static void listen_to_fork(void) {
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
+bool lw_is_recorded_process(void) { return process != 0 && process == getpid(); }
+
+void lw_forget_process(void) { process = 0; }
+
 void lw_finish_process(void) {
-    if (process != 0 && process == getpid())
+    if (lw_is_recorded_process())
         lw_control_finish();
 }
 

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <limits.h>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,9 +68,10 @@ static void describe(struct module *module, const struct dl_phdr_info *info, boo
         module->flags = 2;
         strcpy(module->path, "[vdso]");
     } else {
-        /* A path relative to a working directory that may be another by the time it is read. */
-        char whole[PATH_MAX];
-        const char *path = name[0] != '/' && realpath(name, whole) ? whole : name;
+        /* A path relative to the program's working directory, which may be another by the time it is read. */
+        char relative[PATH_MAX], whole[PATH_MAX];
+        snprintf(relative, sizeof relative, "/proc/self/cwd/%s", name);
+        const char *path = name[0] != '/' && realpath(relative, whole) ? whole : name;
         strncpy(module->path, path, sizeof module->path - 1);
     }
 }

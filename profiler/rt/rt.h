@@ -54,6 +54,10 @@ void lw_sleep(uint64_t nanoseconds);
 
 /* ---- configuration (config.c) --------------------------------------------------------------------------------------- */
 
+/* Of a path, as the system limits it, and of a trace's folder, whose name may get a number behind it. */
+#define LW_PATH_ROOM 4096
+#define LW_FOLDER_ROOM (LW_PATH_ROOM + 64)
+
 enum lw_engine { LW_ENGINE_AUTO, LW_ENGINE_NONE, LW_ENGINE_TICK, LW_ENGINE_SCAN };
 
 struct lw_config {
@@ -74,16 +78,18 @@ struct lw_config {
     bool sched;
     bool sched_own; /* only by thread, though whole CPUs would be allowed */
     bool follow; /* record forked children, too */
-    char dir[4096];
+    char dir[LW_PATH_ROOM];
 };
 
 extern struct lw_config lw_config;
 
-/* Sets the defaults, then reads `text` into the configuration. NULL, or what is wrong with it. */
-const char *lw_config_default(struct lw_config *config);
+/* Sets the defaults. Relative folders are below the working directory of this moment. */
+void lw_config_default(struct lw_config *config);
+/* Reads `text` into the configuration. NULL, or what is wrong with it. */
 const char *lw_config_parse(struct lw_config *config, const char *text, char *error, size_t room);
-/* The trace's folder for this process: `%p` becomes its id. */
-void lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room);
+/* The absolute path of the trace's folder for this process: `%p` becomes its id. False if it is
+ * longer than the system allows, or unknown. */
+bool lw_config_folder(const struct lw_config *config, bool child, char *into, size_t room);
 
 /* ---- events and rings (ring.c) -------------------------------------------------------------------------------------- */
 
@@ -347,7 +353,7 @@ uint32_t lw_crc32c(uint32_t crc, const void *bytes, size_t length);
 void lw_writer_write_events(struct lw_block *block);
 
 void lw_writer_name_thread(uint32_t number, int tid);
-/* In a forked child: the file is the parent's. */
+/* In a forked child: forgets the files, which are the parent's. */
 void lw_writer_abandon(void);
 
 /* A payload that is put together. What doesn't fit is left out, and `overflow` says so. */
@@ -385,6 +391,8 @@ void lw_sched_step(uint64_t now);
 void lw_sched_end(void);
 void lw_sched_abandon(void);
 void lw_sched_ignore_this_thread(void);
+/* Whether a thread of the run-time has not ended yet; by a thread of the program. */
+bool lw_sched_has_own_threads(void);
 /* Times that a thread of the program was switched out, as far as was recorded. */
 uint64_t lw_sched_switches(void);
 /* What recording one costs it, about, in nanoseconds. */
@@ -393,6 +401,24 @@ uint64_t lw_sched_cost(void);
 void lw_sched_mute(void);
 /* The number that scheduler events gave to a thread that had no record yet; the thread takes it over. */
 bool lw_sched_number(pid_t tid, uint32_t *number);
+
+/* ---- descriptors and messages (descriptors.c, list.c, say.c) ------------------------------------------------------------- */
+
+/* Gives the calling thread an empty table of file descriptors of its own; false where the system forbids it. */
+bool lw_descriptors_unshare(void);
+/* Whether this thread has left the program's table. */
+extern __thread bool lw_has_own_descriptors LW_INITIAL_EXEC;
+/* Lets go of the program's working directory, so that its file system can be unmounted. Containers may forbid it. */
+void lw_leave_working_directory(void);
+/* Calls `each` for all names in an opened folder. */
+void lw_list(int folder, void (*each)(const char *name, void *data), void *data);
+
+/* Remembers what standard error is, at the beginning of the process. */
+void lw_say_begin(void);
+/* Prints a line on the program's standard error, unless its descriptor is something else by now. By any thread. */
+void lw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints what the control thread could not; by a thread of the program. */
+void lw_say_unsaid(void);
 
 /* ---- session (session.c, control.c) ---------------------------------------------------------------------------------- */
 
@@ -408,6 +434,8 @@ void lw_session_stop(int reason);
 void lw_control_start(bool child);
 /* Asks the control thread to stop all and waits until the trace is complete, or for two seconds. */
 void lw_control_finish(void);
+/* The same for good: all threads of the run-time end, and it makes no system call any more. By a thread of the program. */
+void lw_control_leave(void);
 bool lw_control_exists(void);
 /* Whether the control thread has not yet begun to record, or to wait. */
 bool lw_control_is_beginning(void);
@@ -419,13 +447,19 @@ clockid_t lw_control_clock(void);
 bool lw_helper_create(const char *name, void *(*run)(void *));
 /* Set while this thread makes one, for the shim. */
 extern __thread bool lw_making_helper LW_INITIAL_EXEC;
-/* Prints a line on stderr. */
-void lw_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* How often recording began: what the shim remembers of an earlier one is stale. */
 extern _Atomic uint32_t lw_session;
 
-/* In the forked child, and at the end of the process (init.c). */
+/* At the end of the process (init.c). */
 void lw_finish_process(void);
+/* Whether this is the process that was prepared for recording, and no child of vfork that shares its memory. */
+bool lw_is_recorded_process(void);
+void lw_forget_process(void);
+
+/* Filters of system calls (filters.c). Whether those that are there let a recording begin; */
+bool lw_filters_allow(void);
+/* before the control thread begins: what the program installs later comes here first. Part of the shim. */
+__attribute__((weak, visibility("default"))) void lw_filters_begin(void);
 
 #pragma GCC visibility pop

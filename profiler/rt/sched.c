@@ -158,6 +158,13 @@ void lw_sched_ignore_this_thread(void) {
     ignored[ignored_count++ % IGNORED] = (pid_t)syscall(SYS_gettid);
 }
 
+bool lw_sched_has_own_threads(void) {
+    for (int i = 0; i < ignored_count && i < IGNORED; i++)
+        if (syscall(SYS_tgkill, getpid(), ignored[i], 0) == 0)
+            return true;
+    return false;
+}
+
 /* The bytes of PERF_RECORD_SWITCH with sample_id_all: header, then tid, time, cpu as `sample_type` asks for them. */
 struct switch_record {
     struct perf_event_header header;
@@ -266,8 +273,9 @@ void lw_sched_end(void) {
 
 void lw_sched_mute(void) { lw_sched_end(); }
 
+/* The child has neither the descriptors nor the buffers, which forks leave out: their addresses may be others' by now. */
 void lw_sched_abandon(void) {
-    close_all();
+    source_count = descriptor_count = 0;
     ignored_count = 0;
     batch_count = 0;
 }
@@ -329,25 +337,27 @@ static bool open_source(pid_t tid, int cpu) {
     return true;
 }
 
-/* The threads that are there already; later ones inherit. Without opendir, which allocates. */
-static int list_threads(pid_t *tids, int room) {
-    char buffer[4096];
-    int count = 0;
-    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
+struct tids {
+    pid_t *ids;
+    int count, room;
+};
+
+static void add_tid(const char *name, void *data) {
+    struct tids *tids = data;
+    int tid = atoi(name);
+    if (tid > 0 && tids->count < tids->room)
+        tids->ids[tids->count++] = (pid_t)tid;
+}
+
+/* The threads that are there already; later ones inherit. */
+static int list_threads(pid_t *ids, int room) {
+    struct tids tids = {.ids = ids, .room = room};
+    int folder = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
         return 0;
-    for (long n; (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
-        for (long at = 0; at < n;) {
-            uint16_t length; /* struct linux_dirent64: inode, offset, length, type, name */
-            memcpy(&length, buffer + at + 16, sizeof length);
-            int tid = atoi(buffer + at + 19);
-            if (tid > 0 && count < room)
-                tids[count++] = (pid_t)tid;
-            at += length;
-        }
-    }
-    close(fd);
-    return count;
+    lw_list(folder, add_tid, &tids);
+    close(folder);
+    return tids.count;
 }
 
 /* All switches on each CPU. False, with nothing open, if that isn't allowed. */

@@ -27,13 +27,20 @@
         return LW_LIKELY(known != NULL) ? known : find_##name();                                                                              \
     }
 
+/* Of the sanitizers that have interceptors. */
+extern char address_sanitizer __asm__("__asan_init") __attribute__((weak, visibility("default")));
+extern char thread_sanitizer __asm__("__tsan_init") __attribute__((weak, visibility("default")));
+
 static void *lw_find(const char *name, const char *version) {
-    /* A sanitizer's interceptor has the same name as ours, and lost to it: it has another one as well. */
-    char intercepted[64];
-    snprintf(intercepted, sizeof intercepted, "__interceptor_%s", name);
-    void *sanitizer = dlsym(RTLD_DEFAULT, intercepted);
-    if (sanitizer)
-        return sanitizer;
+    /* A sanitizer's interceptor has the same name as ours, and lost to it: it has another one as well. Nothing is looked up that may
+     * not be there: dlsym would allocate its message, and an allocator that locks would come here again, and again. */
+    if (&address_sanitizer || &thread_sanitizer) {
+        char intercepted[64];
+        snprintf(intercepted, sizeof intercepted, "__interceptor_%s", name);
+        void *sanitizer = dlsym(RTLD_DEFAULT, intercepted);
+        if (sanitizer)
+            return sanitizer;
+    }
     /* Without its version, dlsym answers with the oldest pthread_cond_wait, which means another structure. */
     void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
     if (!found)

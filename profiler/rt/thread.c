@@ -32,12 +32,13 @@ static void on_thread_exit(void *value) {
     lw_lock(&thread->shadow_lock);
     thread->shadow = NULL;
     lw_unlock(&thread->shadow_lock);
+    /* While nothing records there is no ticker that would see to the rest; and a filter may forbid system calls by then. */
+    bool idle = atomic_load(&lw_phase) == LW_OFF;
     char name[16] = "";
-    prctl(PR_GET_NAME, name);
+    if (!idle)
+        prctl(PR_GET_NAME, name);
     memcpy(thread->name, name, sizeof name);
     atomic_store_explicit(&thread->ended, lw_now(), memory_order_relaxed);
-    /* While nothing records there is no ticker that would see to the rest. */
-    bool idle = atomic_load(&lw_phase) == LW_OFF;
     atomic_store_explicit(&thread->life, idle ? LW_FREE : LW_EXITED, memory_order_release);
 }
 

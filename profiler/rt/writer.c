@@ -206,7 +206,7 @@ static bool open_segment(void) {
 
 static void rotate(void) {
     write_end(LW_END_SEGMENT);
-    lw_file_close();
+    lw_file_close_segment();
     lw_file_make_room();
     if (!lw_file_has_failed() && !open_segment())
         lw_file_fail();
@@ -286,5 +286,4 @@ void lw_writer_end(int reason) {
     lw_file_close();
 }
 
-/* In a forked child: the file is the parent's. */
-void lw_writer_abandon(void) { lw_file_close(); }
+void lw_writer_abandon(void) { lw_file_abandon(); }

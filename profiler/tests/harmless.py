@@ -1,0 +1,126 @@
+"""Whether recording ever touches what belongs to the program. Each kind of thing has a program of its own in `programs/harmless_*.c`,
+which says `right` if it found everything as it would have been alone."""
+import os, re, shutil, signal, subprocess, threading, time
+
+from bench import LIMIT, Failed, ask
+
+# What belongs to a program, and who checks it: the program, and the ways in which it is started.
+KINDS = {
+    "descriptors: closed, used again, inherited, passed on": ("descriptors", ["loop", "range", "from", "dup2"]),
+    "descriptors over generations of forks": ("generations", [""]),
+    "paths after chdir and chroot, and files that exist": ("paths", ["relative.trace", "relative.trace jail"]),
+    "limits of descriptors and of file sizes, and standard error": ("limits", ["files", "size", "stderr"]),
+    "signals: handlers, masks, waits": ("signals", [""]),
+    "environment, umask, errno, names, priorities, stacks": ("surroundings", [""]),
+    "an allocator that locks": ("allocator", [""]),
+    "filters of system calls": ("filters", ["prctl", "call", "errno", "within", "old"]),
+}
+# Recordings that end before the program does, or do not begin, and in how many sentences that is said.
+ENDS_EARLY = {
+    ("paths", "relative.trace jail"): 1, ("limits", "size"): 1, ("filters", "prctl"): 1, ("filters", "call"): 1, ("filters", "errno"): 1,
+    ("filters", "within"): 2, ("filters", "old"): 1,
+}
+
+SHELL = """exec 3>three 4>four 5>five 6>six
+for number in 3 4 5 6; do echo MINE >&$number; done
+i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done
+/bin/true
+for number in 3 4 5 6; do echo "MINE TOO" >&$number; done
+for name in three four five six; do [ "$(cat $name)" = "MINE
+MINE TOO" ] || { echo "wrong: $name"; exit 1; }; done
+echo right
+"""
+
+
+def run(bench, line, options, more=None, during=None):
+    """Runs a program in an empty folder; what it printed on both."""
+    folder = os.path.join(bench.tmp, "harmless")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    environment = {name: value for name, value in os.environ.items() if name != "LEEWARD_PROFILE"}
+    if options:
+        environment["LEEWARD_PROFILE"] = options
+    environment.update(more or {})
+    program = subprocess.Popen(line, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    beside = threading.Thread(target=during, args=(program,)) if during else None
+    try:
+        if beside:
+            beside.start()
+        out, err = program.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        raise Failed(f"{' '.join(line)} with {options} hung for {LIMIT} s")
+    finally:
+        if beside:
+            beside.join()
+    if program.returncode != 0 or out.strip().splitlines()[-1:] != ["right"]:
+        raise Failed(f"{' '.join(line)} with `{options}`: exit {program.returncode}\n{out}{err}")
+    return out + err
+
+
+def attach(bench, folder):
+    """Starts and stops a recording from outside, again and again, as long as the program is there."""
+    def during(program):
+        while program.poll() is None:
+            try:
+                ask(program.pid, f"start dir={folder}/%p.trace,segment=256K,disk=4M")
+                time.sleep(0.05)
+                ask(program.pid, "stop")
+            except OSError:
+                return  # it has ended, or does not listen any more
+    return during
+
+
+def harmless(bench):
+    """Every kind, each way of using it, and each way of recording."""
+    library = os.path.join(bench.out, "libleeward_rt.so")
+    for engine in ("tick", "scan"):
+        for kind, (name, ways) in KINDS.items():
+            target = os.path.join(bench.tmp, "harmless_" + name)
+            bench.compile(f"harmless_{name}.c", target, engine)
+            bench.compile(f"harmless_{name}.c", target + "-plain", engine, instrument=False)
+            for way in ways:
+                line = [target, *way.split()]
+                trace = os.path.join(bench.tmp, "harmless.trace")
+                # The folder is relative where the program goes elsewhere.
+                folder = "relative.trace" if name == "paths" else trace
+                options = f"dir={folder},segment=256K,disk=8M,threshold=1us"
+                run(bench, line, None)
+                # As it is, with the run-time preloaded: off, and recorded.
+                preloaded = [target + "-plain", *way.split()]
+                run(bench, preloaded, None, {"LD_PRELOAD": library})
+                run(bench, preloaded, f"on,signal=none,{options}", {"LD_PRELOAD": library})
+                for recording, more, during in [
+                    (f"on,signal=none,{options}", None, None),
+                    (f"wait,{options}", {"HARMLESS_TOGGLE": "1"}, None),
+                    (f"on,{options}", {"HARMLESS_TOGGLE": "1"}, None),
+                    (f"wait,signal=none,{options}", None, attach(bench, bench.tmp)),
+                ]:
+                    shutil.rmtree(trace, ignore_errors=True)
+                    said = run(bench, line, recording, more, during)
+                    words = re.findall(r"leeward: .*", said)
+                    expected = ENDS_EARLY.get((name, way), 0)
+                    # Nobody knows whether the recording was on when it ended, where it is switched on and off.
+                    if len(words) > expected or (len(words) < expected and recording.startswith("on,signal")):
+                        raise Failed(f"{name} {way} with `{recording}`: {expected} sentences, not {words}")
+                    left = [each for each in os.listdir(bench.tmp) if each.startswith("harmless.trace") or each.endswith(".trace")]
+                    for each in left:
+                        shutil.rmtree(os.path.join(bench.tmp, each), ignore_errors=True)
+            print(f"ok harmless {name} {engine}", flush=True)
+
+
+def shells(bench):
+    """A shell script as it is, with the run-time preloaded: what it has in its own files stays."""
+    library = os.path.join(bench.out, "libleeward_rt.so")
+    for shell in (["bash"], ["dash"], ["busybox", "sh"]):
+        if not shutil.which(shell[0]):
+            raise Failed(f"{shell[0]} is missing: scripts/setup profiler")
+        for begin in ("on", "wait"):
+            said = run(bench, [*shell, "-c", SHELL], f"{begin},signal=none,dir={bench.tmp}/shell-%p.trace", {"LD_PRELOAD": library})
+            if "leeward:" in said:
+                raise Failed(f"{shell} said {said}")
+        print(f"ok shell {shell[0]}", flush=True)
+
+
+HARMLESS = {"harmless": harmless, "shells": shells}
