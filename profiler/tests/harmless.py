@@ -23,11 +23,9 @@ ENDS_EARLY = {
 
 SHELL = """exec 3>three 4>four 5>five 6>six
 for number in 3 4 5 6; do echo MINE >&$number; done
-i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done
+i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done
 /bin/true
 for number in 3 4 5 6; do echo "MINE TOO" >&$number; done
-for name in three four five six; do [ "$(cat $name)" = "MINE
-MINE TOO" ] || { echo "wrong: $name"; exit 1; }; done
 echo right
 """
 
@@ -57,6 +55,24 @@ def run(bench, line, options, more=None, during=None):
     if program.returncode != 0 or out.strip().splitlines()[-1:] != ["right"]:
         raise Failed(f"{' '.join(line)} with `{options}`: exit {program.returncode}\n{out}{err}")
     return out + err
+
+
+def check_files(bench, name):
+    """What the program left in its files, after its end: a recording writes most then."""
+    def held(file):
+        with open(os.path.join(bench.tmp, "harmless", file), "rb") as opened:
+            return opened.read()
+    wanted = {}
+    if name == "descriptors":
+        wanted = {f"file-{i:02}": "".join(f"file {i} round {n}\n" for n in range(60)) for i in range(24)}
+    elif name == "limits":
+        wanted = {"own": "mine"}
+    for file, text in wanted.items():
+        if held(file) != text.encode():
+            raise Failed(f"{name}: `{file}` holds {len(held(file))} bytes, not {len(text)}")
+    known = {*wanted, "as-stderr", "elsewhere"}
+    if unknown := [file for file in os.listdir(os.path.join(bench.tmp, "harmless")) if file not in known and ".trace" not in file]:
+        raise Failed(f"{name}: nobody of the program's made {unknown}")
 
 
 def attach(bench, folder):
@@ -100,6 +116,7 @@ def harmless(bench):
                     shutil.rmtree(trace, ignore_errors=True)
                     said = run(bench, line, recording, more, during)
                     words = re.findall(r"leeward: .*", said)
+                    check_files(bench, name)
                     expected = ENDS_EARLY.get((name, way), 0)
                     # Nobody knows whether the recording was on when it ended, where it is switched on and off.
                     if len(words) > expected or (len(words) < expected and recording.startswith("on,signal")):
@@ -120,6 +137,11 @@ def shells(bench):
             said = run(bench, [*shell, "-c", SHELL], f"{begin},signal=none,dir={bench.tmp}/shell-%p.trace", {"LD_PRELOAD": library})
             if "leeward:" in said:
                 raise Failed(f"{shell} said {said}")
+            # From outside, for a recording writes most at the process's end.
+            for name in ("three", "four", "five", "six"):
+                with open(os.path.join(bench.tmp, "harmless", name), "rb") as file:
+                    if (held := file.read()) != b"MINE\nMINE TOO\n":
+                        raise Failed(f"{shell[0]}, {begin}: {len(held)} bytes in `{name}`")
         print(f"ok shell {shell[0]}", flush=True)
 
 
