@@ -154,6 +154,7 @@ pub(crate) fn described(port: &str, decision: &Decision, context: &Context) -> V
         "tenant": decision.tenant.0,
         "route": decision.route,
         "bound": (decision.bound > 0).then_some(decision.bound),
+        "sentence": context.sentence(decision),
         "text": context.explain(decision, None),
     })
 }

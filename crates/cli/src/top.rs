@@ -51,6 +51,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             per_second(now.in_time, before.in_time),
             span(now.slo_ns as f64 / 1e3)
         ),
+        latency(before, now),
         format!(
             "dropped   {}/s{}{}",
             per_second(now.dropped(), before.dropped()),
@@ -70,6 +71,17 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
     lines.join("\n")
+}
+
+/// Percentiles of the results' latencies, and which of them are over the objective.
+fn latency(before: &Statistics, now: &Statistics) -> String {
+    let objective = span(now.slo_ns as f64 / 1e3);
+    let Some(of) = now.latency.since(&before.latency).percentiles() else {
+        return format!("latency   no result; objective {objective}");
+    };
+    let of = [("p50", of.p50_ns), ("p99", of.p99_ns), ("p99.9", of.p999_ns)]
+        .map(|(name, ns)| format!("{name} {}{}", span(ns as f64 / 1e3), if ns > now.slo_ns { " (over)" } else { "" }));
+    format!("latency   {} at the server; objective {objective}", of.join(", "))
 }
 
 /// Failures among the answers, at a server that has had some.
@@ -262,6 +274,20 @@ mod tests {
         assert!(place("\nnow ") < place("long ago"), "{text}");
         assert!(!text.contains('\u{7}'));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn percentiles_are_of_the_time_between_and_compared_with_the_objective() {
+        let of = |json: &str| serde_json::from_str(json).unwrap();
+        let latency = r#"{"buckets": [[80000, 900], [1300000, 95], [50000000, 5]]}"#;
+        let before = Statistics { slo_ns: 1_000_000, latency: of(latency), ..Statistics::default() };
+        let latency = r#"{"buckets": [[80000, 910], [640000, 980], [1300000, 104], [50000000, 6]]}"#;
+        let now = Statistics { uptime_ns: 1_000_000_000, latency: of(latency), ..before.clone() };
+        let told = text("here", &before, &now);
+        let line = told.lines().find(|line| line.starts_with("latency")).unwrap();
+        let parts = ["p50 62", " µs, p99 6", " µs, p99.9 1.3", " ms (over) at the server; objective 1.00 ms"];
+        assert!(parts.iter().all(|part| line.contains(part)) && line.chars().count() <= 100, "{line}");
+        assert!(text("here", &now, &now).contains("\nlatency   no result; objective 1.00 ms\n"));
     }
 
     #[test]

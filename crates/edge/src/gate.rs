@@ -20,7 +20,7 @@ use leeward_control::server::{self, Arrival};
 use leeward_control::units::{Cost, Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{Bounds, Load as Sums, Pulse};
-use leeward_observe::{Decision, DecisionId, Reason, Ring, Routes, SAMPLED, Source, Tenants};
+use leeward_observe::{Decision, DecisionId, Moment, Reason, Ring, Routes, SAMPLED, Source, Tenants};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -225,7 +225,7 @@ impl Gate {
             (decision.left, decision.service) = (left, inner.takes(arriving.route, service));
             (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
             decision.route = arriving.route;
-            decision.bound = inner.bound(refused, stretch);
+            decision.bound = inner.bound(refused, decision.moment, stretch);
             decision
         };
         match verdict {
@@ -290,7 +290,8 @@ impl Gate {
         (decision.refused, decision.waited, decision.delay) = (Some(reason), waited, delay);
         (decision.left, decision.service, decision.route) = (turn.left, inner.takes(route, service), route);
         (decision.priority, decision.tenant) = (turn.priority, turn.tenant);
-        decision.bound = inner.bound(Some(reason), stretch);
+        decision.moment = Moment::Turn;
+        decision.bound = inner.bound(Some(reason), decision.moment, stretch);
         Err(inner.refusal(reason, inner.ring.write(&decision), random))
     }
 
@@ -341,8 +342,7 @@ impl Gate {
         if let Some(span) = end.worked {
             shard.costs[place].note(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
         }
-        let is_in_time = sojourn + waited <= inner.slo;
-        shard.count_end((end.class, place), end.outcome, is_in_time);
+        shard.count_end((end.class, place), end.outcome, sojourn + waited, inner.slo);
         shard.answer(ticket, now, end.outcome, sojourn);
     }
 
@@ -471,7 +471,7 @@ impl Inner {
         for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket } } in ended {
             let place = self.places.find(u32::from(route));
             let mut shard = lock(&self.shards[shard]);
-            shard.count_end((class, place), Outcome::Completed, sojourn <= self.slo);
+            shard.count_end((class, place), Outcome::Completed, sojourn, self.slo);
             shard.answer(ticket, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
@@ -576,10 +576,13 @@ impl Inner {
     }
 
     /// The bound that a refusal met, as far as it is known.
-    fn bound(&self, refused: Option<Reason>, stretch: Stretch) -> u64 {
+    fn bound(&self, refused: Option<Reason>, moment: Moment, stretch: Stretch) -> u64 {
+        let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| stretch.back(bound).0);
         match refused {
             Some(Reason::Level) => self.level.load(Ordering::Relaxed),
-            Some(Reason::Delay) => self.bounds.refusing.map_or(0, |bound| stretch.back(bound).0),
+            Some(Reason::Late) => limit(self.bounds.stale),
+            Some(Reason::Delay) if moment == Moment::Turn => limit(self.bounds.stale),
+            Some(Reason::Delay) => limit(self.bounds.refusing),
             Some(Reason::Concurrency) => u64::from(self.room).saturating_mul(self.shards.len() as u64),
             _ => 0,
         }

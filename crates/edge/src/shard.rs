@@ -5,7 +5,7 @@ use crate::ticket::Outcome;
 use leeward_control::server::{self, Admission, Arrival, CoreId, Departure, Opened, Session, SessionSlot, Verdict};
 use leeward_control::units::{CreditId, Nanos, Time};
 use leeward_host::Choices;
-use leeward_observe::{Answer, PLACES, Reason, Waits};
+use leeward_observe::{Answer, Latencies, PLACES, Reason, Waits};
 
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
@@ -16,6 +16,8 @@ pub(crate) struct Shard {
     /// Waits before the gate, of requests that have an age.
     pub(crate) waits: Waits,
     pub(crate) by_route: Box<ByRoute>,
+    /// Latencies of results, the wait before the gate included.
+    pub(crate) latencies: Box<Latencies>,
     /// Time that requests have occupied a worker, by the place of their route.
     pub(crate) costs: Box<[Waits; PLACES]>,
 }
@@ -33,6 +35,7 @@ impl Shard {
             by_class: ByClass::default(),
             waits: Waits::default(),
             by_route: Box::default(),
+            latencies: Box::default(),
             costs: Box::default(),
         }
     }
@@ -60,16 +63,19 @@ impl Shard {
         }
     }
 
-    /// Counts the end of an admitted request of a class, whose route has this place.
-    pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, is_in_time: bool) {
+    /// Counts the end of an admitted request of a class, whose route has this place, `latency` after it came.
+    pub(crate) fn count_end(&mut self, (class, place): (u8, usize), outcome: Outcome, latency: Nanos, slo: Nanos) {
         self.by_class.end(class);
         match outcome {
             Outcome::Completed | Outcome::Failed => {
-                let answer = Answer::of(outcome == Outcome::Completed, is_in_time);
+                let answer = Answer::of(outcome == Outcome::Completed, latency <= slo);
                 self.counts.completed += 1;
                 self.counts.in_time += u64::from(answer == Answer::InTime);
                 self.counts.failed += u64::from(answer == Answer::Failed);
                 self.by_route.answered(class, place, answer);
+                if answer != Answer::Failed {
+                    self.latencies.note(latency);
+                }
             }
             Outcome::Dropped => self.counts.dropped += 1,
             Outcome::Abandoned => self.counts.abandoned += 1,

@@ -6,7 +6,9 @@ use crate::gate::Gate;
 use leeward_host::sync::lock;
 use leeward_observe::snapshot::{Answers, OTHER, Refused, RouteCost, StageWaits, TenantAccount};
 use leeward_observe::why::Context;
-use leeward_observe::{Decision, DecisionId, PLACES, Reason, Snapshot, Source, Stage, WaitCounts, unix_ns};
+use leeward_observe::{
+    Decision, DecisionId, LatencyCounts, PLACES, Reason, Snapshot, Source, Stage, WaitCounts, unix_ns,
+};
 
 /// Reasons that a gate can have: all but those of a protocol with credits.
 const REASONS: [Reason; 9] = [
@@ -41,11 +43,13 @@ impl Source for Gate {
         let (counts, gauges) = (self.counts(), inner.pulse.gauges());
         let (mut by_class, mut waits) = (ByClass::default(), WaitCounts::default());
         let (mut by_route, mut costs) = (ByRoute::default(), [WaitCounts::default(); PLACES]);
+        let mut latencies = LatencyCounts::default();
         for shard in &inner.shards {
             let shard = lock(shard);
             by_class.add(&shard.by_class);
             shard.waits.add_to(&mut waits);
             by_route.add(&shard.by_route);
+            shard.latencies.add_to(&mut latencies);
             shard.costs.iter().zip(&mut costs).for_each(|(of, sum)| of.add_to(sum));
         }
         let delay = u64::try_from(self.delay().as_nanos()).unwrap_or(u64::MAX);
@@ -101,6 +105,7 @@ impl Source for Gate {
             sessions: gauges.sessions,
             level: gauges.priority_threshold,
             concurrency_limit: gauges.concurrency_limit,
+            latencies,
             waits: vec![StageWaits { stage: Stage::Socket.word(), waits }],
             ..Snapshot::default()
         }

@@ -1,7 +1,8 @@
 //! Counters of requests: each core writes its own without contention; sums are for the controller and for people.
 
 use crate::pulse::Load;
-use leeward_observe::Answer;
+use leeward_control::units::Nanos;
+use leeward_observe::{Answer, Latencies, LatencyCounts};
 use leeward_wire::DropReason;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,8 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: AtomicU64,)+
             /// Answered with a result within the objective.
             pub in_time: AtomicU64,
+            /// Latencies of the results.
+            latencies: Latencies,
             /// Dropped, by the reason's place in [`DropReason::ALL`].
             dropped_for: [AtomicU64; DropReason::ALL.len()],
         }
@@ -100,9 +103,12 @@ impl Counters {
         }
     }
 
-    /// Counts a request that was executed.
-    pub fn complete(&self, answer: Answer) {
+    /// Counts a request that was executed, and answered `sojourn` after it came.
+    pub fn complete(&self, answer: Answer, sojourn: Nanos) {
         add(&self.completed, 1);
+        if answer != Answer::Failed {
+            self.latencies.note(sojourn);
+        }
         match answer {
             Answer::InTime => add(&self.in_time, 1),
             Answer::Failed => add(&self.failed, 1),
@@ -120,6 +126,13 @@ impl Counters {
     /// Requests of all `cores` that were answered with a result within the objective.
     pub fn in_time(cores: &[Counters]) -> u64 {
         cores.iter().map(|core| core.in_time.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Latencies of the results of all `cores`.
+    pub fn latencies(cores: &[Counters]) -> LatencyCounts {
+        let mut sum = LatencyCounts::default();
+        cores.iter().for_each(|core| core.latencies.add_to(&mut sum));
+        sum
     }
 
     /// Drops of all `cores` for the reason at this place of [`DropReason::ALL`].
@@ -163,12 +176,14 @@ mod tests {
         cores[1].drop_for(DropReason::Lock);
         cores[0].drop_for(DropReason::NoCredit);
         add(&cores[0].without_credit, 1);
-        cores[0].complete(Answer::InTime);
-        cores[1].complete(Answer::Late);
-        cores[1].complete(Answer::Failed);
+        cores[0].complete(Answer::InTime, Nanos(7_000));
+        cores[1].complete(Answer::Late, Nanos(9_000));
+        cores[1].complete(Answer::Failed, Nanos(1));
         let sum = Counters::sum(&cores);
         assert_eq!((sum.received, sum.connections, sum.dropped, sum.refused_lock, sum.completed), (7, 0, 2, 1, 3));
         assert_eq!((Counters::in_time(&cores), sum.failed), (1, 1));
+        let latencies = Counters::latencies(&cores);
+        assert_eq!((latencies.count(), latencies.sum_ns), (2, 16_000), "a failure has no latency that counts");
         assert_eq!(
             Counters::drops(&cores).into_iter().collect::<Vec<_>>(),
             [("Lock".into(), 1), ("NoCredit".into(), 1)]

@@ -23,6 +23,8 @@ pub struct Bounds {
     pub refusing: Option<Nanos>,
     /// The age from which it executes nothing any more, where it goes by one.
     pub lateness: Option<Nanos>,
+    /// The wait from which it refuses a request when it is dequeued.
+    pub stale: Option<Nanos>,
 }
 
 impl Bounds {
@@ -43,7 +45,11 @@ impl Bounds {
         };
         let latest = environment.slo.scale(0.9).saturating_sub(environment.rtt);
         let lateness = (algorithm.name == "edge").then(|| params.duration("lateness", latest));
-        Bounds { target, refusing, lateness }
+        let stale = match algorithm.name {
+            "auto" | "breakwater" => refusing.map(|refusing| params.duration("stale", refusing)),
+            _ => lateness,
+        };
+        Bounds { target, refusing, lateness, stale }
     }
 }
 
@@ -68,9 +74,10 @@ struct WatchedHalf {
 
 impl WatchedHalf {
     /// The bound that a refusal met, as far as it is known.
-    fn bound(&self, reason: RejectReason) -> u64 {
+    fn bound(&self, reason: RejectReason, moment: Moment) -> u64 {
         let gauges = || self.watch.told().gauges;
         match reason {
+            RejectReason::Delay if moment == Moment::Turn => self.bounds.stale.map_or(0, |bound| bound.0),
             RejectReason::Delay => self.bounds.refusing.map_or(0, |bound| bound.0),
             RejectReason::Priority => gauges().priority_threshold.map_or(0, |level| level.max(0.0) as u64),
             RejectReason::Concurrency => gauges().concurrency_limit.map_or(0, |limit| limit.max(0.0) as u64),
@@ -81,7 +88,7 @@ impl WatchedHalf {
     #[cold]
     fn refused(&self, reason: RejectReason, decision: Decision) {
         let mut decision = decision;
-        (decision.refused, decision.bound) = (Some(Reason::from(reason)), self.bound(reason));
+        (decision.refused, decision.bound) = (Some(Reason::from(reason)), self.bound(reason, decision.moment));
         decision.rehearsed = self.watch.rehearses(self.core);
         self.watch.refuse(self.core, &decision);
     }

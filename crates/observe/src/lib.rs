@@ -13,6 +13,7 @@
 mod decision;
 pub mod exemplar;
 pub mod exposition;
+mod latency;
 mod reason;
 mod ring;
 mod routes;
@@ -26,6 +27,7 @@ pub mod why;
 
 pub use decision::{Decision, DecisionId, Moment, NoDecisionId};
 pub use exemplar::Exemplar;
+pub use latency::{Latencies, LatencyCounts, Percentiles};
 pub use reason::Reason;
 pub use ring::Ring;
 pub use routes::{Answer, PLACES, ROUTES, RouteCounts, Routes};

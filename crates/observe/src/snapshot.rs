@@ -1,6 +1,7 @@
 //! State of a server at one moment, as metrics, dashboard and programs get it. Never here: how it is told (`exposition`).
 
 use crate::exemplar::Exemplar;
+use crate::latency::LatencyCounts;
 use crate::tenants::Account;
 use crate::waits::WaitCounts;
 use serde::Serialize;
@@ -81,6 +82,9 @@ pub struct Snapshot {
     pub concurrency_limit: Option<f64>,
     /// Waits of requests, by where they waited.
     pub waits: Vec<StageWaits>,
+    /// Latencies of results as far as the server sees them: from a request's arrival until its answer.
+    #[serde(skip)]
+    pub latencies: LatencyCounts,
     /// Locks of the process; those first that were waited for longest.
     pub locks: Vec<Lock>,
     /// Handshakes, of a port that speaks TLS.

@@ -21,7 +21,7 @@ fn bucket(wait: u64) -> usize {
 }
 
 /// Adds to a counter that only this thread writes meanwhile: a plain store costs a fifth of an atomic addition.
-fn add(counter: &AtomicU64, count: u64) {
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 

@@ -52,9 +52,6 @@ impl Second {
     }
 }
 
-/// Sentence about the delays that a rehearsal tells.
-const THAT_WOULD_BE: &str = "Delays are those of the queue that would be if all refusals happened.";
-
 /// The time of day in UTC, to the millisecond.
 pub fn time_of_day(unix_ns: u64) -> String {
     let ms = unix_ns / 1_000_000;
@@ -68,137 +65,216 @@ impl Context {
         self.unix_ns.saturating_sub(self.now.since(decision.at).0)
     }
 
+    /// The decision in one sentence, without its time: what the request met, and the limit.
+    pub fn sentence(&self, decision: &Decision) -> String {
+        match decision.refused {
+            None => format!("Admitted after {} in the server's queues.", span(decision.waited)),
+            Some(reason) => {
+                let verb = if decision.rehearsed { "Would have been rejected" } else { "Rejected" };
+                format!("{verb}: {}.", self.cause(decision, reason))
+            }
+        }
+    }
+
     /// The decision in a few sentences.
     pub fn explain(&self, decision: &Decision, second: Option<&Second>) -> String {
+        let mut text = self.sentence(decision);
         let at = time_of_day(self.unix_ns_of(decision));
-        let mut text = match decision.refused {
-            None => format!("Admitted at {at} UTC, after {} in the server's queues.", decision.waited),
-            Some(reason) => {
-                let because = self.because(decision, reason);
-                let verb = if decision.rehearsed { "Let in" } else { "Refused" };
-                let word = reason.word();
-                let stands = match (decision.rehearsed, self.rehearses && reason.is_of_controller()) {
-                    (true, _) => format!(
-                        "{word} would have been the reason to refuse it, but the controller rehearses. {THAT_WOULD_BE} "
-                    ),
-                    (false, true) => format!(
-                        "{word}. The controller rehearses, and refuses a share of the clients, of which this one is. {THAT_WOULD_BE} "
-                    ),
-                    (false, false) => format!("{word}. "),
-                };
-                format!("{verb} at {at} UTC: {stands}{because}")
-            }
+        let Some(reason) = decision.refused else {
+            let _ = write!(text, " Time: {at} UTC.");
+            return text;
         };
-        if let Some(Second { refused, admitted }) = second
-            && decision.refused.is_some()
-        {
+        if let Some(advice) = advice(reason, decision) {
+            let _ = write!(text, " {advice}");
+        }
+        let rehearses = self.rehearses && reason.is_of_controller();
+        if decision.rehearsed {
+            text += " It was let in, because the controller only rehearses (shadow mode).";
+        } else if rehearses {
+            text += " The controller rehearses; rejections are enforced for a share of the clients, and this is one of them.";
+        }
+        if decision.rehearsed || rehearses {
+            text += " Delays are those of the shadow queue: the queue if every rejection had been enforced.";
+        }
+        let _ = write!(text, " Time: {at} UTC; reason: {}; controller: {}", reason.word(), self.name());
+        let _ = write!(text, "; objective: {}.", span(self.slo));
+        if let Some(Second { refused, admitted }) = second {
             let or = if self.rehearses { " or would have been" } else { "" };
-            let _ = write!(text, " Within half a second of it, {refused} requests were refused{or}");
+            let _ = write!(text, " Within half a second of it, {refused} requests were rejected{or}");
             let _ = match admitted {
-                0 => write!(text, ", and fewer than some {SAMPLED} admitted."),
+                0 => write!(text, ", and fewer than about {SAMPLED} admitted."),
                 _ => write!(text, " and about {admitted} admitted."),
             };
         }
         text
     }
 
-    /// The reason of a refusal, and what would have let it in.
-    fn because(&self, decision: &Decision, reason: Reason) -> String {
-        let Decision { waited, delay, left, service, .. } = decision;
-        let name = if self.controller.is_empty() { "the controller" } else { &self.controller };
+    fn name(&self) -> &str {
+        if self.controller.is_empty() { "the controller" } else { &self.controller }
+    }
+
+    /// The reason of a refusal and the limit that the request met, as the rest of a sentence.
+    fn cause(&self, decision: &Decision, reason: Reason) -> String {
+        let Decision { waited, delay, left, service, bound, .. } = decision;
+        let (name, when) = (self.name(), when(decision.moment));
         match reason {
-            Reason::Late => format!(
-                "It had waited {waited} when it was decided about; requests of its kind take {service}, and the objective is {}. \
-                 Answered later than that it would have been of no use.",
-                self.slo
-            ),
+            Reason::Delay if decision.moment != Moment::Turn => {
+                let (delay, limit) = spans(*delay, if *bound > 0 { Nanos(*bound) } else { self.slo });
+                let meets = if *bound > 0 { "; the limit is" } else { ", too long for the objective of" };
+                format!("the oldest waiting request had waited {delay} {when}{meets} {limit}")
+            }
+            Reason::Late | Reason::Delay => {
+                if *bound > 0 && waited.0 >= *bound {
+                    let (waited, limit) = spans(*waited, Nanos(*bound));
+                    return format!("it had waited {waited} {when}; the limit is {limit}");
+                }
+                let (waited, slo) = spans(*waited, self.slo);
+                let takes = match service.0 {
+                    0 => String::new(),
+                    _ => format!("; requests of its kind take {}", span(*service)),
+                };
+                format!("it had waited {waited} {when}{takes}; the objective is {slo}")
+            }
             Reason::Deadline => {
-                let of = if *left == Nanos::MAX { "no limit".into() } else { left.to_string() };
-                format!(
-                    "It had waited {waited} of the {of} that its client gave it, and requests of its kind take {service}. \
-                     With a longer deadline it would have been judged by the objective, {}.",
-                    self.slo
-                )
+                let takes = span(*service);
+                let of = if *left == Nanos::MAX {
+                    String::new()
+                } else {
+                    format!(" of the {} that its client allows", span(*left))
+                };
+                format!("it had waited {}{of}, and requests of its kind take {takes}", span(*waited))
             }
             Reason::Level => self.below_the_level(decision),
             Reason::Share => format!(
-                "The queue stood at {delay}, and tenant {} had had more than its share. A tenant below its share was let in.",
-                decision.tenant.0
+                "tenant {} had used more than its share while the queueing delay was {}",
+                decision.tenant.0,
+                span(*delay)
             ),
             // A record says only that there is a bound, not which of the two the request met.
-            Reason::Concurrency if self.has_credits && decision.bound > 0 => format!(
-                "Requests waited for something other than a core, so {name} bounded those in the server, to about {}, and there was no \
-                 place for it; or it came without a credit of its session while the pool had none left to give.",
-                decision.bound
+            Reason::Concurrency if self.has_credits && *bound > 0 => format!(
+                "it came without a credit and none was left, or {name} had its limit of about {bound} requests in the server"
             ),
-            Reason::Concurrency if self.has_credits => {
-                "It came without a credit of its session, and the pool had none left to give. Requests that wait at their client \
-                 until there is a credit are let in."
-                    .into()
+            Reason::Concurrency if self.has_credits => "it came without a credit, and none was left".into(),
+            Reason::Concurrency if *bound > 0 => {
+                format!("as many requests were under way as {name} allows at once; the limit is about {bound}")
             }
-            Reason::Concurrency if decision.bound > 0 => {
-                format!("As many requests were under way as {name} lets in at once: about {}.", decision.bound)
-            }
-            Reason::Concurrency => "As many requests were under way as may be at once.".into(),
+            Reason::Concurrency => "as many requests were under way as are allowed at once".into(),
             Reason::Lock => format!(
-                "A lock on its way would have made it wait longer than its budget allowed. It had been in the server for {waited}. \
-                 /debug/locks names the locks that refuse."
+                "a lock on its way would have made it wait longer than its budget allowed, {} after it arrived",
+                span(*waited)
             ),
-            Reason::Delay => self.too_long_a_queue(decision, name),
-            Reason::Credit => "Its client sent it although its window was used up. The controller was not asked, and \
-                               only a client that keeps to its window is heard."
-                .into(),
-            Reason::Stopping => "The server was stopping and admitted nothing more. Another server may take it.".into(),
-            Reason::Cancelled => format!("Its client cancelled it, {waited} after it had come."),
-            Reason::Behind => "Services behind this one, which such requests ask, refuse some of its class. As many are let in as \
-                               they accept, and for the others nobody works."
-                .into(),
-            Reason::Other => format!("{name} refused it for a reason without a name."),
+            Reason::Credit => "its client sent it without a credit".into(),
+            Reason::Stopping => "the server was stopping".into(),
+            Reason::Cancelled => format!("its client cancelled it {} after it arrived", span(*waited)),
+            Reason::Behind => "the services that such requests call reject most of its class".into(),
+            Reason::Other => format!("{name} gave no reason"),
         }
     }
 
     fn below_the_level(&self, decision: &Decision) -> String {
         let priority = decision.priority.level();
-        let mut text = format!("Its priority was {priority} (1 is the most important, 128 the least)");
+        let mut text = format!("its priority was {priority}");
         if self.has_classes {
-            let _ = write!(text, ": user {} of class {}", decision.user(), decision.class());
-        }
-        let _ = write!(text, ". The queue stood at {}", decision.delay);
-        if let Some(target) = self.target {
-            let _ = write!(text, "; the target is {target}");
+            let _ = write!(text, " (user {} of class {})", decision.user(), decision.class());
         }
         // The level moves while it is read: only one that explains the refusal is told.
         if (1..u64::from(priority)).contains(&decision.bound) {
-            let bound = decision.bound;
-            let _ = write!(
-                text,
-                ". Priorities up to about {bound} were let in; with {bound} or better it would have been."
-            );
+            let _ = write!(text, "; the limit was about {}", decision.bound);
         } else {
-            text += ". Only more important requests were let in.";
+            text += "; only more important requests were admitted";
         }
+        let _ = match self.target {
+            Some(target) => {
+                let (delay, target) = spans(decision.delay, target);
+                write!(text, ". The queueing delay was {delay}; the target is {target}")
+            }
+            None => write!(text, ". The queueing delay was {}", span(decision.delay)),
+        };
         text
     }
+}
 
-    fn too_long_a_queue(&self, decision: &Decision, name: &str) -> String {
-        let Decision { waited, delay, bound, .. } = decision;
-        let bound = (*bound > 0).then(|| Nanos(*bound).to_string());
-        match (decision.moment, bound) {
-            (Moment::Turn, _) => format!(
-                "Its turn came after {waited}, and {name} takes nothing up that has waited so long. The objective is {}.",
-                self.slo
-            ),
-            (_, Some(bound)) => format!(
-                "When it came, the queues of the server were {delay} long, by the age of what waited longest; {name} refuses from \
-                 {bound} on. With shorter queues it would have been let in."
-            ),
-            (_, None) => format!(
-                "When it came, the queues of the server were {delay} long, by the age of what waited longest: longer than {name} \
-                 allows for an objective of {}.",
-                self.slo
-            ),
+/// When the controller decided, as the end of a clause.
+fn when(moment: Moment) -> &'static str {
+    match moment {
+        Moment::Arrival => "when it arrived",
+        Moment::Turn => "when dequeued",
+        Moment::Work => "while it was executed",
+    }
+}
+
+/// A sentence about what helps, where that does not follow from the reason.
+fn advice(reason: Reason, decision: &Decision) -> Option<&'static str> {
+    match reason {
+        Reason::Late => Some("A later answer would have been of no use."),
+        Reason::Deadline => Some("With a longer deadline the objective would have been its limit."),
+        Reason::Level => Some("1 is the most important priority, 128 the least."),
+        Reason::Share => Some("A tenant below its share would have been admitted."),
+        Reason::Concurrency if decision.bound == 0 => Some("A client that waits for a credit is admitted."),
+        Reason::Lock => Some("/debug/locks names the locks that refuse."),
+        Reason::Credit => Some("Its client's window was used up, and the controller was not asked."),
+        Reason::Stopping => Some("Another server may take it."),
+        Reason::Behind => Some("As many are admitted as those services accept."),
+        Reason::Delay | Reason::Concurrency | Reason::Cancelled | Reason::Other => None,
+    }
+}
+
+/// Units of spans, the largest first.
+const UNITS: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
+
+fn unit(span: Nanos) -> (u64, &'static str) {
+    UNITS.into_iter().find(|(size, _)| span.0 >= *size).unwrap_or(UNITS[3])
+}
+
+/// A span in a unit with so many significant digits, without zeros at the end.
+fn digits(span: Nanos, (size, word): (u64, &str), digits: usize) -> String {
+    let value = span.0 as f64 / size as f64;
+    let whole = if value < 1.0 { 0 } else { value.log10() as usize + 1 };
+    let mut text = format!("{value:.*}", digits.saturating_sub(whole));
+    if text.contains('.') {
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    format!("{text} {word}")
+}
+
+/// A span as people read it: `1.04 ms`.
+pub fn span(span: Nanos) -> String {
+    digits(span, unit(span), 3)
+}
+
+/// Two spans to compare, in the unit of the larger, with as many digits as tell them apart: `1.04 ms`, `0.8 ms`.
+fn spans(one: Nanos, other: Nanos) -> (String, String) {
+    let unit = unit(one.max(other));
+    let of = |count| (digits(one, unit, count), digits(other, unit, count));
+    (3..=9).map(of).find(|(first, second)| first != second || one == other).unwrap_or_else(|| of(3))
+}
+
+/// Refusals that differ in their numbers alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alike {
+    /// The newest of them.
+    pub newest: Decision,
+    /// Time of the oldest.
+    pub first: Time,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// Folds the refusals among `decisions`, which are newest first, into at most `kinds` of them. One kind has one reason, moment
+/// and, where a share was used up, tenant.
+pub fn fold(decisions: &[Decision], kinds: usize) -> Vec<Alike> {
+    let kind =
+        |of: &Decision| (of.refused, of.moment, of.rehearsed, (of.refused == Some(Reason::Share)).then_some(of.tenant));
+    let mut folded: Vec<Alike> = Vec::new();
+    for decision in decisions.iter().filter(|decision| decision.refused.is_some()) {
+        let known = folded.iter().position(|alike| kind(&alike.newest) == kind(decision));
+        if let Some(alike) = known.and_then(|place| folded.get_mut(place)) {
+            (alike.first, alike.count) = (decision.at.min(alike.first), alike.count + 1);
+        } else if folded.len() < kinds {
+            folded.push(Alike { newest: *decision, first: decision.at, count: 1 });
         }
     }
+    folded
 }
 
 #[cfg(all(test, not(loom)))]
@@ -236,29 +312,41 @@ mod tests {
         assert_eq!(time_of_day(0), "00:00:00.000");
         assert_eq!(time_of_day(1_700_000_004_118_000_000), "22:13:24.118");
         let text = context().explain(&refused(Reason::Delay), None);
-        assert!(text.starts_with("Refused at 22:13:24.000 UTC: delay. "), "{text}");
+        let end = " Time: 22:13:24.000 UTC; reason: delay; controller: breakwater; objective: 200 µs.";
+        assert!(text.starts_with("Rejected: ") && text.ends_with(end), "{text}");
         let text = context().explain(&Decision::admitted(Time(4_000_000_000)), None);
-        assert!(text.starts_with("Admitted at 22:13:24.000 UTC"), "{text}");
+        assert_eq!(text, "Admitted after 0 ns in the server's queues. Time: 22:13:24.000 UTC.");
+    }
+
+    #[test]
+    fn spans_are_compared_in_one_unit() {
+        let of = |ns| span(Nanos(ns));
+        assert_eq!([of(0), of(999), of(80_000), of(1_040_000)], ["0 ns", "999 ns", "80 µs", "1.04 ms"]);
+        assert_eq!([of(11_249_000), of(212_600_000), of(100_000)], ["11.2 ms", "213 ms", "100 µs"]);
+        let of = |one, other| spans(Nanos(one), Nanos(other));
+        assert_eq!(of(1_040_000, 800_000), ("1.04 ms".into(), "0.8 ms".into()));
+        assert_eq!(of(80_040_000, 80_000_000), ("80.04 ms".into(), "80 ms".into()));
+        assert_eq!(of(7, 7), ("7 ns".into(), "7 ns".into()));
     }
 
     #[test]
     fn every_reason_has_sentences_with_the_numbers_of_its_record() {
         for (reason, parts) in [
-            (Reason::Late, vec!["waited 212us", "take 10us", "objective is 200us"]),
-            (Reason::Deadline, vec!["212us of the 3ms", "longer deadline"]),
-            (Reason::Level, vec!["priority was 77", "user 13 of class 4", "stood at 170us", "target is 80us"]),
+            (Reason::Late, vec!["waited 212 µs when it arrived", "take 10 µs", "objective is 200 µs"]),
+            (Reason::Deadline, vec!["212 µs of the 3 ms", "longer deadline"]),
+            (Reason::Level, vec!["priority was 77", "user 13 of class 4", "delay was 170 µs", "target is 80 µs"]),
             (Reason::Share, vec!["tenant 9", "share"]),
             (Reason::Concurrency, vec!["without a credit"]),
-            (Reason::Lock, vec!["lock", "212us"]),
-            (Reason::Delay, vec!["170us long", "objective of 200us"]),
+            (Reason::Lock, vec!["lock", "212 µs"]),
+            (Reason::Delay, vec!["waited 170 µs when it arrived", "objective of 200 µs"]),
             (Reason::Credit, vec!["window was used up"]),
             (Reason::Stopping, vec!["stopping"]),
-            (Reason::Cancelled, vec!["cancelled", "212us"]),
-            (Reason::Behind, vec!["Services behind", "accept"]),
+            (Reason::Cancelled, vec!["cancelled", "212 µs"]),
+            (Reason::Behind, vec!["services", "accept"]),
             (Reason::Other, vec!["breakwater"]),
         ] {
             let text = context().explain(&refused(reason), None);
-            assert!(text.contains(reason.word()) && text.ends_with('.'), "{text}");
+            assert!(text.starts_with("Rejected: ") && text.contains(&format!("reason: {};", reason.word())), "{text}");
             for part in parts {
                 assert!(text.contains(part), "no `{part}` in: {text}");
             }
@@ -271,34 +359,60 @@ mod tests {
         let rehearsing = Context { rehearses: true, ..context() };
         let of = |decision: Decision| rehearsing.explain(&decision, Some(&Second { refused: 3, admitted: 64 }));
         let let_in = of(Decision { rehearsed: true, ..refused(Reason::Delay) });
-        assert!(let_in.starts_with("Let in at ") && let_in.contains("delay would have been the reason"), "{let_in}");
+        assert!(let_in.starts_with("Would have been rejected: ") && let_in.contains("It was let in"), "{let_in}");
         assert!(
-            let_in.contains("170us long") && let_in.contains("3 requests were refused or would have been"),
+            let_in.contains("waited 170 µs") && let_in.contains("3 requests were rejected or would have been"),
             "{let_in}"
         );
         let meant = of(refused(Reason::Delay));
-        assert!(meant.starts_with("Refused at ") && meant.contains("a share of the clients"), "{meant}");
+        assert!(meant.starts_with("Rejected: ") && meant.contains("a share of the clients"), "{meant}");
         // Locks are not rehearsed: such a refusal is as real as ever.
         let lock = of(refused(Reason::Lock));
-        assert!(lock.contains("UTC: lock. A lock on its way"), "{lock}");
+        assert!(!lock.contains("rehearses") && lock.contains("a lock on its way"), "{lock}");
     }
 
     #[test]
     fn bounds_are_told_only_where_they_explain_the_refusal() {
-        let level = |bound| context().explain(&Decision { bound, ..refused(Reason::Level) }, None);
-        assert!(level(61).contains("up to about 61 were let in"), "{}", level(61));
+        let level = |bound| context().sentence(&Decision { bound, ..refused(Reason::Level) });
+        assert!(level(61).contains("the limit was about 61"), "{}", level(61));
         for bound in [0, 77, 90] {
-            assert!(level(bound).contains("Only more important requests"), "{}", level(bound));
+            assert!(level(bound).contains("only more important requests"), "{}", level(bound));
         }
         let delay = Decision { bound: 160_000, ..refused(Reason::Delay) };
-        assert!(context().explain(&delay, None).contains("refuses from 160us on"));
-        let turn = Decision { moment: Moment::Turn, ..delay };
-        assert!(context().explain(&turn, None).contains("turn came after 212us"));
+        let arrived = "Rejected: the oldest waiting request had waited 170 µs when it arrived; the limit is 160 µs.";
+        assert_eq!(context().sentence(&delay), arrived);
+        let dequeued = "Rejected: it had waited 1.04 ms when dequeued; the limit is 0.8 ms.";
+        for reason in [Reason::Delay, Reason::Late] {
+            let turn = Decision { moment: Moment::Turn, bound: 800_000, waited: Nanos(1_040_000), ..refused(reason) };
+            assert_eq!(context().sentence(&turn), dequeued);
+        }
         let limit = Decision { bound: 12, ..refused(Reason::Concurrency) };
-        let bounded = Context { controller: "auto".into(), ..context() }.explain(&limit, None);
-        assert!(bounded.contains("auto bounded") && bounded.contains("about 12"), "{bounded}");
+        let bounded = Context { controller: "auto".into(), ..context() }.sentence(&limit);
+        assert!(bounded.contains("auto had its limit of about 12"), "{bounded}");
         let other = Context { controller: "gradient".into(), has_credits: false, ..context() };
-        assert!(other.explain(&limit, None).contains("gradient lets in at once: about 12"));
+        assert!(other.sentence(&limit).contains("gradient allows at once; the limit is about 12"));
+    }
+
+    #[test]
+    fn alike_refusals_are_one_with_a_count() {
+        let at = |ms: u64, reason| Decision { at: Time(ms), waited: Nanos(ms), ..Decision::refused(Time(ms), reason) };
+        let share = |ms, tenant| Decision { tenant: Tenant(tenant), ..at(ms, Reason::Share) };
+        let turn = Decision { moment: Moment::Turn, ..at(5, Reason::Delay) };
+        let admitted = Decision::admitted(Time(8));
+        let all = [
+            at(9, Reason::Delay),
+            admitted,
+            at(7, Reason::Delay),
+            share(6, 1),
+            turn,
+            share(4, 2),
+            at(3, Reason::Delay),
+        ];
+        let folded =
+            |kinds| fold(&all, kinds).iter().map(|of| (of.newest.at.0, of.first.0, of.count)).collect::<Vec<_>>();
+        assert_eq!(folded(8), [(9, 3, 3), (6, 6, 1), (5, 5, 1), (4, 4, 1)]);
+        assert_eq!(folded(1), [(9, 3, 3)]);
+        assert_eq!(fold(&[admitted], 8), []);
     }
 
     #[test]
@@ -310,6 +424,6 @@ mod tests {
         let second = Second::around(&of, &all);
         assert_eq!(second, Second { refused: 2, admitted: 64 });
         let text = context().explain(&of, Some(&second));
-        assert!(text.ends_with("2 requests were refused and about 64 admitted."), "{text}");
+        assert!(text.ends_with("2 requests were rejected and about 64 admitted."), "{text}");
     }
 }

@@ -146,6 +146,7 @@ impl<P: Protocol> Handle<P> {
             failed: counts.failed,
             in_time: Counters::in_time(&self.common.counters),
             slo_ns: self.common.slo.0,
+            latency: Counters::latencies(&self.common.counters),
             drops: Counters::drops(&self.common.counters),
             abandoned: counts.abandoned,
             foreseen: self.common.rehearsal.as_ref().map(Rehearsal::foreseen),

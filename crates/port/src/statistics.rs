@@ -2,6 +2,7 @@
 //! protocol's own way; `leeward top` shows it. What is measured and how often it is asked is not decided here.
 
 use crate::encryption::Handshakes;
+use leeward_observe::LatencyCounts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub struct Statistics {
     pub in_time: u64,
     /// The objective.
     pub slo_ns: u64,
+    /// Latencies of results, from a call's arrival until its answer.
+    pub latency: LatencyCounts,
     /// Rejected, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Neither, for their connection ended first.

@@ -62,7 +62,7 @@ impl<P: Protocol> Visit<'_, P> {
     /// there is the one that it names.
     pub fn count_completed(&self, method: Option<Method>, succeeded: bool, sojourn: Nanos) {
         let answer = Answer::of(succeeded, sojourn <= self.limits.slo);
-        self.counters.complete(answer);
+        self.counters.complete(answer, sojourn);
         if let Some(watch) = self.watch {
             match method {
                 Some(method) => watch.answered(self.core, method, answer),

@@ -127,6 +127,7 @@ impl<P: Protocol> Source for Watched<P> {
             sessions,
             level: priority_threshold,
             concurrency_limit,
+            latencies: Counters::latencies(&common.counters),
             waits: Stage::ALL.map(waits).into(),
             locks: leeward_runtime::locks::stats().iter().take(LOCKS).map(lock).collect(),
             tls: common.encryption.as_deref().map(|encryption| tls(common.tally.told(encryption))),

@@ -94,6 +94,7 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     answers(of, text, "leeward_requests_failed", help, |of| of.failed, |of| of.failed);
     let help = "Requests without an answer, for their connection ended first.";
     counter(of, text, "leeward_requests_abandoned", help, |of| of.abandoned);
+    latencies(of, text);
     in_flight(of, text);
     let help = "Connections that are open.";
     gauge(of, text, "leeward_connections", help, |of| of.connections.map(|count| count as f64));
@@ -103,6 +104,17 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     text.head(IDLE, Kind::Counter, "Time in which those threads had nothing to do, all together.");
     for snapshot in of {
         text.counter(IDLE, &[("port", &snapshot.port)], seconds(snapshot.idle_ns));
+    }
+}
+
+/// Latencies of results, in the bounds that waits have.
+fn latencies(of: &[Snapshot], text: &mut dyn Sink) {
+    const NAME: &str = "leeward_request_latency_seconds";
+    text.head(NAME, Kind::Histogram, "Latencies of results, as far as the server sees them.");
+    for snapshot in of {
+        let latencies = snapshot.latencies.coarse();
+        let (mut within, over) = buckets(&latencies);
+        text.histogram(NAME, &[("port", &snapshot.port)], &mut within, over, seconds(latencies.sum_ns));
     }
 }
 

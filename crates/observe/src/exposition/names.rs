@@ -6,7 +6,7 @@ pub(super) fn name_of(prometheus: &'static str) -> (&'static str, &'static str) 
     found.map_or((prometheus, "1"), |(_, name, unit)| (*name, *unit))
 }
 
-pub(super) const NAMES: [(&str, &str, &str); 32] = [
+pub(super) const NAMES: [(&str, &str, &str); 33] = [
     ("leeward_admission_concurrency_limit", "leeward.admission.concurrency_limit", "{request}"),
     ("leeward_admission_decisions", "leeward.admission.decisions", "{request}"),
     ("leeward_admission_level", "leeward.admission.level", "1"),
@@ -30,6 +30,7 @@ pub(super) const NAMES: [(&str, &str, &str); 32] = [
     ("leeward_requests_in_time", "leeward.requests.in_time", "{request}"),
     ("leeward_requests_late", "leeward.requests.late", "{request}"),
     ("leeward_request_cost_seconds", "leeward.request.cost", "s"),
+    ("leeward_request_latency_seconds", "leeward.request.latency", "s"),
     ("leeward_sessions", "leeward.session.count", "{session}"),
     ("leeward_slo_seconds", "leeward.slo.duration", "s"),
     ("leeward_tenant_admitted_seconds", "leeward.tenant.admitted", "s"),

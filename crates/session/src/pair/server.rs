@@ -211,7 +211,7 @@ impl ServerEnd {
             core.tally.answered += 1;
             match answered.dropped {
                 Some(reason) => core.counters[0].drop_for(reason),
-                None => core.counters[0].complete(Answer::InTime),
+                None => core.counters[0].complete(Answer::InTime, Nanos::ZERO),
             }
         }
     }
