@@ -33,7 +33,7 @@ async fn check(address: std::net::SocketAddr, layer: &Slo) {
     let number = u64::from_str_radix(headers["leeward-decision"].to_str().unwrap(), 16).unwrap();
     let decision = layer.gate().decision(leeward_tower::DecisionId(number)).unwrap();
     let words = layer.gate().why(decision.id).expect("it is kept");
-    assert!(words.starts_with("Refused"), "{words}");
+    assert!(words.starts_with("Rejected: "), "{words}");
     let counts = layer.gate().counts();
     assert_eq!((counts.completed, counts.refusals(), counts.in_flight()), (1, 1, 0), "{counts:?}");
 }

@@ -69,10 +69,88 @@ test("it shows what the server counts, and why requests were refused", async () 
   assert.ok(refused > 0, "clients that know no credits are refused");
   await until(page, "refused", refused);
   const words = page.locator(".words li").first();
-  assert.match(await words.textContent(), /^[0-9a-f]+ Refused at \d\d:\d\d:\d\d\.\d{3} UTC: \w+\. /);
+  assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(between )?.+: leeward why [0-9a-f]+$/);
   const drawn = await page.locator('.card svg path[data-series="demand"]').getAttribute("d");
   assert.ok(drawn.split("L").length > 3, `a line of the demand: ${drawn}`);
   await page.screenshot({ path: `${pictures}/overload.png`, fullPage: true });
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("percentiles of what was answered stand against the objective", async () => {
+  const server = await serve({ flags: ["--slo", "1ms", "--service", "wait", "--wait-time", "const:3ms", "--admission", "none"] });
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  const tile = (id) => page.locator(`[data-tile="${id}"]`).first();
+  await page.waitForSelector('[data-tile="p999"]');
+  assert.match(await tile("p99").textContent(), /–.*no result in 10 s/, "nothing was answered");
+  const loading = load(server.listen, ["--service", "wait", "--demand", "300", "--duration", "6s", "--admission", "none"]);
+  await page.waitForFunction(() => / ms$/.test(document.querySelector('[data-tile="p99"] b').textContent));
+  for (const id of ["p50", "p99", "p999"]) {
+    const text = await tile(id).locator("b").textContent();
+    const [value, unit] = text.split(" ");
+    assert.ok(unit === "s" || Number(value) >= 2.9, `each request waits for 3 ms: ${id} ${text}`);
+    assert.match(await tile(id).getAttribute("class"), /bad/, `${id} is over the objective`);
+  }
+  assert.match(await tile("p50").textContent(), /objective 1 ms/);
+  assert.match(await tile("p999").textContent(), /the longest of \d+|objective 1 ms/);
+  await page.waitForFunction(() => (document.querySelector('path[data-series="p99.9"]').getAttribute("d").match(/[ML]/g) || []).length > 3);
+  // In a picture whose zero is above, what takes longer than the objective stands above its line.
+  const heights = await page.evaluate(() => ["p50", "objective"].map((name) => {
+    const path = document.querySelector(`path[data-series="${name}"]`);
+    return path.getPointAtLength(path.getTotalLength()).y;
+  }));
+  assert.ok(heights[0] < heights[1], `p50 ${heights[0]}, objective ${heights[1]}`);
+  await page.screenshot({ path: `${pictures}/latency.png`, fullPage: true });
+  await loading;
+  // All results are in the histogram that metrics have.
+  const results = await metric(server.origin, "leeward_requests_late_total") + await metric(server.origin, "leeward_requests_in_time_total");
+  assert.equal(await metric(server.origin, "leeward_request_latency_seconds_count"), results);
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("the window grows with what there is to see", async () => {
+  const server = await serve();
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  // Part of the picture's width that the line of the objective takes.
+  const width = () => page.evaluate(() => {
+    const path = document.querySelector('path[data-series="objective"]');
+    return path ? path.getBBox().width / path.ownerSVGElement.viewBox.baseVal.width : 0;
+  });
+  for (let look = 0; look < 200 && await width() < 0.5; look += 1) await page.waitForTimeout(100);
+  assert.ok(await width() >= 0.5, `${await width()} of the width after some seconds`);
+  await page.screenshot({ path: `${pictures}/begun.png`, fullPage: true });
+  await page.waitForTimeout(6_000);
+  assert.ok(await width() > 0.75, `${await width()} of the width later`);
+  await page.keyboard.press("Space");
+  await is(page, "paused");
+  const before = await page.locator(".card svg").first().textContent();
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(await page.locator(".card svg").first().textContent(), before, "before the beginning there is nothing to see");
+  assert.deepEqual(wrong, []);
+  await close();
+  await server.stop();
+});
+
+test("refusals that are alike are one line", async () => {
+  const server = await serve({ flags: ["--slo", "1ms", "--service", "synthetic"] });
+  const { page, wrong, close } = await open(server.origin, [server.origin]);
+  await is(page, "live");
+  await load(server.listen, [...OVERLOAD, "--admission", "none"]);
+  const refused = await metric(server.origin, "leeward_admission_decisions_total", 'decision="refused"');
+  assert.ok(refused > 8, `${refused} refusals`);
+  await until(page, "refused", refused);
+  const lines = await page.locator(".words li").allTextContents();
+  const counts = lines.map((line) => Number(line.split(" ×")[0].replaceAll(",", "")));
+  assert.ok(counts.reduce((sum, count) => sum + count, 0) > 8 && counts.some((count) => count > 1), lines.join("\n"));
+  const kinds = lines.map((line) => line.split(" × ")[1].split(". ")[0].replace(/\d[^ ]* (s|ms|µs|ns)\b/g, "SPAN").replace(/\.(between|\d\d:).*/, ""));
+  assert.equal(new Set(kinds).size, kinds.length, `each kind once: ${kinds.join("\n")}`);
+  const several = lines.find((line) => /^\d[\d,]* ×/.test(line) && !line.startsWith("1 ×"));
+  assert.match(several, /between \d\d:\d\d:\d\d and \d\d:\d\d:\d\d/);
   assert.deepEqual(wrong, []);
   await close();
   await server.stop();

@@ -115,7 +115,7 @@ fn every_path_answers() {
         assert_eq!(get(&admin, &format!("/debug/decisions{wrong}")).0, 400, "{wrong}");
     }
     let (status, why) = get(&admin, "/debug/why?id=3");
-    assert!(status == 200 && why.contains("Time: 00:00:00.003 UTC; reason: lock;"), "{why}");
+    assert!(status == 200 && why.contains("Refused at 00:00:00.003 UTC: lock."), "{why}");
     assert_eq!(get(&admin, "/debug/why?id=77").0, 404);
     for wrong in ["", "?id=", "?id=xyz", "?id=0", "?id=../../etc"] {
         assert_eq!(get(&admin, &format!("/debug/why{wrong}")).0, 400, "{wrong}");

@@ -78,26 +78,29 @@ impl Context {
 
     /// The decision in a few sentences.
     pub fn explain(&self, decision: &Decision, second: Option<&Second>) -> String {
-        let mut text = self.sentence(decision);
         let at = time_of_day(self.unix_ns_of(decision));
         let Some(reason) = decision.refused else {
-            let _ = write!(text, " Time: {at} UTC.");
-            return text;
+            return format!("Admitted at {at} UTC, after {} in the server's queues.", span(decision.waited));
         };
+        let mut text = self.sentence(decision);
         if let Some(advice) = advice(reason, decision) {
             let _ = write!(text, " {advice}");
         }
-        let rehearses = self.rehearses && reason.is_of_controller();
+        let word = reason.word();
+        let rehearses = decision.rehearsed || self.rehearses && reason.is_of_controller();
         if decision.rehearsed {
-            text += " It was let in, because the controller only rehearses (shadow mode).";
-        } else if rehearses {
-            text += " The controller rehearses; rejections are enforced for a share of the clients, and this is one of them.";
+            let _ =
+                write!(text, " Let in at {at} UTC, because the controller rehearses (shadow mode). Reason: {word}.");
+        } else {
+            let _ = write!(text, " Refused at {at} UTC: {word}.");
         }
-        if decision.rehearsed || rehearses {
+        if rehearses && !decision.rehearsed {
+            text += " The controller rehearses, and refuses a share of the clients; this is one of them.";
+        }
+        if rehearses {
             text += " Delays are those of the shadow queue: the queue if every rejection had been enforced.";
         }
-        let _ = write!(text, " Time: {at} UTC; reason: {}; controller: {}", reason.word(), self.name());
-        let _ = write!(text, "; objective: {}.", span(self.slo));
+        let _ = write!(text, " Controller: {}; objective: {}.", self.name(), span(self.slo));
         if let Some(Second { refused, admitted }) = second {
             let or = if self.rehearses { " or would have been" } else { "" };
             let _ = write!(text, " Within half a second of it, {refused} requests were rejected{or}");
@@ -242,10 +245,12 @@ pub fn span(span: Nanos) -> String {
     digits(span, unit(span), 3)
 }
 
-/// Two spans to compare, in the unit of the larger, with as many digits as tell them apart: `1.04 ms`, `0.8 ms`.
+/// Two spans to compare, with as many digits as tell them apart: `1.04 ms`, `0.8 ms`. Both are in the unit of the larger, unless
+/// the smaller is less than a hundredth of that unit.
 fn spans(one: Nanos, other: Nanos) -> (String, String) {
-    let unit = unit(one.max(other));
-    let of = |count| (digits(one, unit, count), digits(other, unit, count));
+    let larger = unit(one.max(other));
+    let told = |span: Nanos, count| digits(span, if span.0 < larger.0 / 100 { unit(span) } else { larger }, count);
+    let of = |count| (told(one, count), told(other, count));
     (3..=9).map(of).find(|(first, second)| first != second || one == other).unwrap_or_else(|| of(3))
 }
 
@@ -312,10 +317,10 @@ mod tests {
         assert_eq!(time_of_day(0), "00:00:00.000");
         assert_eq!(time_of_day(1_700_000_004_118_000_000), "22:13:24.118");
         let text = context().explain(&refused(Reason::Delay), None);
-        let end = " Time: 22:13:24.000 UTC; reason: delay; controller: breakwater; objective: 200 µs.";
+        let end = " Refused at 22:13:24.000 UTC: delay. Controller: breakwater; objective: 200 µs.";
         assert!(text.starts_with("Rejected: ") && text.ends_with(end), "{text}");
         let text = context().explain(&Decision::admitted(Time(4_000_000_000)), None);
-        assert_eq!(text, "Admitted after 0 ns in the server's queues. Time: 22:13:24.000 UTC.");
+        assert_eq!(text, "Admitted at 22:13:24.000 UTC, after 0 ns in the server's queues.");
     }
 
     #[test]
@@ -326,6 +331,7 @@ mod tests {
         let of = |one, other| spans(Nanos(one), Nanos(other));
         assert_eq!(of(1_040_000, 800_000), ("1.04 ms".into(), "0.8 ms".into()));
         assert_eq!(of(80_040_000, 80_000_000), ("80.04 ms".into(), "80 ms".into()));
+        assert_eq!(of(500_000_000, 1), ("500 ms".into(), "1 ns".into()));
         assert_eq!(of(7, 7), ("7 ns".into(), "7 ns".into()));
     }
 
@@ -346,7 +352,7 @@ mod tests {
             (Reason::Other, vec!["breakwater"]),
         ] {
             let text = context().explain(&refused(reason), None);
-            assert!(text.starts_with("Rejected: ") && text.contains(&format!("reason: {};", reason.word())), "{text}");
+            assert!(text.starts_with("Rejected: ") && text.contains(&format!(" UTC: {}. ", reason.word())), "{text}");
             for part in parts {
                 assert!(text.contains(part), "no `{part}` in: {text}");
             }
@@ -359,7 +365,7 @@ mod tests {
         let rehearsing = Context { rehearses: true, ..context() };
         let of = |decision: Decision| rehearsing.explain(&decision, Some(&Second { refused: 3, admitted: 64 }));
         let let_in = of(Decision { rehearsed: true, ..refused(Reason::Delay) });
-        assert!(let_in.starts_with("Would have been rejected: ") && let_in.contains("It was let in"), "{let_in}");
+        assert!(let_in.starts_with("Would have been rejected: ") && let_in.contains("Let in at "), "{let_in}");
         assert!(
             let_in.contains("waited 170 µs") && let_in.contains("3 requests were rejected or would have been"),
             "{let_in}"

@@ -21,16 +21,24 @@ function ticks(top) {
   return marks;
 }
 
+/** Powers of ten around the values, at least two. For values that are all above zero. */
+function decades(least, most) {
+  const first = Math.floor(Math.log10(least) + 1e-9);
+  const last = Math.max(first + 1, Math.ceil(Math.log10(most) - 1e-9));
+  return Array.from({ length: last - first + 1 }, (_, place) => 10 ** (first + place));
+}
+
 /** A point's time of day. */
 function clock(t) {
   return new Date(t * 1000).toLocaleTimeString([], { hour12: false });
 }
 
 class Chart {
-  /** `series`: `{ name, tone, of(point) }`. `stacked`: areas on each other. `format`: of values. */
-  constructor(title, format, stacked = false) {
+  /** `series`: `{ name, tone, of(point) }`. `format`: of values. `stacked`: areas on each other. `logarithmic`: the scale. */
+  constructor(title, format, { stacked = false, logarithmic = false } = {}) {
     this.format = format;
     this.stacked = stacked;
+    this.logarithmic = logarithmic;
     this.picture = svg("svg", { role: "img", "aria-label": title, tabindex: "0" });
     this.legend = document.createElement("ul");
     this.legend.className = "legend";
@@ -69,10 +77,14 @@ class Chart {
       const values = series.map((of) => value(of, point) || 0);
       return this.stacked ? values.reduce((sum, each) => sum + each, 0) : Math.max(0, ...values);
     };
-    const marks = ticks(points.reduce((peak, point) => Math.max(peak, most(point)), 0));
-    const peak = marks[marks.length - 1];
+    const values = this.logarithmic ? points.flatMap((point) => series.map((of) => value(of, point))).filter((each) => each > 0) : [];
+    const isLogarithmic = values.length > 0;
+    const extreme = (pick) => values.reduce((found, each) => pick(found, each));
+    const marks = isLogarithmic ? decades(extreme(Math.min), extreme(Math.max)) : ticks(points.reduce((peak, point) => Math.max(peak, most(point)), 0));
+    const [lowest, peak] = [marks[0], marks[marks.length - 1]];
+    const share = (v) => isLogarithmic ? Math.log10(Math.max(v, lowest) / lowest) / Math.log10(peak / lowest) : v / peak;
     const x = (t) => left + ((t - begin) / Math.max(1e-9, end - begin)) * (width - left - right);
-    const y = (v) => height - bottom - (v / peak) * (height - top - bottom);
+    const y = (v) => height - bottom - share(v) * (height - top - bottom);
     const parts = [];
     for (const mark of marks) {
       parts.push(svg("line", { class: "axis", x1: left, x2: width - right, y1: y(mark), y2: y(mark) }));
@@ -115,7 +127,8 @@ class Chart {
         if (before != null && point.t - before > 5) pen = false;
         before = point.t;
         if (found == null) { pen = false; continue; }
-        path += `${pen ? "L" : "M"}${x(point.t).toFixed(1)} ${y(found).toFixed(1)}`;
+        // A point alone is a dot: a line of no length with round ends.
+        path += `${pen ? "L" : "M"}${x(point.t).toFixed(1)} ${y(found).toFixed(1)}${pen ? "" : "h0"}`;
         pen = true;
       }
       return svg("path", { class: `stroke ${of.tone}`, d: path, "stroke-dasharray": DASHES[place % DASHES.length], "data-series": of.name });

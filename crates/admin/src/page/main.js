@@ -80,13 +80,23 @@ function newest() {
   return Math.max(0, ...[...servers.values()].map((known) => known.series.last()?.t || 0));
 }
 
+/** The least window, so that the first seconds are no wider than that. */
+const LEAST = 10;
+
+/** Beginning of the window: the chosen range, or less while there is less to see. */
+function beginning(visible, end) {
+  const first = Math.min(...visible.map((known) => known.series.first()?.t ?? end));
+  return Math.max(end - wish.range, Math.min(first, end - LEAST));
+}
+
 function draw() {
   const end = wish.paused ? wish.end : newest();
   const visible = shown();
+  const begin = beginning(visible, end);
   const roots = visible.map((known) => known.view.root);
   const main = at("main");
   if (roots.length !== main.children.length || roots.some((root, place) => main.children[place] !== root)) main.replaceChildren(...roots);
-  for (const known of visible) known.view.show(known.state, known.series, end - wish.range, end);
+  for (const known of visible) known.view.show(known.state, known.series, begin, end);
   tellState();
 }
 
@@ -141,7 +151,10 @@ function pause() {
 
 function pan(direction) {
   if (!wish.paused) return;
-  wish.end = Math.min(newest(), wish.end + direction * wish.range / 4);
+  const firsts = shown().map((known) => known.series.first()?.t ?? Infinity);
+  // Before the first points there is nothing to see.
+  const least = Math.min(newest(), Math.min(...firsts) + wish.range);
+  wish.end = Math.min(newest(), Math.max(least, wish.end + direction * wish.range / 4));
   draw();
 }
 

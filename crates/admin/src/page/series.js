@@ -10,6 +10,11 @@ function byReason(refused) {
   return sums;
 }
 
+/** Nanoseconds in seconds, where they are known. */
+function seconds(ns) {
+  return ns == null ? null : ns / 1e9;
+}
+
 /** Results after the objective. */
 function late(state) {
   return state.completed - state.in_time - (state.failed || 0);
@@ -30,11 +35,12 @@ class Series {
     if (this.points.length && t <= this.last().t) return;
     this.raw = state;
     const refused = byReason(state.refused);
+    const latency = state.latency || {};
     const point = {
       t, demand: null, goodput: null, late: null, failed: null, refusals: {}, busy: null,
       standing: state.standing_ns / 1e9, target: state.target_ns == null ? null : state.target_ns / 1e9,
       slo: state.slo_ns / 1e9, pool: state.credit_pool, issued: state.credits_issued, level: state.level,
-      inFlight: state.in_flight,
+      inFlight: state.in_flight, p50: seconds(latency.p50_ns), p99: seconds(latency.p99_ns), p999: seconds(latency.p999_ns),
     };
     const restarted = before && (state.arrived < before.arrived || state.uptime_ns < before.uptime_ns);
     if (before && !restarted) {
@@ -62,6 +68,10 @@ class Series {
   /** The points from `begin` to `end`, seconds since 1970. */
   between(begin, end) {
     return this.points.filter((point) => point.t >= begin && point.t <= end);
+  }
+
+  first() {
+    return this.points[0];
   }
 
   last() {

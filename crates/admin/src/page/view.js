@@ -21,15 +21,16 @@ class View {
     this.tiles = element("div", "tiles");
     this.known = {};
     this.load = new Chart("Demand and goodput, requests per second", short);
-    this.refusals = new Chart("Refusals by reason, per second", short, true);
+    this.latency = new Chart("Latency of results against the objective", span, { logarithmic: true });
+    this.refusals = new Chart("Refusals by reason, per second", short, { stacked: true });
     this.delay = new Chart("Standing delay against its target", span);
     this.control = new Chart("Controller", short);
     this.locks = this.card("Locks, by what was waited for them");
     this.leaves = this.card("Leaves, by what they are asked");
     this.leaves.classList.add("leaves");
     this.leaves.hidden = true;
-    this.words = this.card("Last refusals");
-    this.root.append(head, this.tiles, this.load.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.leaves, this.words);
+    this.words = this.card("Last refusals, alike ones together");
+    this.root.append(head, this.tiles, this.load.card, this.latency.card, this.refusals.card, this.delay.card, this.control.card, this.locks, this.leaves, this.words);
   }
 
   card(title) {
@@ -67,6 +68,12 @@ class View {
       { name: "late", tone: "c3", of: (point) => point.late },
       { name: "failed", tone: "c7", of: (point) => point.failed },
     ].filter((of) => of.name !== "failed" || points.some((point) => point.failed > 0)), begin, end);
+    this.latency.show(points, [
+      { name: "p50", tone: "c1", of: (point) => point.p50 },
+      { name: "p99", tone: "c5", of: (point) => point.p99 },
+      { name: "p99.9", tone: "c3", of: (point) => point.p999 },
+      { name: "objective", tone: "c2", of: (point) => point.slo },
+    ], begin, end);
     const seen = Object.keys(last.refusals || {}).filter((reason) => points.some((point) => point.refusals[reason] > 0));
     const reasons = seen.map((reason) => ({ name: reason, tone: TONES[reason] || "c0", of: (point) => point.refusals[reason] }));
     this.refusals.show(points, reasons.length ? reasons : [{ name: "none", tone: "c0", of: () => 0 }], begin, end);
@@ -95,6 +102,7 @@ class View {
     if (state.failed > 0) this.tile("failed", "Failed /s", short(last.failed), `${state.failed.toLocaleString("en")} in all`, last.failed > 0 ? "bad" : "");
     else this.hide("failed");
     this.tile("refused", state.mode === "enforce" ? "Refused /s" : "Foreseen or refused /s", short(last.demand == null ? null : rate), `${refusals.toLocaleString("en")} in all`);
+    this.tellLatency(state);
     const over = state.target_ns != null && state.standing_ns > state.target_ns;
     this.tile("standing", "Standing delay", span(state.standing_ns / 1e9), state.target_ns == null ? "no target" : `target ${span(state.target_ns / 1e9)}`, over ? "bad" : "good");
     this.tile("flight", "In flight", short(state.in_flight), state.connections == null ? "" : `${short(state.connections)} connections`);
@@ -109,6 +117,17 @@ class View {
     this.tellLocks(state.locks);
     this.tellLeaves(state);
     this.tellWords(state.refusals);
+  }
+
+  /** Percentiles of the results of the last ten seconds, against the objective. */
+  tellLatency({ latency_recent: recent, slo_ns: slo }) {
+    const few = recent && recent.count < 1000 ? `the longest of ${recent.count}` : null;
+    const objective = `objective ${span(slo / 1e9)}`;
+    for (const [id, name, key, note] of [["p50", "p50", "p50_ns"], ["p99", "p99", "p99_ns"], ["p999", "p99.9", "p999_ns", few]]) {
+      const ns = recent?.[key];
+      const tone = ns == null ? "" : ns > slo ? "bad" : "good";
+      this.tile(id, `Latency ${name}`, span(seconds(ns)), recent ? note || objective : "no result in 10 s", tone);
+    }
   }
 
   tellLocks(locks) {
@@ -160,7 +179,12 @@ class View {
     const list = element("ul", "words");
     for (const refusal of refusals) {
       const item = element("li", TONES[refusal.reason] || "c0");
-      item.append(element("code", "", refusal.id), ` ${refusal.text}`);
+      const times = refusal.count === 1 ? clock(refusal.unix_ms / 1e3)
+        : `between ${clock(refusal.first_unix_ms / 1e3)} and ${clock(refusal.unix_ms / 1e3)}; the numbers are those of the last one`;
+      const count = element("b", "", `${refusal.count.toLocaleString("en")} × `);
+      const note = element("small", "", `${times}: leeward why `);
+      note.append(element("code", "", refusal.id));
+      item.append(count, refusal.sentence, note);
       list.append(item);
     }
     place.replaceChildren(list);

@@ -284,7 +284,7 @@ fn a_refused_client_hears_the_number_that_why_knows() {
     for (code, message) in heard.expect("nothing was refused in a hundred tries") {
         let id = message.strip_prefix("decision ").unwrap_or_else(|| panic!("{code}: {message}"));
         let text = server.why(id);
-        assert!(code == 1 && text.contains(": delay. ") && text.contains("throttle refuses from 1ns on"), "{text}");
+        assert!(code == 1 && text.contains(": delay. ") && text.contains("; the limit is 1 ns. "), "{text}");
     }
 }
 
