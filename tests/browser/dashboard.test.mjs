@@ -69,7 +69,7 @@ test("it shows what the server counts, and why requests were refused", async () 
   assert.ok(refused > 0, "clients that know no credits are refused");
   await until(page, "refused", refused);
   const words = page.locator(".words li").first();
-  assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(between )?.+: leeward why [0-9a-f]+$/);
+  assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(at|between) .+leeward why [0-9a-f]+$/);
   const drawn = await page.locator('.card svg path[data-series="demand"]').getAttribute("d");
   assert.ok(drawn.split("L").length > 3, `a line of the demand: ${drawn}`);
   await page.screenshot({ path: `${pictures}/overload.png`, fullPage: true });
@@ -147,10 +147,10 @@ test("refusals that are alike are one line", async () => {
   const lines = await page.locator(".words li").allTextContents();
   const counts = lines.map((line) => Number(line.split(" ×")[0].replaceAll(",", "")));
   assert.ok(counts.reduce((sum, count) => sum + count, 0) > 8 && counts.some((count) => count > 1), lines.join("\n"));
-  const kinds = lines.map((line) => line.split(" × ")[1].split(". ")[0].replace(/\d[^ ]* (s|ms|µs|ns)\b/g, "SPAN").replace(/\.(between|\d\d:).*/, ""));
+  const kinds = lines.map((line) => line.split(" × ")[1].split(". ")[0].replace(/\d[^ ]* (s|ms|µs|ns)\b/g, "SPAN").replace(/\.(between|at) .*/, ""));
   assert.equal(new Set(kinds).size, kinds.length, `each kind once: ${kinds.join("\n")}`);
   const several = lines.find((line) => /^\d[\d,]* ×/.test(line) && !line.startsWith("1 ×"));
-  assert.match(several, /between \d\d:\d\d:\d\d and \d\d:\d\d:\d\d/);
+  assert.match(several, /(between \d\d:\d\d:\d\d and|at) \d\d:\d\d:\d\d; the last one: leeward why/);
   assert.deepEqual(wrong, []);
   await close();
   await server.stop();

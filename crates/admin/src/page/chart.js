@@ -92,7 +92,8 @@ class Chart {
       label.textContent = this.format(mark);
       parts.push(label);
     }
-    const count = width < 420 ? 2 : 4;
+    // No second is told twice.
+    const count = Math.max(1, Math.min(width < 420 ? 2 : 4, Math.floor(end - begin)));
     for (let step = 0; step <= count; step += 1) {
       const t = begin + ((end - begin) * step) / count;
       const anchor = step === 0 ? "start" : step === count ? "end" : "middle";

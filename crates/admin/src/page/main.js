@@ -80,8 +80,8 @@ function newest() {
   return Math.max(0, ...[...servers.values()].map((known) => known.series.last()?.t || 0));
 }
 
-/** The least window, so that the first seconds are no wider than that. */
-const LEAST = 10;
+/** The least window, seconds: a point alone has no width. */
+const LEAST = 2;
 
 /** Beginning of the window: the chosen range, or less while there is less to see. */
 function beginning(visible, end) {

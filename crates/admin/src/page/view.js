@@ -179,10 +179,10 @@ class View {
     const list = element("ul", "words");
     for (const refusal of refusals) {
       const item = element("li", TONES[refusal.reason] || "c0");
-      const times = refusal.count === 1 ? clock(refusal.unix_ms / 1e3)
-        : `between ${clock(refusal.first_unix_ms / 1e3)} and ${clock(refusal.unix_ms / 1e3)}; the numbers are those of the last one`;
+      const [first, last] = [clock(refusal.first_unix_ms / 1e3), clock(refusal.unix_ms / 1e3)];
+      const times = first === last ? `at ${last}` : `between ${first} and ${last}`;
       const count = element("b", "", `${refusal.count.toLocaleString("en")} × `);
-      const note = element("small", "", `${times}: leeward why `);
+      const note = element("small", "", `${times}; ${refusal.count > 1 ? "the last one: " : ""}leeward why `);
       note.append(element("code", "", refusal.id));
       item.append(count, refusal.sentence, note);
       list.append(item);
