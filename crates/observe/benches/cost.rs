@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use leeward_control::units::{Method, Nanos, Time};
-use leeward_observe::{Answer, DECISIONS, Decision, Reason, Stage, Watch};
+use leeward_observe::{Answer, DECISIONS, Decision, Latencies, Reason, Stage, Watch};
 use std::hint::black_box;
 
 fn cost(criterion: &mut Criterion) {
@@ -21,6 +21,13 @@ fn cost(criterion: &mut Criterion) {
             watch.waited(0, Stage::Worker, Nanos(now % 80_000));
             watch.worked(0, Method(0), Nanos(now % 50_000));
             watch.answered(0, Method(0), Answer::of(true, now.is_multiple_of(2)));
+        });
+    });
+    let latencies = Latencies::default();
+    criterion.bench_function("the latency of a result", |bench| {
+        bench.iter(|| {
+            now = now.wrapping_add(1_733);
+            black_box(&latencies).note(Nanos(now % 3_000_000));
         });
     });
     criterion.bench_function("a refused request", |bench| {

@@ -2,6 +2,7 @@
 //!
 //! - [`Watch`]: a stripe of counters per core, and a ring of decisions. Written on the path of requests.
 //! - [`Decision`], [`Reason`], [`Ring`]: why a request was refused, kept by number. [`why`]: the same in sentences.
+//! - [`Latencies`]: how long results took, fine enough for percentiles.
 //! - [`Routes`], [`Tenants`]: a bounded number of either, told apart. [`exemplar`]: decisions beside the samples that count them.
 //! - [`Snapshot`]: the state of a server or gate at one moment. [`Source`]: whatever can be asked for one.
 //! - [`exposition`]: snapshots as text for Prometheus and OpenMetrics.
