@@ -3,7 +3,7 @@
 use crate::routes::{State, described};
 use leeward_observe::exemplar::LOOKED_AT;
 use leeward_observe::why::{self, Alike, Context};
-use leeward_observe::{Decision, LatencyCounts, Percentiles, Snapshot};
+use leeward_observe::{LatencyCounts, Percentiles, Snapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -86,7 +86,8 @@ impl Feed {
 fn folded(port: &str, alike: &Alike, context: &Context) -> Value {
     let mut told = described(port, &alike.newest, context);
     told["count"] = alike.count.into();
-    let first = Decision { at: alike.first, ..alike.newest };
+    let mut first = alike.newest;
+    first.at = alike.first;
     told["first_unix_ms"] = (context.unix_ns_of(&first) / 1_000_000).into();
     told
 }
