@@ -136,8 +136,8 @@ mod tests {
         assert_eq!(tick(100, 1_000), (Some(100), Some(100)));
         (0..8).for_each(|_| _ = tick(1, 9_000));
         assert_eq!(tick(0, 0), (None, Some(108)));
-        assert_eq!(tick(0, 0), (None, Some(108)));
-        assert_eq!(tick(2, 9_000), (Some(2), Some(10)), "the hundred are ten seconds ago");
+        assert_eq!(tick(0, 0), (None, Some(8)), "the hundred are more than ten seconds ago");
+        assert_eq!(tick(2, 9_000), (Some(2), Some(9)));
         assert_eq!(latencies.tick(LatencyCounts::default()), (None, None), "another source of that name");
     }
 }
