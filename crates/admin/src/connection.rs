@@ -1,11 +1,12 @@
 //! A connection of the admin port: reads a head, writes an answer or events, ends. Never waits. Never here: which answer.
 
-use crate::request::{self, Head, LONGEST};
+use crate::request;
 use crate::response::Response;
 use crate::routes::{self, Answer, State};
 use crate::stream::Stream;
 #[cfg(feature = "tls")]
 use crate::tls::{Admission, Encrypted, Lock};
+use leeward_http1::LONGEST;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -178,21 +179,24 @@ impl Connection {
     }
 
     fn look(&mut self, state: &State, room: bool, now: Instant) {
-        match request::parse(&self.head) {
-            Head::Partial => {}
-            Head::Wrong(status) => {
+        let (request, length) = match request::parse(&self.head) {
+            Ok(None) => return,
+            Ok(Some(whole)) => whole,
+            Err(fault) => {
                 self.is_rude = true;
-                self.finish(&Response::status(status), now);
+                return self.finish(&Response::status(fault.status()), now);
             }
-            Head::Whole(request) => match routes::answer(&request, state) {
-                Answer::Whole(response) => self.finish(&response, now),
-                Answer::Events(_) if !room => self.finish(&Response::line(503, "there are listeners enough"), now),
-                Answer::Events(response) => {
-                    self.out = response.bytes(true);
-                    (self.sent, self.stage, self.due) = (0, Stage::Listening, now + PATIENCE);
-                    self.is_new_listener = true;
-                }
-            },
+        };
+        // The client has sent more than one request, which is all that it gets an answer to.
+        self.is_rude |= self.head.len() > length;
+        match routes::answer(&request, state) {
+            Answer::Whole(response) => self.finish(&response, now),
+            Answer::Events(_) if !room => self.finish(&Response::line(503, "there are listeners enough"), now),
+            Answer::Events(response) => {
+                self.out = response.bytes(true);
+                (self.sent, self.stage, self.due) = (0, Stage::Listening, now + PATIENCE);
+                self.is_new_listener = true;
+            }
         }
     }
 

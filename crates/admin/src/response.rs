@@ -1,25 +1,13 @@
 //! Heads of answers. Never here: what is answered.
 
+use leeward_http1::status_line;
+
 /// A whole answer, or the beginning of one without an end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Response {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: Vec<u8>,
-}
-
-fn words(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        413 => "Content Too Large",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        _ => "Service Unavailable",
-    }
 }
 
 impl Response {
@@ -34,9 +22,12 @@ impl Response {
         if status == 405 { answer.with("allow", "GET") } else { answer }
     }
 
-    /// Only the status, in words.
+    /// Only the status, in words; none where a `HEAD` may have been asked, whose answer has no
+    /// content.
     pub(crate) fn status(status: u16) -> Self {
-        Response::line(status, words(status))
+        let words = status_line(status).split_once(' ').map_or("", |(_, words)| words);
+        let answer = Response::line(status, words);
+        if status == 405 { Response { body: Vec::new(), ..answer } } else { answer }
     }
 
     pub(crate) fn json(status: u16, value: &serde_json::Value) -> Self {
@@ -51,7 +42,7 @@ impl Response {
 
     /// The bytes. A stream's end is the connection's: it has no length.
     pub(crate) fn bytes(&self, is_stream: bool) -> Vec<u8> {
-        let mut head = format!("HTTP/1.1 {} {}\r\nconnection: close\r\n", self.status, words(self.status));
+        let mut head = format!("HTTP/1.1 {}\r\nconnection: close\r\n", status_line(self.status));
         head += "cache-control: no-store\r\nx-content-type-options: nosniff\r\n";
         for (name, value) in &self.fields {
             head += &format!("{name}: {value}\r\n");

@@ -1,5 +1,8 @@
 //! The admin port over real sockets: every path, and whatever a browser, a scraper or an attacker may do.
 
+#[path = "../../http1/tests/suite/requests.rs"]
+mod requests;
+
 use leeward_admin::{Admin, Sources};
 use leeward_control::units::{Nanos, Time};
 use leeward_observe::snapshot::Refused;
@@ -148,6 +151,22 @@ fn nothing_else_is_there() {
     );
     assert_eq!(status("GET /healthz HTTP/1.1\r\nhost: evil.example\r\n\r\n").as_deref(), Some("421"));
     assert_eq!(status("\x16\x03\x01\x02\0\x01\0\x01\r\n\r\n").as_deref(), Some("400"));
+}
+
+/// Each stream is followed by one more request, which this port never answers: it ends each
+/// connection.
+#[test]
+fn requests_are_framed_by_the_rules() {
+    let (admin, _) = port();
+    for (bytes, statuses, _) in requests::rows() {
+        let last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let heard = exchange(&admin, &[&bytes[..], last].concat());
+        let found: Vec<u16> = heard.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
+        assert_eq!(found, statuses[..1], "{:?}\n{heard}", String::from_utf8_lossy(&bytes));
+        assert!(heard.contains("\r\nconnection: close\r\n"), "{heard}");
+        // A `HEAD` has no content.
+        assert!(found != [405] || heard.ends_with("\r\ncontent-length: 0\r\n\r\n"), "{heard}");
+    }
 }
 
 #[test]

@@ -4,13 +4,12 @@ use leeward_control::budget::Budget;
 use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Time};
 use leeward_host::Desk;
+use leeward_http1::{Fault, LONGEST, NO_FIELDS, request, status_line};
 use leeward_port::{Account, After, DropReason, Ending, Handle, Next, Ran, Settled, Spares, Visit};
 use leeward_runtime::budget;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// The longest head of a request, bytes.
-const HEAD_MAX: usize = 8 * 1024;
 
 /// Protocol of a core.
 pub(crate) struct Protocol<H: Handler> {
@@ -31,6 +30,18 @@ pub(crate) struct Conversation {
     account: Account,
     /// Whether the connection ends after the answer under way.
     closes: bool,
+    /// Why the connection ends.
+    fault: Option<Fault>,
+    /// Memory for the query of the next request, unless a call has it.
+    spare: String,
+}
+
+impl Conversation {
+    /// Forgets a head that is dealt with.
+    fn consume(&mut self, length: usize) {
+        self.bytes.copy_within(length..self.filled, 0);
+        self.filled -= length;
+    }
 }
 
 /// An admitted request.
@@ -40,44 +51,57 @@ pub(crate) struct Call {
     may_spend: Budget,
 }
 
-/// A request's arrival and its end: the response's body, or why there is none (`None`: a panic).
-pub(crate) struct Done(Time, Result<String, Option<DropReason>>);
-
-/// A whole head.
-struct Head {
-    length: usize,
-    is_get: bool,
-    target: String,
-    closes: bool,
+/// A request's end.
+pub(crate) struct Done {
+    arrived: Time,
+    /// The response's body, or why there is none (`None`: a panic).
+    end: Result<String, Option<DropReason>>,
+    /// Memory of the query, for the connection's next one.
+    spare: String,
 }
 
-/// The head at the beginning of `bytes`, if it is whole; an error is the status that it deserves.
-fn head(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut request = httparse::Request::new(&mut headers);
-    let length = match request.parse(bytes).map_err(|_| "400 Bad Request")? {
-        httparse::Status::Complete(length) => length,
-        httparse::Status::Partial if bytes.len() < HEAD_MAX => return Ok(None),
-        httparse::Status::Partial => return Err("431 Request Header Fields Too Large"),
-    };
-    let value = |name: &str| {
-        let mut found = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-        found.next().map(|header| header.value.to_ascii_lowercase())
-    };
-    // A body would be taken for the next head.
-    if value("transfer-encoding").is_some() || value("content-length").is_some_and(|length| length != b"0") {
-        return Err("413 Content Too Large");
+/// An answer without memory of its own.
+struct Answer<'a> {
+    status: u16,
+    kind: &'a str,
+    /// Fields besides those that each answer has, with their ends of line.
+    fields: &'a str,
+    body: &'a str,
+}
+
+impl Answer<'_> {
+    /// An answer without content.
+    fn bare(status: u16) -> Self {
+        // RFC 9110 §15.5.6.
+        let fields = if status == 405 { "allow: GET\r\n" } else { "" };
+        Answer { status, kind: "text/plain", fields, body: "" }
     }
-    let (is_old, connection) = (request.version == Some(0), value("connection").unwrap_or_default());
-    let closes = connection == b"close" || (is_old && connection != b"keep-alive");
-    let target = request.path.unwrap_or_default().into();
-    Ok(Some(Head { length, is_get: request.method == Some("GET"), target, closes }))
-}
 
-fn respond(out: &mut Vec<u8>, status: &str, kind: &str, body: &str, closes: bool) {
-    let (length, connection) = (body.len(), if closes { "close" } else { "keep-alive" });
-    let head = format!("content-type: {kind}\r\ncontent-length: {length}\r\nconnection: {connection}");
-    out.extend_from_slice(format!("HTTP/1.1 {status}\r\n{head}\r\n\r\n{body}").as_bytes());
+    /// The refusal of a request that may be sent again.
+    fn refusal(reason: DropReason) -> Self {
+        let body = match reason {
+            DropReason::Delay => "Delay\n",
+            DropReason::Priority => "Priority\n",
+            DropReason::Concurrency => "Concurrency\n",
+            DropReason::Lock => "Lock\n",
+            DropReason::NoCredit => "NoCredit\n",
+            DropReason::ShuttingDown => "ShuttingDown\n",
+            DropReason::Cancelled => "Cancelled\n",
+            DropReason::Other => "Other\n",
+        };
+        Answer { fields: "retry-after: 1\r\n", body, ..Answer::bare(503) }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, closes: bool) {
+        let Answer { status, kind, fields, body } = self;
+        let (status, connection) = (status_line(*status), if closes { "close" } else { "keep-alive" });
+        // Writing into memory cannot fail.
+        let _ = write!(
+            out,
+            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n{fields}connection: {connection}\r\n\r\n{body}",
+            body.len()
+        );
+    }
 }
 
 impl<H: Handler> leeward_port::Protocol for Protocol<H> {
@@ -90,45 +114,58 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
     const HAS_TASKS: bool = false;
 
     fn open(&mut self, visit: &mut Visit<'_, Self>) -> Conversation {
-        Conversation { bytes: Vec::new(), filled: 0, account: Account::open(visit), closes: false }
+        let account = Account::open(visit);
+        Conversation { bytes: Vec::new(), filled: 0, account, closes: false, fault: None, spare: String::new() }
     }
 
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
-        let head = match head(&conversation.bytes[..conversation.filled]) {
-            Ok(Some(head)) => head,
+        let mut fields = NO_FIELDS;
+        let request = match request(&conversation.bytes[..conversation.filled], &mut fields) {
+            Ok(Some(request)) => request,
             Ok(None) => return Next::Nothing,
-            Err(status) => return Next::End(Ending::Protocol { code: 0, words: status.into() }),
+            Err(fault) => {
+                conversation.fault = Some(fault);
+                return Next::End(Ending::QUIET);
+            }
         };
-        conversation.bytes.copy_within(head.length..conversation.filled, 0);
-        conversation.filled -= head.length;
-        conversation.closes = head.closes;
-        let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
-        let (status, kind, body) = match path {
-            _ if !head.is_get => ("405 Method Not Allowed", "text/plain", String::new()),
-            "/healthz" => ("200 OK", "text/plain", "ok\n".into()),
-            "/statistics" => ("200 OK", "application/json", self.handle.statistics().to_json()),
-            path if path != &*self.route => ("404 Not Found", "text/plain", String::new()),
+        let (length, closes) = (request.length, request.closes);
+        conversation.closes = closes;
+        let statistics;
+        let answer = match (request.refusal(), request.path) {
+            (Some(fault), _) => Answer::bare(fault.status()),
+            (_, "/healthz") => Answer { body: "ok\n", ..Answer::bare(200) },
+            (_, "/statistics") => {
+                statistics = self.handle.statistics().to_json();
+                Answer { kind: "application/json", body: &statistics, ..Answer::bare(200) }
+            }
+            (_, path) if path != &*self.route => Answer::bare(404),
             _ => match conversation.account.admit(Method::DEFAULT, visit) {
                 Ok(()) => {
-                    let call = Call { query: query.into(), arrived: visit.arrived(), may_spend: visit.limits.budget };
+                    let mut query = std::mem::take(&mut conversation.spare);
+                    query.clear();
+                    query.push_str(request.query);
+                    conversation.consume(length);
+                    let call = Call { query, arrived: visit.arrived(), may_spend: visit.limits.budget };
                     return Next::Call { call, is_admitted: true };
                 }
                 Err(reason) => {
                     conversation.account.settle(visit.arrived(), Settled::Dropped(reason), visit);
-                    ("503 Service Unavailable", "text/plain", format!("{reason:?}\n"))
+                    Answer::refusal(reason)
                 }
             },
         };
-        respond(visit.out(), status, kind, &body, head.closes);
-        match path {
-            _ if head.closes => Next::End(Ending::QUIET),
-            path if path == &*self.route => Next::Refused,
+        conversation.consume(length);
+        answer.write(visit.out(), closes);
+        match answer.status {
+            _ if closes => Next::End(Ending::QUIET),
+            503 => Next::Refused,
             _ => Next::Handled,
         }
     }
 
     fn answer(&mut self, conversation: &mut Conversation, done: Done, visit: &mut Visit<'_, Self>) -> After {
-        let Done(arrived, end) = done;
+        let Done { arrived, end, spare } = done;
+        conversation.spare = spare;
         let settled = match &end {
             Err(Some(reason)) => Settled::Dropped(*reason),
             end => Settled::Answered { succeeded: end.is_ok() },
@@ -136,12 +173,12 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
         if !conversation.account.settle(arrived, settled, visit) {
             return After::GoOn;
         }
-        let (status, body) = match end {
-            Ok(body) => ("200 OK", body),
-            Err(Some(reason)) => ("503 Service Unavailable", format!("{reason:?}\n")),
-            Err(None) => ("500 Internal Server Error", String::new()),
+        let answer = match &end {
+            Ok(body) => Answer { kind: "text/plain; charset=utf-8", body, ..Answer::bare(200) },
+            Err(Some(reason)) => Answer::refusal(*reason),
+            Err(None) => Answer::bare(500),
         };
-        respond(visit.out(), status, "text/plain; charset=utf-8", &body, conversation.closes);
+        answer.write(visit.out(), conversation.closes);
         if conversation.closes { After::End(Ending::QUIET) } else { After::GoOn }
     }
 
@@ -152,15 +189,15 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
 
     fn refuse(&mut self, conversation: &mut Conversation, why: Ending, visit: &mut Visit<'_, Self>) -> usize {
         let status = match &why {
-            Ending::ConnectionLimit => "503 Service Unavailable",
-            Ending::SlowRequest => "408 Request Timeout",
-            Ending::Unencrypted => "426 Upgrade Required",
-            Ending::Stranger => "403 Forbidden",
-            Ending::Protocol { words, .. } => words,
-            Ending::Stopping | Ending::Stopped | Ending::Silence => "",
+            Ending::ConnectionLimit => 503,
+            Ending::SlowRequest => 408,
+            Ending::Unencrypted => 426,
+            Ending::Stranger => 403,
+            Ending::Protocol { .. } => conversation.fault.map_or(0, Fault::status),
+            Ending::Stopping | Ending::Stopped | Ending::Silence => 0,
         };
-        if !status.is_empty() {
-            respond(visit.out(), status, "text/plain", "", true);
+        if status > 0 {
+            Answer::bare(status).write(visit.out(), true);
         }
         conversation.account.abandon(visit)
     }
@@ -170,7 +207,7 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
     }
 
     fn spare(conversation: &mut Conversation) -> &mut [u8] {
-        conversation.bytes.resize(HEAD_MAX, 0);
+        conversation.bytes.resize(LONGEST, 0);
         &mut conversation.bytes[conversation.filled..]
     }
 
@@ -187,13 +224,14 @@ impl<H: Handler> leeward_port::Protocol for Protocol<H> {
     }
 
     fn execute(&self, call: Call, arrived: Time, waited: Nanos, _: &mut Spares) -> Ran<Done> {
-        let mut may_spend = call.may_spend;
+        let Call { query, mut may_spend, .. } = call;
         may_spend.charge(waited);
-        let handler = AssertUnwindSafe(|| (self.handler)(&call.query));
-        Ran::Done(Done(arrived, catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None)))
+        let handler = AssertUnwindSafe(|| (self.handler)(&query));
+        let end = catch_unwind(|| budget::with(may_spend, handler).0).map_err(|_| None);
+        Ran::Done(Done { arrived, end, spare: query })
     }
 
     fn late(call: Call, reason: RejectReason) -> Done {
-        Done(call.arrived, Err(Some(reason.into())))
+        Done { arrived: call.arrived, end: Err(Some(reason.into())), spare: call.query }
     }
 }

@@ -1,5 +1,8 @@
 //! The HTTP protocol from outside, over real sockets: what `curl` would see, and what bad clients can do.
 
+#[path = "../../http1/tests/suite/requests.rs"]
+mod requests;
+
 use leeward_control::registry::Registry;
 use leeward_http::Http;
 use leeward_port::{Server, Statistics};
@@ -25,27 +28,51 @@ fn told(server: &Server, bytes: &[u8]) -> String {
     String::from_utf8(heard).unwrap()
 }
 
+/// Status codes of all answers.
+fn statuses(heard: &str) -> Vec<u16> {
+    heard.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect()
+}
+
+/// Each stream is followed by one more request: it is answered only where the connection goes on.
+#[test]
+fn requests_are_framed_by_the_rules() {
+    let server = serve("none", |_| String::new());
+    for (bytes, expected, goes_on) in requests::rows() {
+        let last = "GET /last HTTP/1.1\r\nhost: localhost\r\n\r\n";
+        let heard = told(&server, &[&bytes, last.as_bytes()].concat());
+        let expected = if goes_on { [&expected[..], &[404]].concat() } else { expected };
+        assert_eq!(statuses(&heard), expected, "{:?}\n{heard}", String::from_utf8_lossy(&bytes));
+        let answers: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).collect();
+        let at_end = if goes_on { "keep-alive" } else { "close" };
+        assert!(answers[answers.len() - 1].contains(&format!("connection: {at_end}\r\n")), "{heard}");
+        assert!(answers.iter().all(|answer| answer.contains("allow: GET\r\n") == answer.starts_with("405")), "{heard}");
+    }
+    assert_eq!(server.stop().unwrap().abandoned, 0);
+}
+
 #[test]
 fn routes_are_answered_and_offences_end_the_connection() {
     let server = serve("none", |query| if query == "panic" { panic!("as asked") } else { format!("hello {query}") });
-    let long = format!("GET /hello HTTP/1.1\r\nx: {}", "y".repeat(20_000));
-    let cases: [(&str, &[&str]); 7] = [
-        ("GET /hello?you HTTP/1.1\r\n\r\nGET /healthz HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", &["200", "200", "404"]),
-        ("PUT /hello HTTP/1.1\r\nhost: a\r\n\r\nGET /hello HTTP/1.0\r\n\r\n", &["405", "200"]),
-        ("GET /hello?panic HTTP/1.1\r\n\r\nGET /hello HTTP/1.1\r\n\r\n", &["500", "200"]),
-        ("GET /hello HTTP/1.1\r\nconnection: close\r\n\r\nGET /hello HTTP/1.1\r\n\r\n", &["200"]),
-        ("GET /hello HTTP/1.1\r\ncontent-length: 5\r\n\r\n12345", &["413"]),
-        ("\x16\x03\x01 what\r\n\r\n", &["400"]),
-        (&long, &["431"]),
+    let long = format!("GET /hello HTTP/1.1\r\nhost: a\r\nx: {}", "y".repeat(20_000));
+    let get = |target: &str, field: &str| format!("GET {target} HTTP/1.1\r\nhost: a\r\n{field}\r\n");
+    let cases: [(String, &[u16]); 8] = [
+        (get("/hello?you", "") + &get("/healthz", "") + &get("/", ""), &[200, 200, 404]),
+        ("PUT /hello HTTP/1.1\r\nhost: a\r\n\r\nGET /hello HTTP/1.0\r\n\r\n".into(), &[405, 200]),
+        (get("/hello?panic", "") + &get("http://b/hello", ""), &[500, 200]),
+        (get("/hello", "connection: TE, close\r\n") + &get("/hello", ""), &[200]),
+        (get("/hello", "content-length: 5\r\n") + "12345", &[413]),
+        (get("/hello", "content-length: 0\r\ncontent-length: 34\r\n") + &get("/hello", ""), &[400]),
+        ("\x16\x03\x01 what\r\n\r\n".into(), &[400]),
+        (long, &[431]),
     ];
     for (said, codes) in cases {
         let heard = told(&server, said.as_bytes());
-        let found: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
-        assert_eq!(found, codes, "{heard}");
+        assert_eq!(statuses(&heard), codes, "{heard}");
     }
+    assert!(told(&server, get("/hello?a?b", "").as_bytes()).ends_with("\r\n\r\nhello a?b"));
     let heard = told(&server, b"GET /statistics HTTP/1.0\r\n\r\n");
     let body = heard.split_once("\r\n\r\n").unwrap().1;
-    assert_eq!(Statistics::parse(body.as_bytes()).unwrap().completed, 5, "{body}");
+    assert_eq!(Statistics::parse(body.as_bytes()).unwrap().completed, 6, "{body}");
     assert_eq!(server.stop().unwrap().abandoned, 0);
 }
 
@@ -56,7 +83,7 @@ fn asked(server: &Server, times: usize) -> (u64, u64) {
     let mut answers = BufReader::new(&stream);
     let (mut served, mut refused) = (0, 0);
     for _ in 0..times {
-        (&stream).write_all(b"GET /hello HTTP/1.1\r\n\r\n").unwrap();
+        (&stream).write_all(b"GET /hello HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
         let mut status = String::new();
         answers.read_line(&mut status).unwrap();
         match status.trim_end() {
@@ -64,16 +91,18 @@ fn asked(server: &Server, times: usize) -> (u64, u64) {
             "HTTP/1.1 503 Service Unavailable" => refused += 1,
             other => panic!("{other:?}"),
         }
-        let mut length = 0;
+        let (mut length, mut comes_back) = (0, false);
         loop {
             let mut line = String::new();
             answers.read_line(&mut line).unwrap();
             match line.trim_end().split_once(": ") {
                 Some(("content-length", value)) => length = value.parse().unwrap(),
+                Some(("retry-after", "1")) => comes_back = true,
                 Some(_) => {}
                 None => break,
             }
         }
+        assert_eq!(comes_back, status.contains("503"));
         answers.read_exact(&mut vec![0; length]).unwrap();
     }
     (served, refused)

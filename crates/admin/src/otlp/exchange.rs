@@ -1,6 +1,7 @@
 //! A single export: connect, send, read the answer, all before a limit. Never here: when, and how often.
 
 use super::receiver::Receiver;
+use leeward_http1::{Content, NO_FIELDS, response};
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
 use std::io::{ErrorKind, Read, Write};
@@ -147,73 +148,38 @@ fn read(stream: &mut TcpStream, limit: Instant) -> Vec<u8> {
     heard
 }
 
-/// Head of an answer, and where its body begins.
-struct Head {
-    status: u16,
-    length: Option<usize>,
-    rest: Option<Duration>,
-    is_chunked: bool,
-    body: usize,
-}
-
-fn head(heard: &[u8]) -> Option<Head> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut response = httparse::Response::new(&mut fields);
-    let body = match response.parse(heard) {
-        Ok(httparse::Status::Complete(body)) => body,
-        _ => return None,
-    };
-    let field = |name: &str| {
-        let found = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
-        Some(std::str::from_utf8(found.value).ok()?.trim())
-    };
-    Some(Head {
-        status: response.code?,
-        length: field("content-length").and_then(|value| value.parse().ok()),
-        // Seconds; a date is none.
-        rest: field("retry-after").and_then(|value| value.parse().ok()).map(Duration::from_secs),
-        is_chunked: field("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().contains("chunked")),
-        body,
-    })
-}
-
-/// Whether nothing more needs to come. An answer without a length ends with its connection.
+/// Whether nothing more needs to come. An answer without a length ends with its connection, and one
+/// that is none at once.
 fn is_whole(heard: &[u8]) -> bool {
-    let Some(head) = head(heard) else { return false };
-    let body = heard.get(head.body..).unwrap_or_default();
-    match head.length {
-        Some(length) => body.len() >= length,
-        None => head.is_chunked && body.ends_with(b"\r\n0\r\n\r\n") || body == b"0\r\n\r\n",
+    let mut fields = NO_FIELDS;
+    match response(heard, &mut fields) {
+        Ok(None) => false,
+        Ok(Some(answer)) => answer.content().is_whole == Some(true),
+        Err(_) => true,
     }
 }
 
 fn parse(heard: &[u8]) -> Option<Result<Taken, Failed>> {
-    let head = head(heard)?;
-    let body = heard.get(head.body..).unwrap_or_default();
-    let body = if head.is_chunked { dechunked(body) } else { body.to_vec() };
-    let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if !(200..300).contains(&head.status) {
+    let mut fields = NO_FIELDS;
+    let answer = response(heard, &mut fields).ok()??;
+    let (status, Content { bytes, is_whole }) = (answer.status, answer.content());
+    let told: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if !(200..300).contains(&status) {
         // google.rpc.Status, if it is in JSON.
-        let words = told["message"].as_str().map_or_else(|| String::from_utf8_lossy(&body).into_owned(), Into::into);
-        return Some(Err(Failed::Refused { status: head.status, words: plain(&words), rest: head.rest }));
+        let words = told["message"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), Into::into);
+        // Seconds; a date is none.
+        let rest = answer.value("retry-after").and_then(|value| value.parse().ok()).map(Duration::from_secs);
+        return Some(Err(Failed::Refused { status, words: plain(&words), rest }));
+    }
+    // What was not taken stands in the part that is missing, unless the answer is longer than
+    // anybody needs.
+    if is_whole == Some(false) && heard.len() < LONGEST {
+        return Some(Err(Failed::Unanswered("it ended within its answer".into())));
     }
     let partial = &told["partialSuccess"];
     let rejected = &partial["rejectedDataPoints"];
     let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok()).unwrap_or(0);
     Some(Ok(Taken { rejected, words: plain(partial["errorMessage"].as_str().unwrap_or("it does not say why")) }))
-}
-
-/// The bytes of a body that came in chunks, as far as they can be read.
-fn dechunked(mut body: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while let Some(end) = body.windows(2).position(|pair| pair == b"\r\n") {
-        let line = body.get(..end).and_then(|line| std::str::from_utf8(line).ok()).unwrap_or_default();
-        let size = line.split(';').next().and_then(|size| usize::from_str_radix(size.trim(), 16).ok()).unwrap_or(0);
-        let Some(chunk) = body.get(end + 2..).and_then(|rest| rest.get(..size)).filter(|_| size > 0) else { break };
-        bytes.extend_from_slice(chunk);
-        body = body.get(end + 2 + size + 2..).unwrap_or_default();
-    }
-    bytes
 }
 
 /// A line that can be printed.
@@ -233,6 +199,7 @@ mod tests {
         let refused = |status, words: &str, rest: Option<u64>| {
             Some(Err(Failed::Refused { status, words: words.into(), rest: rest.map(Duration::from_secs) }))
         };
+        let cut = || Some(Err(Failed::Unanswered("it ended within its answer".into())));
         for (answer, meaning) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", taken(0, "it does not say why")),
             (
@@ -247,17 +214,52 @@ mod tests {
             ("HTTP/1.1 503 Busy\r\nretry-after: 7\r\n\r\n{\"message\":\"full\"}", refused(503, "full", Some(7))),
             ("HTTP/1.1 429 No\r\nRetry-After: Fri, 31 Dec\r\n\r\nlater", refused(429, "later", None)),
             ("HTTP/1.1 301 Moved\r\nlocation: x\r\n\r\n", refused(301, "", None)),
+            ("HTTP/1.1 204 No Content\r\n\r\n", taken(0, "it does not say why")),
+            // Answers before the answer.
+            (
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: a\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+                taken(0, "it does not say why"),
+            ),
+            // A coding overrules a length, and chunks end with their trailers.
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+                 2B ;x=y\r\n{\"partialSuccess\":{\"rejectedDataPoints\":4}}\r\n00\r\na: b\r\n\r\n",
+                taken(4, "it does not say why"),
+            ),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", cut()),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n", cut()),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n", cut()),
+            ("HTTP/1.1 503 Busy\r\ncontent-length: 9\r\n\r\nfull", refused(503, "full", None)),
+            // Nobody can say where these end.
+            ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}", None),
+            ("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\n{}", None),
             ("SSH-2.0\r\n\r\n", None),
             ("HTTP/1.1 200 OK\r\n", None),
+            ("HTTP/1.1 100 Continue\r\n\r\n", None),
         ] {
             assert_eq!(parse(answer.as_bytes()), meaning, "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_answer_is_known() {
+        for (answer, whole) in [
+            ("HTTP/1.1 204 No Content\r\n\r\n", true),
+            ("HTTP/1.1 100 Continue\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\n\r\n0\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\na\r\n0\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\r\n", false),
+            ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\na: b\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n", false),
+        ] {
+            assert_eq!(is_whole(answer.as_bytes()), whole, "{answer}");
         }
     }
 
     proptest! {
         #[test]
         fn no_answer_breaks_it(answer in proptest::collection::vec(any::<u8>(), 0..300), body in ".{0,100}") {
-            let _ = (parse(&answer), is_whole(&answer), dechunked(&answer));
+            let _ = (parse(&answer), is_whole(&answer));
             let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{body}");
             let _ = (parse(chunked.as_bytes()), is_whole(chunked.as_bytes()));
         }

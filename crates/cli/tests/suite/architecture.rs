@@ -14,7 +14,7 @@ const BUILT_ON: [(&str, &str); 2] = [("router", "kv"), ("sets", "search")];
 
 /// Our crates, and which of ours each may depend on; those in `services/` follow [`SERVICE`]; all names without `leeward-`. A new crate needs a line here, and a
 /// reason in ARCHITECTURE.md.
-const MAY_USE: [(&str, &[&str]); 32] = [
+const MAY_USE: [(&str, &[&str]); 33] = [
     ("control", &[]),
     ("workload", &["control"]),
     // What comes of a run, whoever makes it: below every plant and above none.
@@ -26,7 +26,7 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("observe", &["control"]),
     ("host", &["control", "observe", "wire"]),
     // The port for operators: it knows what is watched, and nothing of servers.
-    ("admin", &["observe", "tls"]),
+    ("admin", &["http1", "observe", "tls"]),
     // Carries frames, and knows nothing of sessions: below both the pure session and the engine.
     ("datagram", &["control", "wire"]),
     // Sessions of TLS for both ends: it knows no protocol and no engine.
@@ -38,7 +38,9 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("tower", &["control", "edge", "runtime"]),
     ("ecosystem", &["control", "edge", "runtime", "tower"]),
     ("port", &["control", "datagram", "host", "observe", "runtime", "wire"]),
-    ("http", &["control", "host", "port", "runtime"]),
+    // Heads and framing of HTTP/1.1 for every port that speaks it: pure, below all of them.
+    ("http1", &[]),
+    ("http", &["control", "host", "http1", "port", "runtime"]),
     ("rpc", &["control", "datagram", "host", "port", "runtime", "session", "tls", "wire"]),
     ("services", SERVICE),
     ("load", &["control", "outcome", "rpc", "workload"]),

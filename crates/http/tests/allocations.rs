@@ -1,0 +1,44 @@
+//! Allocations of a request: none but the handler's. A counting allocator watches the one core's
+//! thread, which the handler itself asks.
+
+use leeward_http::Http;
+use leeward_runtime::Idle;
+use leeward_testkit::allocator::{Counting, allocations};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_request_allocates_nothing() {
+    let (last, most) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let told = Arc::clone(&most);
+    let handler = move |query: &str| {
+        let (now, number) = (allocations(), query[2..].parse::<u32>().unwrap());
+        let before = last.swap(now, Ordering::Relaxed);
+        // Buffers have their sizes by now.
+        if number > 100 {
+            told.fetch_max(now - before, Ordering::Relaxed);
+        }
+        String::new()
+    };
+    let server = Http::default().idle(Idle::Block).start("127.0.0.1:0", "/hello", handler).unwrap();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    for number in 0..300 {
+        let request = format!("GET http://a/hello?n={number:06} HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut heard, mut piece) = (Vec::new(), [0; 1024]);
+        while !heard.ends_with(b"\r\n\r\n") {
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "the connection ends");
+            heard.extend_from_slice(&piece[..count]);
+        }
+        assert!(heard.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&heard));
+    }
+    assert_eq!((server.stop().unwrap().completed, most.load(Ordering::Relaxed)), (300, 0));
+}

@@ -1,0 +1,4 @@
+//! Heads and framing by tables, and by mutants of those.
+
+mod heads;
+mod requests;
