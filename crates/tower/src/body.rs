@@ -1,10 +1,11 @@
 //! A response's body that holds the request's ticket until it ends. Never here: its bytes.
 
 use crate::status;
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use leeward_edge::{Outcome, Ticket};
 use pin_project_lite::pin_project;
+use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -14,6 +15,8 @@ pin_project! {
         // `None` after a refusal.
         #[pin]
         inner: Option<B>,
+        // Content of a refusal, unless it has none.
+        own: Option<B::Data>,
         ticket: Option<Ticket>,
         // What the request is worth if all of the body is sent.
         outcome: Outcome,
@@ -34,17 +37,34 @@ pin_project! {
 impl<B: Body> GuardedBody<B> {
     /// A body without a request to end.
     pub(crate) fn free(inner: B) -> Self {
-        GuardedBody { inner: Some(inner), ticket: None, outcome: Outcome::Completed }
+        GuardedBody { inner: Some(inner), own: None, ticket: None, outcome: Outcome::Completed }
     }
 
     /// A body whose end is the request's, with this outcome.
     pub(crate) fn holding(inner: B, ticket: Ticket, outcome: Outcome) -> Self {
-        GuardedBody { inner: Some(inner), ticket: Some(ticket), outcome }
+        GuardedBody { inner: Some(inner), own: None, ticket: Some(ticket), outcome }
     }
 
     pub(crate) fn refused() -> Self {
-        GuardedBody { inner: None, ticket: None, outcome: Outcome::Dropped }
+        GuardedBody { inner: None, own: None, ticket: None, outcome: Outcome::Dropped }
     }
+
+    /// Content of a refusal; `None` where the service's bodies have another kind of data than such
+    /// bytes.
+    pub(crate) fn saying(content: &'static [u8]) -> Option<Self>
+    where
+        B::Data: 'static,
+    {
+        let own = cast(Bytes::from_static(content)).or_else(|| cast(content))?;
+        Some(GuardedBody { inner: None, own: Some(own), ticket: None, outcome: Outcome::Dropped })
+    }
+}
+
+/// A value as one of type `T`, if that is its type. Frameworks have [`Bytes`] everywhere; asking
+/// all users for a conversion would lock out those that have something else.
+fn cast<T: 'static>(value: impl Any) -> Option<T> {
+    let mut value = Some(value);
+    (&mut value as &mut dyn Any).downcast_mut::<Option<T>>()?.take()
 }
 
 impl<B: Body + Default> Default for GuardedBody<B> {
@@ -66,7 +86,9 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let this = self.project();
-        let Some(inner) = this.inner.as_pin_mut() else { return Poll::Ready(None) };
+        let Some(inner) = this.inner.as_pin_mut() else {
+            return Poll::Ready(this.own.take().map(|own| Ok(Frame::data(own))));
+        };
         let frame = ready!(inner.poll_frame(context));
         match &frame {
             None => {
@@ -85,10 +107,11 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Body::is_end_stream)
+        self.inner.as_ref().map_or(self.own.is_none(), Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let own = || SizeHint::with_exact(self.own.as_ref().map_or(0, |own| own.remaining() as u64));
+        self.inner.as_ref().map_or_else(own, Body::size_hint)
     }
 }

@@ -3,7 +3,9 @@
 //! sent again.
 
 use crate::body::GuardedBody;
-use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, REASON};
+use crate::headers::{ENVOY_OVERLOADED, GRPC_STATUS, Grpc, REASON};
+use crate::refusal::{self, Code};
+use crate::service::give_back;
 use crate::{passing, scope};
 use http::header::HeaderValue;
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -198,8 +200,8 @@ pub struct Throttled<S> {
 
 impl<S, B, R> Service<Request<B>> for Throttled<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data: 'static>,
 {
     type Response = Response<GuardedBody<R>>;
     type Error = S::Error;
@@ -210,7 +212,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let grpc = crate::headers::is_grpc(request.headers());
+        let grpc = crate::headers::grpc(request.headers());
         match self.client.prepare(&mut request) {
             Ok(()) => {
                 let shared = Some(Arc::clone(&self.client.shared));
@@ -221,6 +223,7 @@ where
                 if ended == Ended::Throttled {
                     scope::tell(true);
                 }
+                give_back(&mut self.inner);
                 ClientFuture { state: State::Ended { response: Some(ended_here(ended, grpc)) } }
             }
         }
@@ -228,19 +231,20 @@ where
 }
 
 /// The refusal that the server would have sent.
-fn ended_here<B: Body>(ended: Ended, grpc: bool) -> Response<GuardedBody<B>> {
-    let (word, status) = match ended {
-        Ended::Throttled => ("client", "8"),
-        Ended::Retries => ("retries", "8"),
-        Ended::Deadline => ("deadline", "4"),
+fn ended_here<B: Body<Data: 'static>>(ended: Ended, grpc: Option<Grpc>) -> Response<GuardedBody<B>> {
+    let (word, code) = match ended {
+        Ended::Throttled => ("client", Code::Exhausted),
+        Ended::Retries => ("retries", Code::Exhausted),
+        Ended::Deadline => ("deadline", Code::Deadline),
     };
-    let mut response = Response::new(GuardedBody::refused());
-    if grpc {
-        response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from_static(status));
-    } else {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    }
+    let mut response = match grpc {
+        Some(grpc) => refusal::end(&grpc, code),
+        None => {
+            let mut response = Response::new(GuardedBody::refused());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response
+        }
+    };
     response.headers_mut().insert(REASON, HeaderValue::from_static(word));
     response
 }

@@ -3,13 +3,14 @@
 
 use crate::body::GuardedBody;
 use crate::drain::{Drain, Rest};
+use crate::headers;
 use crate::refusal;
 use crate::scope::Scope;
 use crate::service::tell_load;
 use crate::settings::Until;
 use crate::status;
 use crate::turn::Turn;
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONNECTION, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 use leeward_control::units::Nanos;
@@ -68,7 +69,7 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
     }
 }
 
-impl<F, R: Body, B> State<F, R, B> {
+impl<F, R: Body<Data: 'static>, B> State<F, R, B> {
     /// Waits for the request's turn, if it has to; `Some`: it is refused without having begun.
     fn turn(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response<GuardedBody<R>>>> {
         let StateProjection::Served { admitted, reporter, .. } = self.project() else { return Poll::Ready(None) };
@@ -85,8 +86,8 @@ impl<F, R: Body, B> State<F, R, B> {
                 Poll::Ready(None)
             }
             Err(refusal) => {
-                let is_grpc = turn.as_ref().is_some_and(|turn| turn.is_grpc);
-                let mut response = refusal::response(&refusal, is_grpc, GuardedBody::refused());
+                let grpc = turn.as_ref().and_then(|turn| turn.grpc.as_ref());
+                let mut response = refusal::response(&refusal, grpc);
                 tell_load(reporter, response.headers_mut());
                 if turn.is_some_and(|turn| turn.closes) {
                     closes(&mut response);
@@ -104,7 +105,7 @@ fn closes<R: Body>(response: &mut Response<GuardedBody<R>>) {
 impl<F, R, B, E> Future for ResponseFuture<F, R, B>
 where
     F: Future<Output = Result<Response<R>, E>>,
-    R: Body,
+    R: Body<Data: 'static>,
     B: Body,
 {
     type Output = Result<Response<GuardedBody<R>>, E>;
@@ -178,9 +179,5 @@ where
 
 /// A stream of events or an upgraded connection: being open is no load.
 fn is_endless<R>(response: &Response<R>) -> bool {
-    response.status() == StatusCode::SWITCHING_PROTOCOLS || is_events(response.headers())
-}
-
-fn is_events(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+    response.status() == StatusCode::SWITCHING_PROTOCOLS || headers::is_events(response.headers())
 }

@@ -2,7 +2,7 @@
 //! read is no header, and counted. Never here: what follows from them.
 
 use http::HeaderMap;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use leeward_edge::Class;
 use std::time::Duration;
 
@@ -142,9 +142,48 @@ fn grpc_timeout(value: &HeaderValue) -> Option<Duration> {
     })
 }
 
-/// Whether these are a gRPC message's.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(http::header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+/// Form in which a gRPC call is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Grpc {
+    /// gRPC over HTTP/2: the status stands in trailers.
+    Native,
+    /// gRPC-Web, for browsers, which read no trailers: the status stands in the content's last
+    /// frame.
+    Web {
+        /// Content type of the call, and so of its answer.
+        kind: HeaderValue,
+        /// The content is encoded as base64.
+        is_text: bool,
+    },
+}
+
+/// Form of the gRPC call that these are the headers of; `None`: they are another request's.
+pub(crate) fn grpc(headers: &HeaderMap) -> Option<Grpc> {
+    let kind = headers.get(CONTENT_TYPE)?;
+    let (name, rest) = media_type(kind).split_at_checked(b"application/grpc".len())?;
+    // `+proto`, `+json` and others say how messages are encoded, which no refusal has.
+    let form = rest.split(|byte| *byte == b'+').next().unwrap_or_default();
+    if !name.eq_ignore_ascii_case(b"application/grpc") {
+        None
+    } else if form.is_empty() {
+        Some(Grpc::Native)
+    } else if form.eq_ignore_ascii_case(b"-web") {
+        Some(Grpc::Web { kind: kind.clone(), is_text: false })
+    } else if form.eq_ignore_ascii_case(b"-web-text") {
+        Some(Grpc::Web { kind: kind.clone(), is_text: true })
+    } else {
+        None
+    }
+}
+
+/// Whether the content is a stream of server-sent events.
+pub(crate) fn is_events(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// A content type without its parameters.
+fn media_type(kind: &HeaderValue) -> &[u8] {
+    kind.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
 #[cfg(test)]
@@ -156,6 +195,37 @@ mod tests {
         let headers =
             pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
         assert_eq!(read(&headers.collect()), expected, "{pairs:?}");
+    }
+
+    #[test]
+    fn content_types_are_told_apart() {
+        let form = |kind: &'static str| {
+            let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
+            grpc(&headers)
+        };
+        for kind in ["application/grpc", "application/grpc+proto", "Application/GRPC;a=b", "application/grpc+json"] {
+            assert_eq!(form(kind), Some(Grpc::Native), "{kind}");
+        }
+        for (kind, is_text) in [
+            ("application/grpc-web", false),
+            ("application/grpc-web+proto", false),
+            ("application/grpc-web+thrift; charset=utf-8", false),
+            ("application/grpc-web-text", true),
+            ("application/gRPC-Web-Text+proto", true),
+        ] {
+            assert_eq!(form(kind), Some(Grpc::Web { kind: HeaderValue::from_static(kind), is_text }), "{kind}");
+        }
+        for kind in
+            ["", "application/grp", "application/grpcs", "application/grpc-webs", "application/json", "text/grpc"]
+        {
+            assert_eq!(form(kind), None, "{kind}");
+        }
+        for (kind, expected) in
+            [("text/event-stream", true), ("Text/Event-Stream; charset=utf-8", true), ("text/event-streams", false)]
+        {
+            let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
+            assert_eq!(is_events(&headers), expected, "{kind}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //! - [`serving`], [`carry`]: the request that a handler serves, for clients and locks inside of it.
 //! - `axum::serve` (feature `axum`): both halves in one call.
 //!
-//! A refusal is a response, never an error of the stack: routers that carry no errors carry it. Nothing is held in `poll_ready`, so
-//! that idle connections cost no permit.
+//! A refusal is a response, never an error of the stack: routers that carry no errors carry it.
+//! Nothing of the gate is held in `poll_ready`, so that idle connections cost no permit, and a
+//! refusal gives back what the service inside has reserved there.
 //!
 //! ```no_run
 //! # #[cfg(feature = "axum")]

@@ -53,7 +53,7 @@ pub(crate) fn write(headers: &mut HeaderMap, out: &Out) -> Passed {
         let _ = write!(ours, ", a={attempt}");
     }
     set(headers, LEEWARD, &ours);
-    if headers::is_grpc(headers) {
+    if headers::grpc(headers).is_some() {
         // The objective is what this client hopes for. Only a deadline ends a call.
         if let Some(left) = left {
             set(headers, GRPC_TIMEOUT, &timeout(left));

@@ -1,5 +1,5 @@
-//! The guarded service: decides in `call`, when there is a request, and holds nothing in `poll_ready`. Never here:
-//! sockets.
+//! The guarded service: decides in `call`, when there is a request, and takes nothing of its gate
+//! in `poll_ready`. Never here: sockets.
 
 use crate::body::GuardedBody;
 use crate::drain::Rest;
@@ -11,8 +11,9 @@ use crate::scope::{Scope, Serving};
 use crate::settings::Slo;
 use crate::stamp::Stamp;
 use crate::turn::Turn;
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Method, Request, Response, Version};
 use http_body::Body;
 use leeward_control::units::{Nanos, Time};
 use leeward_edge::{Arriving, Gate, LONGEST_NAME};
@@ -64,7 +65,7 @@ impl<S> Guarded<S> {
     /// All that is known of a request; `None`: it passes by the gate.
     fn arriving(&self, request: &Parts, reading: Time) -> Option<Arriving> {
         let path = request.uri.path();
-        if path.starts_with("/grpc.health.v1.Health/") {
+        if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
             return None;
         }
         let said = headers::read(&request.headers);
@@ -103,6 +104,21 @@ impl<S> Guarded<S> {
     }
 }
 
+/// Gives back what a service has reserved in `poll_ready` for a call that is not made: a permit, or
+/// a place in a queue. A clone has reserved nothing.
+pub(crate) fn give_back<S: Clone>(service: &mut S) {
+    *service = service.clone();
+}
+
+/// Whether a browser asks if a page of another origin may send the request that it has in mind. The
+/// page could not tell a refusal from a network that is down, and the request itself comes to the
+/// gate.
+fn is_preflight(request: &Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(ORIGIN)
+        && request.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
 /// How long a request had waited when it came here, if its connection has stamps.
 fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     #[cfg(feature = "axum")]
@@ -136,7 +152,7 @@ fn route_name(request: &Parts) -> Option<RouteName<'_>> {
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
         return Some(RouteName::Pattern(path.as_str()));
     }
-    headers::is_grpc(&request.headers).then(|| RouteName::Method(request.uri.path()))
+    headers::grpc(&request.headers).map(|_| RouteName::Method(request.uri.path()))
 }
 
 /// Number of all requests whose route is not known.
@@ -179,8 +195,8 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 
 impl<S, B, R> Service<Request<B>> for Guarded<S>
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body<Data: 'static>,
     B: Body,
 {
     type Response = Response<GuardedBody<R>>;
@@ -207,8 +223,9 @@ where
         let (ticket, seat) = match admitted {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let grpc = headers::is_grpc(&parts.headers);
-                let mut response = refusal::response(&refusal, grpc, GuardedBody::refused());
+                give_back(&mut self.inner);
+                let grpc = headers::grpc(&parts.headers);
+                let mut response = refusal::response(&refusal, grpc.as_ref());
                 tell_load(&shared.reporter(), response.headers_mut());
                 return ResponseFuture::refused(response, Rest::of(&parts, body));
             }
@@ -216,7 +233,7 @@ where
         let mut scope = Scope::new(Serving::new(&arriving, reading), &ticket);
         let turn = seat.map(|seat| {
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
-            Turn::new(seat, headers::is_grpc(&parts.headers), closes)
+            Turn::new(seat, headers::grpc(&parts.headers), closes)
         });
         // Some services begin their work here.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
@@ -233,10 +250,13 @@ where
 mod tests {
     use super::*;
     use crate::{ms, slo};
+    use bytes::Buf;
     use http::HeaderValue;
     use std::convert::Infallible;
     use std::future::{Ready, ready};
     use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Waker;
     use tower_layer::Layer;
 
     /// A body without bytes.
@@ -302,6 +322,98 @@ mod tests {
             response.headers_mut().insert(headers::GRPC_STATUS, HeaderValue::from_static(status));
             ready(Ok(response))
         }
+    }
+
+    /// Has one permit for all of its clones, which it takes when it becomes ready.
+    struct Limited {
+        free: Arc<AtomicUsize>,
+        has_permit: bool,
+    }
+
+    impl Clone for Limited {
+        fn clone(&self) -> Self {
+            Limited { free: Arc::clone(&self.free), has_permit: false }
+        }
+    }
+
+    impl Drop for Limited {
+        fn drop(&mut self) {
+            self.free.fetch_add(usize::from(self.has_permit), Ordering::Relaxed);
+        }
+    }
+
+    impl Service<Request<Empty>> for Limited {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.has_permit = self.has_permit || self.free.swap(0, Ordering::Relaxed) > 0;
+            if self.has_permit { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            assert!(std::mem::take(&mut self.has_permit), "called without a permit");
+            self.free.fetch_add(1, Ordering::Relaxed);
+            ready(Ok(Response::new(Empty)))
+        }
+    }
+
+    fn is_ready<S: Service<Request<Empty>>>(service: &mut S) -> bool {
+        service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_gives_back_what_the_service_inside_has_reserved() {
+        let limited = Limited { free: Arc::new(AtomicUsize::new(1)), has_permit: false };
+        let guarded = slo(ms(20)).layer(limited.clone());
+        let throttled = crate::client::client(ms(20)).layer(limited);
+        let (mut refused, mut ended, mut other) = (guarded.clone(), throttled, guarded);
+        let late = || Request::builder().header("leeward", "b=0").body(Empty).unwrap();
+        assert!(is_ready(&mut refused) && !is_ready(&mut other) && !is_ready(&mut ended));
+        assert_eq!(refused.call(late()).await.unwrap().status(), 503);
+        assert!(is_ready(&mut ended));
+        assert_eq!(ended.call(late()).await.unwrap().status(), 503);
+        assert!(is_ready(&mut other));
+        assert_eq!(other.call(Request::new(Empty)).await.unwrap().status(), 200);
+    }
+
+    /// A body of bytes that are not the framework's own kind.
+    struct Foreign;
+
+    impl Body for Foreign {
+        type Data = std::io::Cursor<Vec<u8>>;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
+    /// Head and content of a refused gRPC-Web call.
+    fn refused_web<R: Body<Data: 'static> + Unpin>() -> (HeaderMap, Option<usize>, bool) {
+        let mut call = HeaderMap::new();
+        call.insert("content-type", HeaderValue::from_static("application/grpc-web+proto"));
+        let grpc = headers::grpc(&call).unwrap();
+        let (head, mut body) = refusal::end::<R>(&grpc, refusal::Code::Exhausted).into_parts();
+        let announced = body.size_hint().exact();
+        let frame = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(frame) = frame else { panic!("a refusal that waits") };
+        let length = frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok()).map(|data| data.remaining());
+        assert_eq!(announced, Some(length.unwrap_or(0) as u64));
+        (head.headers, length, body.is_end_stream())
+    }
+
+    #[test]
+    fn a_web_call_is_refused_in_its_content_or_else_in_the_head() {
+        let (head, length, has_ended) = refused_web::<Empty>();
+        assert_eq!((head.get("grpc-status"), length, has_ended), (None, Some(63), true));
+        let (head, length, has_ended) = refused_web::<Foreign>();
+        assert_eq!((&head["grpc-status"], length, has_ended), (&HeaderValue::from_static("8"), None, true));
+        assert_eq!(head["content-type"], "application/grpc-web+proto");
     }
 
     #[tokio::test]

@@ -86,7 +86,8 @@ impl Slo {
         })
     }
 
-    /// Requests that pass by the gate. gRPC's health service always does.
+    /// Requests that pass by the gate. gRPC's health service and preflights of browsers (CORS)
+    /// always do.
     pub fn exempt(mut self, exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.exempt = Some(Arc::new(exempt));
         self

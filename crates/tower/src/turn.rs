@@ -1,6 +1,7 @@
 //! An admitted request's wait for its turn, in a gate with a room. It is called, lets Tokio read what has come, and begins. Never here:
 //! whose turn it is.
 
+use crate::headers::Grpc;
 use leeward_control::units::Time;
 use leeward_edge::{Out, Seat};
 use std::cell::Cell;
@@ -20,14 +21,14 @@ pub(crate) struct Turn {
     yielded: bool,
     /// Ends the wait where nobody is called any more: classes below others may wait for as long as those keep coming.
     timer: Option<Pin<Box<Sleep>>>,
-    pub(crate) is_grpc: bool,
+    pub(crate) grpc: Option<Grpc>,
     /// An answer before the rest of the request's body was read closes the connection.
     pub(crate) closes: bool,
 }
 
 impl Turn {
-    pub(crate) fn new(seat: Seat, is_grpc: bool, closes: bool) -> Self {
-        Turn { yielded: seat.has_begun(), seat, timer: None, is_grpc, closes }
+    pub(crate) fn new(seat: Seat, grpc: Option<Grpc>, closes: bool) -> Self {
+        Turn { yielded: seat.has_begun(), seat, timer: None, grpc, closes }
     }
 
     /// Waits for the end of the wait. The turn is to be kept for as long as the request occupies a worker, and dropped then.

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use leeward_tower::client;
 use leeward_tower::headers::LEEWARD;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower::{Layer, Service, service_fn};
@@ -124,12 +125,14 @@ async fn clients(address: SocketAddr, policy: Policy, gap: Duration, span: Durat
     Ok(sum)
 }
 
-/// A connection as a service.
+/// A connection as a service, which the layer wants to clone.
 fn sends(
-    mut sender: SendRequest<Empty<Bytes>>,
-) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error, Future: Send> + Send
-{
-    service_fn(move |request| sender.send_request(request))
+    sender: SendRequest<Empty<Bytes>>,
+) -> impl Service<Request<Empty<Bytes>>, Response = Response<hyper::body::Incoming>, Error = hyper::Error, Future: Send>
++ Clone
++ Send {
+    let sender = Arc::new(Mutex::new(sender));
+    service_fn(move |request| sender.lock().unwrap_or_else(PoisonError::into_inner).send_request(request))
 }
 
 /// Requests of a client: they are due at even gaps, and latency counts from then.

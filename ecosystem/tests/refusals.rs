@@ -1,0 +1,208 @@
+//! Refusals as others take them: services with permits, callers from browsers, and pages of another
+//! origin.
+
+use axum::body::Body;
+use axum::routing::{get, post};
+use axum::{Router, body::Bytes};
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE};
+use http_body_util::BodyExt;
+use leeward_tower::{Arriving, Slo, client, ms, slo};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_http::cors::{Any, CorsLayer};
+
+/// Refuses what is asked for under `…late`, as if its deadline had passed, and `…busy`, as if it
+/// could not be in time.
+fn refusing() -> Slo {
+    slo(ms(30_000)).describe(|request, arriving: Arriving| match request.uri.path() {
+        path if path.ends_with("late") => arriving.with_left(Duration::ZERO),
+        path if path.ends_with("busy") => arriving.with_waited(ms(60_000)),
+        _ => arriving,
+    })
+}
+
+fn request(path: &str) -> http::Request<Body> {
+    http::Request::builder().uri(path).body(Body::empty()).unwrap()
+}
+
+/// A service with one permit for all of its clones.
+fn limited() -> ConcurrencyLimit<
+    impl Service<
+        http::Request<Body>,
+        Response = http::Response<Body>,
+        Error = Infallible,
+        Future = impl Future<Output = Result<http::Response<Body>, Infallible>>,
+    > + Clone,
+> {
+    let hello = |_: http::Request<Body>| async { Ok(http::Response::new(Body::from("hello"))) };
+    GlobalConcurrencyLimitLayer::new(1).layer(service_fn(hello))
+}
+
+/// Whether a service becomes ready although another handle of it was refused.
+async fn is_ready<S: Service<http::Request<Body>>>(service: &mut S) -> bool {
+    tokio::time::timeout(leeward_testkit::wait::LIVENESS, service.ready()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_refused_request_gives_the_permit_inside_back() {
+    let guarded = refusing().layer(limited());
+    let (mut refused, mut other) = (guarded.clone(), guarded);
+    for path in ["/late", "/busy"] {
+        let answer = refused.ready().await.unwrap().call(request(path)).await.unwrap();
+        assert_eq!(answer.status(), 503);
+        assert!(is_ready(&mut other).await, "the refused handle keeps the only permit");
+        assert_eq!(other.call(request("/")).await.unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn so_does_a_request_that_ends_at_the_client() {
+    let throttled = client::client(ms(20)).layer(limited());
+    let (mut ended, mut other) = (throttled.clone(), throttled);
+    // The account of repeated requests is empty after the first one.
+    for _ in 0..3 {
+        let mut request = request("/");
+        client::repeated(&mut request, 1);
+        let _ = ended.ready().await.unwrap().call(request).await.unwrap();
+        assert!(is_ready(&mut other).await, "the handle of an ended request keeps the only permit");
+        assert_eq!(other.call(self::request("/")).await.unwrap().status(), 200);
+    }
+}
+
+async fn serve(app: Router, layer: Slo) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(leeward_tower::axum::serve(listener, app, layer));
+    address
+}
+
+/// Bytes of a base64 text.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |byte: &u8| alphabet.iter().position(|letter| letter == byte).unwrap();
+    let group = |four: &[u8]| four.iter().fold(0, |group, byte| group << 6 | digit(byte)) as u32;
+    text.chunks(4).flat_map(|four| group(four).to_be_bytes()[1..].to_vec()).collect()
+}
+
+/// Status in the only frame of a gRPC-Web answer.
+fn status_in(content: &[u8]) -> String {
+    assert_eq!((content[0], content[1..5].to_vec()), (0x80, (content.len() as u32 - 5).to_be_bytes().to_vec()));
+    let trailers = String::from_utf8(content[5..].to_vec()).unwrap();
+    let status = trailers.lines().find_map(|line| line.strip_prefix("grpc-status:"));
+    status.unwrap_or_else(|| panic!("{trailers:?}")).trim().into()
+}
+
+#[tokio::test]
+async fn a_grpc_web_call_is_refused_in_its_own_form() {
+    let routes = Router::new().route("/shop.Cart/late", post(|| async { "never" }));
+    let address = serve(routes.route("/shop.Cart/busy", post(|| async { "never" })), refusing()).await;
+    let browser = reqwest::Client::builder().build().unwrap();
+    for (kind, is_web, is_text) in [
+        ("application/grpc-web", true, false),
+        ("application/grpc-web+proto", true, false),
+        ("application/grpc-web-text", true, true),
+        ("application/grpc-web-text+proto", true, true),
+        ("application/grpc+proto", false, false),
+    ] {
+        for (method, status) in [("late", "4"), ("busy", "8")] {
+            let call = browser.post(format!("http://{address}/shop.Cart/{method}")).header(CONTENT_TYPE, kind);
+            let answer = call.body("\0\0\0\0\0").send().await.unwrap();
+            let head = answer.headers().clone();
+            let content = answer.bytes().await.unwrap();
+            assert!(head.contains_key("leeward-reason") && head.contains_key("grpc-retry-pushback-ms"), "{head:?}");
+            if is_web {
+                assert_eq!((&head[CONTENT_TYPE], head.get("grpc-status")), (&kind.parse().unwrap(), None));
+                let content = if is_text { decoded(&content).into() } else { content };
+                assert_eq!(status_in(&content), status, "{kind}");
+            } else {
+                assert_eq!(
+                    (head[CONTENT_TYPE].as_bytes(), head["grpc-status"].as_bytes()),
+                    (&b"application/grpc"[..], status.as_bytes())
+                );
+                assert_eq!(content, Bytes::new());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grpc_web_call_that_ends_at_the_client_has_its_own_form_too() {
+    let mut throttled = client::client(ms(20)).layer(limited());
+    let call = || {
+        let mut call = request("/");
+        call.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/grpc-web+proto"));
+        client::repeated(&mut call, 1);
+        call
+    };
+    let mut last = None;
+    for _ in 0..2 {
+        last = Some(throttled.ready().await.unwrap().call(call()).await.unwrap());
+    }
+    let ended = last.unwrap();
+    assert!(client::overloaded(&ended));
+    assert_eq!(ended.headers()[CONTENT_TYPE], "application/grpc-web+proto");
+    assert_eq!(status_in(&ended.into_body().collect().await.unwrap().to_bytes()), "8");
+}
+
+/// A page's question whether it may ask, and its request: status, and whether the page may read the
+/// answer.
+async fn page(address: SocketAddr, method: http::Method) -> (u16, bool) {
+    let browser = reqwest::Client::builder().build().unwrap();
+    let mut asked = browser.request(method.clone(), format!("http://{address}/late")).header("origin", "http://page");
+    if method == http::Method::OPTIONS {
+        asked = asked.header("access-control-request-method", "GET");
+    }
+    let answer = asked.send().await.unwrap();
+    (answer.status().as_u16(), answer.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).is_some_and(|origin| origin == "*"))
+}
+
+#[tokio::test]
+async fn pages_of_another_origin_may_ask_and_read_refusals_inside_of_cors() {
+    let app = || Router::new().route("/late", get(|| async { "never" }));
+    let cors = || CorsLayer::new().allow_origin(Any).allow_methods(Any);
+    // Around the router: its layers answer preflights, and no refusal.
+    let layer = refusing();
+    let outside = serve(app().layer(cors()), layer.clone()).await;
+    assert_eq!(page(outside, http::Method::OPTIONS).await, (200, true));
+    assert_eq!(page(outside, http::Method::GET).await, (503, false));
+    let counts = layer.gate().counts();
+    assert_eq!((counts.arrived, counts.refusals(), counts.in_flight()), (1, 1, 0), "{counts:?}");
+    // Without a layer that answers it the router does, and refuses its method.
+    assert_eq!(page(serve(app(), refusing()).await, http::Method::OPTIONS).await, (405, false));
+    // Inside of the CORS layer, with the kernel's stamps all the same.
+    let layer = refusing();
+    let app = app().layer(layer.clone()).layer(cors());
+    let listener = leeward_tower::Listener::bind("127.0.0.1:0").await.unwrap();
+    let inside = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        axum::serve(listener, app.into_make_service_with_connect_info::<leeward_tower::axum::Peer>()).await
+    });
+    assert_eq!(page(inside, http::Method::OPTIONS).await, (200, true));
+    assert_eq!(page(inside, http::Method::GET).await, (503, true));
+    assert_eq!((layer.gate().counts().arrived, layer.gate().counts().refusals()), (1, 1));
+}
+
+/// Only an `OPTIONS` with both fields is a preflight; all else comes to the gate.
+#[tokio::test]
+async fn only_whole_preflights_pass_by_the_gate() {
+    let layer = refusing();
+    let mut guarded = layer.layer(limited());
+    for (method, fields, passes) in [
+        ("OPTIONS", &["origin", "access-control-request-method"][..], true),
+        ("OPTIONS", &["origin"], false),
+        ("OPTIONS", &["access-control-request-method"], false),
+        ("OPTIONS", &[], false),
+        ("GET", &["origin", "access-control-request-method"], false),
+    ] {
+        let mut asked = request("/late");
+        *asked.method_mut() = method.parse().unwrap();
+        for field in fields {
+            asked.headers_mut().insert(*field, http::HeaderValue::from_static("x"));
+        }
+        let status = guarded.ready().await.unwrap().call(asked).await.unwrap().status();
+        assert_eq!(status == 200, passes, "{method} {fields:?}");
+    }
+}
