@@ -141,7 +141,12 @@ fn target_parts<'b>(method: &str, target: &'b str) -> Option<(Option<&'b str>, &
 fn is_authority(text: &str) -> bool {
     let (is_host, rest) = match text.strip_prefix('[') {
         Some(literal) => match literal.split_once(']') {
-            Some((address, rest)) => (address.parse::<Ipv6Addr>().is_ok(), rest),
+            Some((address, rest)) => {
+                // Clients leave a zone in that is theirs alone.
+                let (address, zone) = address.split_once('%').unwrap_or((address, "0"));
+                let is_zone = zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+                (is_zone && address.parse::<Ipv6Addr>().is_ok(), rest)
+            }
             None => return false,
         },
         None => {

@@ -42,6 +42,7 @@ fn targets_have_a_host_a_path_and_a_query() {
         ("GET http://target HTTP/1.1", "target", "/", ""),
         ("GET http://target?b/c HTTP/1.1", "target", "/", "b/c"),
         ("GET https://[::1]/ HTTP/1.1", "[::1]", "/", ""),
+        ("GET http://[fe80::1%eth0]:80/ HTTP/1.1", "[fe80::1%eth0]:80", "/", ""),
         ("OPTIONS * HTTP/1.1", "field", "*", ""),
         ("CONNECT target:80 HTTP/1.1", "target:80", "target:80", ""),
     ] {
