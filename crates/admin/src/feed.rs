@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const BEGINNING: &str = "retry: 1000\n\n";
 /// Seconds that are kept for listeners who come later.
 const KEPT: usize = 300;
-/// Kinds of refusals in words with each state.
+/// Refusals in words with each state, and kinds of them.
 const REFUSALS: usize = 8;
 /// Seconds whose latencies the percentiles beside those of the last second are of.
 const RECENT: usize = 10;
@@ -60,11 +60,14 @@ impl Feed {
             numbers["latency"] = json!(second);
             kept.push(numbers);
             let context = source.context();
-            let refusals = why::fold(&source.decisions(LOOKED_AT), REFUSALS);
+            let decisions = source.decisions(LOOKED_AT);
+            let refusals = decisions.iter().filter(|decision| decision.refused.is_some()).take(REFUSALS);
+            let kinds = why::fold(&decisions, REFUSALS);
             let mut told = serde_json::to_value(&snapshot).unwrap_or_default();
             told["latency"] = json!(second);
             told["latency_recent"] = json!(recent);
-            told["refusals"] = refusals.iter().map(|alike| folded(&name, alike, &context)).collect();
+            told["refusals"] = refusals.map(|decision| described(&name, decision, &context)).collect();
+            told["refusal_kinds"] = kinds.iter().map(|alike| folded(&name, alike, &context)).collect();
             servers.push(told);
         }
         let is_stopping = state.is_stopping.load(Ordering::Relaxed);

@@ -116,7 +116,7 @@ class View {
     this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
     this.tellLocks(state.locks);
     this.tellLeaves(state);
-    this.tellWords(state.refusals);
+    this.tellWords(state.refusal_kinds || []);
   }
 
   /** Percentiles of the results of the last ten seconds, against the objective. */
