@@ -4,6 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::response;
+
 /// Source language of the wrapped compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
@@ -63,7 +65,7 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
 enum Product {
     /// Nothing that could hold our code: a version, freestanding code, another target.
     Nothing,
-    /// Object files, assembly, dependencies: compiled, but not linked.
+    /// Object files, assembly, precompiled headers, dependencies: compiled, but not linked.
     Object,
     /// A program.
     Program { fixed: bool },
@@ -72,78 +74,251 @@ enum Product {
 }
 
 /// Options whose value is the next word, which is no input then.
-const WITH_VALUE: [&str; 38] = [
+const WITH_VALUE: [&str; 76] = [
     "-o",
     "-I",
     "-D",
     "-U",
     "-L",
     "-l",
-    "-x",
     "-T",
     "-u",
     "-e",
     "-z",
     "-h",
+    "-A",
+    "-B",
+    "-F",
+    "-G",
+    "-b",
     "-include",
+    "-include-pch",
     "-imacros",
     "-isystem",
+    "-isystem-after",
+    "-cxx-isystem",
     "-iquote",
     "-idirafter",
     "-iprefix",
     "-iwithprefix",
     "-iwithprefixbefore",
+    "-iwithsysroot",
     "-isysroot",
+    "-imultilib",
+    "-ivfsoverlay",
+    "-iframework",
     "-MF",
     "-MT",
     "-MQ",
+    "-MJ",
     "-Xclang",
-    "-Xlinker",
     "-Xassembler",
     "-Xpreprocessor",
+    "-Xanalyzer",
+    "-Xarch_host",
+    "-Xarch_device",
+    "-Xopenmp-target",
     "-mllvm",
-    "-target",
-    "--param",
+    "-mmlir",
+    "-mthread-model",
     "-arch",
     "-aux-info",
-    "-A",
-    "-B",
+    "-dumpdir",
+    "-dependency-file",
+    "-dependency-dot",
+    "-fdebug-compilation-dir",
+    "-fnew-alignment",
+    "-ftrapv-handler",
+    "-fmodule-implementation-of",
+    "-gen-cdb-fragment-path",
+    "-resource-dir",
+    "-serialize-diagnostics",
+    "-specs",
+    "-working-directory",
     "-rpath",
     "-soname",
-    "-F",
+    "-framework",
+    "--config",
+    "--param",
+    "--output",
+    "--sysroot",
+    "--std",
+    "--stdlib",
+    "--rtlib",
+    "--prefix",
+    "--include-directory",
+    "--library-directory",
+    "--define-macro",
+    "--undefine-macro",
+    "--analyzer-output",
+];
+
+/// Beginnings of options whose value is the next word, too.
+const WITH_VALUE_BEHIND: [&str; 3] = ["-Xarch_", "-Xopenmp-target=", "-Xoffload-linker"];
+
+/// Options after which clang links nothing.
+const WITHOUT_LINKING: [&str; 22] = [
+    "-c",
+    "-S",
+    "-E",
+    "-M",
+    "-MM",
+    "--compile",
+    "--assemble",
+    "--preprocess",
+    "--dependencies",
+    "--user-dependencies",
+    "-fsyntax-only",
+    "-fdriver-only",
+    "-verify-pch",
+    "-module-file-info",
+    "-rewrite-objc",
+    "-rewrite-legacy-objc",
+    "-extract-api",
+    "-emit-ast",
+    "-emit-interface-stubs",
+    "--analyze",
+    "--precompile",
+    "--migrate",
 ];
 
 /// Options that leave us out: code for which our run-time isn't there.
-const LEAVE_ALONE: [&str; 7] =
-    ["-ffreestanding", "-nostdlib", "-nostartfiles", "-nodefaultlibs", "-m32", "-mx32", "-r"];
+const LEAVE_ALONE: [&str; 11] = [
+    "-ffreestanding",
+    "-nostdlib",
+    "--no-standard-libraries",
+    "-nostartfiles",
+    "-nodefaultlibs",
+    "-nolibc",
+    "-m32",
+    "-m16",
+    "-mx32",
+    "-mkernel",
+    "-mcmodel=kernel",
+];
 
-fn product(arguments: &[OsString]) -> Product {
-    let mut inputs = false;
-    let mut product = Product::Program { fixed: false };
-    let mut words = arguments.iter().map(|word| word.to_string_lossy());
-    while let Some(word) = words.next() {
-        let word = word.as_ref();
-        match word {
-            "-c" | "-S" | "-E" | "-M" | "-MM" | "-fsyntax-only" | "--analyze" | "-emit-ast" => {
-                product = Product::Object
+/// The linker's options for an object file from others, which the final link puts into a program.
+const RELOCATABLE: [&str; 5] = ["-r", "-i", "-Ur", "-relocatable", "--relocatable"];
+/// The linker's options for a shared library.
+const SHARED: [&str; 4] = ["-shared", "--shared", "-Bshareable", "--Bshareable"];
+
+/// Ends of headers' names, as clang knows them.
+const HEADERS: [&str; 5] = ["h", "H", "hh", "hpp", "hxx"];
+
+/// Facts about a command line.
+#[derive(Default)]
+struct Facts {
+    /// There is something to work on.
+    has_inputs: bool,
+    /// Of these, not all are headers, which are compiled and not linked.
+    has_linked: bool,
+    without_linking: bool,
+    alone: bool,
+    fixed: bool,
+    /// Words for the linker.
+    linker: Vec<OsString>,
+}
+
+impl Facts {
+    /// Reads a command line without response files.
+    fn of(arguments: &[OsString]) -> Facts {
+        let mut facts = Facts::default();
+        let mut language = String::new();
+        let mut words = arguments.iter().map(|word| word.to_string_lossy());
+        while let Some(word) = words.next() {
+            let mut value = || words.next().unwrap_or_default();
+            match word.as_ref() {
+                "-shared" | "--shared" | "-r" => facts.linker.push(word.as_ref().into()),
+                "-static" | "--static" | "-static-pie" => facts.fixed = true,
+                "-x" | "--language" => language = value().into_owned(),
+                "-Xlinker" | "--for-linker" => facts.linker.push(value().as_ref().into()),
+                "-target" => facts.alone |= is_foreign(&value()),
+                // A library alone can make a program, too.
+                "-l" => {
+                    value();
+                    facts.link(false);
+                }
+                word if WITHOUT_LINKING.contains(&word) => facts.without_linking = true,
+                word if LEAVE_ALONE.contains(&word) => facts.alone = true,
+                word if WITH_VALUE.contains(&word) => _ = value(),
+                word if WITH_VALUE_BEHIND.iter().any(|begin| word.starts_with(begin)) => _ = value(),
+                word => facts.joined(word, &mut language),
             }
-            "-shared" | "--shared" if product != Product::Object => product = Product::Library,
-            "-static" | "--static" | "-static-pie" if product == (Product::Program { fixed: false }) => {
-                product = Product::Program { fixed: true };
-            }
-            _ if LEAVE_ALONE.contains(&word) => return Product::Nothing,
-            "-" => inputs = true,
-            _ if WITH_VALUE.contains(&word) => {
-                inputs |= word == "-l";
-                words.next();
-            }
-            // A file of arguments holds inputs, most likely; a library alone can make a program, too.
-            _ if !word.starts_with('-') || word.starts_with("-l") => inputs = true,
-            _ => {}
+        }
+        facts
+    }
+
+    /// Reads a word that has its value in it, or is an input.
+    fn joined(&mut self, word: &str, language: &mut String) {
+        let value = |option: &str| word.strip_prefix(option);
+        if word == "-" || !word.starts_with('-') {
+            let by_name = || HEADERS.contains(&word.rsplit_once('.').map_or("", |(_, end)| end));
+            let is_header =
+                if matches!(language.as_str(), "" | "none") { by_name() } else { language.contains("header") };
+            self.link(is_header);
+        } else if let Some(words) = value("-Wl,") {
+            self.linker.extend(words.split(',').map(OsString::from));
+        } else if let Some(word) = value("--for-linker=") {
+            self.linker.push(word.into());
+        } else if let Some(triple) = value("--target=") {
+            self.alone |= is_foreign(triple);
+        } else if let Some(name) = value("--language=").or_else(|| value("-x")) {
+            *language = name.into();
+        } else if word.starts_with("-l") {
+            self.link(false);
         }
     }
-    // `cc --version`, `cc -print-search-dirs`: with an input they would try to link.
-    if inputs { product } else { Product::Nothing }
+
+    fn link(&mut self, is_header: bool) {
+        self.has_inputs = true;
+        self.has_linked |= !is_header;
+    }
+
+    /// Whether the linker is told one of these, also in a response file of its own.
+    fn tells_linker(&self, options: &[&str]) -> bool {
+        let expanded = response::expand(&self.linker).ok().flatten().map(|all| all.words);
+        let words = expanded.as_ref().unwrap_or(&self.linker);
+        words.iter().any(|word| word.to_str().is_some_and(|word| options.contains(&word)))
+    }
+
+    fn product(&self) -> Product {
+        // `cc --version`, `cc -print-search-dirs`: with an input they would try to link.
+        if self.alone || !self.has_inputs {
+            Product::Nothing
+        } else if self.without_linking || !self.has_linked {
+            Product::Object
+        } else if self.tells_linker(&RELOCATABLE) {
+            Product::Nothing
+        } else if self.tells_linker(&SHARED) {
+            Product::Library
+        } else {
+            Product::Program { fixed: self.fixed }
+        }
+    }
+}
+
+/// Whether code for a target can't be linked with the run-time, which is for this machine's architecture and Linux.
+fn is_foreign(triple: &str) -> bool {
+    let architecture = triple.split('-').next().unwrap_or_default();
+    let is_ours = match std::env::consts::ARCH {
+        "x86_64" => matches!(architecture, "x86_64" | "amd64"),
+        "aarch64" => matches!(architecture, "aarch64" | "arm64"),
+        own => own == architecture,
+    };
+    !is_ours || !triple.contains("linux")
+}
+
+/// Command line that says the same without `--`, behind which nothing of ours could stand.
+pub(crate) fn without_end_of_options(arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some(end) = arguments.iter().position(|word| word == "--") else { return arguments };
+    let as_path = |word: OsString| match word.as_encoded_bytes() {
+        [b'-', ..] => [OsStr::new("./"), &word].into_iter().collect(),
+        _ => word,
+    };
+    let mut words = arguments.into_iter();
+    let mut all: Vec<OsString> = words.by_ref().take(end).collect();
+    all.extend(words.skip(1).map(as_path));
+    all
 }
 
 /// Files of the profiler, all in one folder.
@@ -159,9 +334,21 @@ impl Files<'_> {
     }
 }
 
-/// clang's arguments for `arguments`, which are the user's without ours.
-pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], arguments: &[OsString]) -> Vec<OsString> {
-    let product = product(arguments);
+/// Command line of the user's, without our options.
+pub(crate) struct Line<'a> {
+    /// Words that clang gets.
+    pub(crate) passed: &'a [OsString],
+    /// The same without response files; `None` where clang refuses one of these.
+    pub(crate) meant: Option<&'a [OsString]>,
+}
+
+/// clang's arguments for a command line.
+pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], line: &Line) -> Vec<OsString> {
+    let arguments = line.passed;
+    // The parts of clang that it runs by itself, such as `-cc1`, are none of ours.
+    let is_inner = arguments.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-cc1"));
+    let meant = line.meant.filter(|_| !is_inner);
+    let product = meant.map_or(Product::Nothing, |meant| Facts::of(meant).product());
     let mut all: Vec<OsString> = Vec::new();
     if product == Product::Nothing {
         all.extend_from_slice(arguments);
@@ -190,8 +377,8 @@ pub(crate) fn clang_arguments(files: &Files, plugin: &[OsString], arguments: &[O
 
 fn link_arguments(files: &Files, product: Product) -> Vec<OsString> {
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-    // Behind `-x c` an archive would be read as a source.
-    let mut all = words(&["-x", "none"]);
+    // Behind `-x c` an archive would be read as a source. Where nothing is linked after all, clang would warn of libraries.
+    let mut all = words(&["--start-no-unused-arguments", "-x", "none"]);
     match product {
         Product::Nothing | Product::Object => return Vec::new(),
         Product::Library => all.push(files.path("libleeward_stub.a")),
@@ -210,6 +397,7 @@ fn link_arguments(files: &Files, product: Product) -> Vec<OsString> {
             }
         }
     }
+    all.push("--end-no-unused-arguments".into());
     all
 }
 
@@ -222,13 +410,15 @@ mod tests {
     }
 
     fn arguments(line: &str) -> String {
-        let all = clang_arguments(&Files(Path::new("/p")), &words("-leeward-engine=scan"), &words(line));
+        let passed = words(line);
+        let line = Line { passed: &passed, meant: Some(&passed) };
+        let all = clang_arguments(&Files(Path::new("/p")), &words("-leeward-engine=scan"), &line);
         all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn products_are_told_apart() {
-        let check = |line: &str, expected: Product| assert_eq!(product(&words(line)), expected, "{line}");
+        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
         check("-O2 a.c -o a", Product::Program { fixed: false });
         check("-static a.o", Product::Program { fixed: true });
         check("a.o -lm -o a", Product::Program { fixed: false });
@@ -238,7 +428,6 @@ mod tests {
         check("-E -", Product::Object);
         check("-MM a.c", Product::Object);
         check("-shared -fPIC a.o -o liba.so", Product::Library);
-        check("@a.rsp", Product::Program { fixed: false });
         // Values are no inputs, and without inputs nothing is linked.
         check("-o a", Product::Nothing);
         check("--version", Product::Nothing);
@@ -250,13 +439,72 @@ mod tests {
     }
 
     #[test]
+    fn the_linkers_own_words_count() {
+        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
+        check("-Wl,-shared a.o", Product::Library);
+        check("-Wl,--no-undefined,--shared a.o", Product::Library);
+        check("-Xlinker -shared a.o", Product::Library);
+        check("--for-linker=-Bshareable a.o", Product::Library);
+        check("-Wl,-r a.o b.o -o c.o", Product::Nothing);
+        check("-Xlinker --relocatable a.o", Product::Nothing);
+        // Of a compiler that does not link they mean nothing.
+        check("-Wl,-r -c a.c", Product::Object);
+        check("-Wl,-rpath,/l -Wl,-soname,x a.o", Product::Program { fixed: false });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("linker");
+        std::fs::write(&file, "-shared").unwrap();
+        check(&format!("-Wl,@{} a.o", file.display()), Product::Library);
+    }
+
+    #[test]
+    fn headers_and_other_targets_are_not_linked() {
+        let check = |line: &str, expected: Product| assert_eq!(Facts::of(&words(line)).product(), expected, "{line}");
+        for line in [
+            "a.h",
+            "a.hpp b.hh -o x",
+            "-x c-header a.txt",
+            "-xc++-header a.txt -o a.pch",
+            "--precompile a.cppm -o a.pcm",
+            "-verify-pch a.pch",
+            "-fsyntax-only a.c",
+            "-include a.c a.h",
+            "-Xarch_host -v a.h",
+        ] {
+            check(line, Product::Object);
+        }
+        check("a.h a.c", Product::Program { fixed: false });
+        check("-x c a.h", Product::Program { fixed: false });
+        check("-x c-header a.x -x none a.c", Product::Program { fixed: false });
+        check("--target=bpf a.c -c", Product::Nothing);
+        check("-target wasm32 a.c", Product::Nothing);
+        let own = format!("--target={}-pc-linux-gnu a.c", std::env::consts::ARCH);
+        check(&own, Product::Program { fixed: false });
+    }
+
+    #[test]
+    fn nothing_of_ours_stands_behind_the_end_of_options() {
+        let check = |line: &str, expected: &str| assert_eq!(without_end_of_options(words(line)), words(expected));
+        check("-c a.c -o a.o", "-c a.c -o a.o");
+        check("-c -- a.c -b.c", "-c a.c ./-b.c");
+        check("--", "");
+    }
+
+    #[test]
+    fn clangs_own_parts_and_refusals_go_through_unchanged() {
+        assert_eq!(arguments("-cc1 -emit-obj a.c"), "-cc1 -emit-obj a.c");
+        let passed = words("@round a.c");
+        let line = Line { passed: &passed, meant: None };
+        assert_eq!(clang_arguments(&Files(Path::new("/p")), &[], &line), passed);
+    }
+
+    #[test]
     fn a_program_gets_plugin_and_run_time() {
         let all = arguments("-O2 a.c -o a");
         for part in [
             "-fpass-plugin=/p/libleeward_pass.so",
             "-Xclang -mllvm -Xclang -leeward-engine=scan",
             "/p/libleeward_rt.a /p/libleeward_shim.a",
-            " -O2 a.c -o a -x none ",
+            " -O2 a.c -o a --start-no-unused-arguments -x none ",
         ] {
             assert!(all.contains(part), "{all}");
         }

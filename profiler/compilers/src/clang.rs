@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::WrapError;
-use crate::arguments::{Files, Language, Options, clang_arguments, take_options};
+use crate::arguments::{Files, Language, Line, Options, clang_arguments, take_options, without_end_of_options};
+use crate::response;
 
 /// Names the folder of the profiler's files.
 const FOLDER: &str = "LEEWARD_PROFILER_DIR";
@@ -21,14 +22,32 @@ pub fn compile(language: Language, arguments: Vec<OsString>) -> WrapError {
 }
 
 fn run(language: Language, arguments: Vec<OsString>) -> Result<(), WrapError> {
-    let (options, arguments) = with_environment(arguments)?;
+    let (mut options, given) = with_environment(arguments)?;
+    let mut passed = given.clone();
+    let expanded = response::expand(&given).map_err(WrapError)?;
+    let meant = match expanded {
+        None => None,
+        Some(expanded) => {
+            let all = expanded.words.len();
+            let (in_files, words) = take_options(expanded.words).map_err(WrapError)?;
+            let words = without_end_of_options(words);
+            // clang reads the files by itself, which no limit of a command line bounds, unless they hold what is not for it.
+            if !expanded.is_repeatable || words.len() < all {
+                passed.clone_from(&words);
+            }
+            options.clang = in_files.clang.or(options.clang);
+            options.plugin.extend(in_files.plugin);
+            Some(words)
+        }
+    };
+    let line = Line { passed: &passed, meant: meant.as_deref() };
     let folder = folder()?;
     let files = Files(&folder);
     let clang = match options.clang {
         Some(clang) => clang,
         None => clang_of(&folder, language)?,
     };
-    let error = Command::new(&clang).args(clang_arguments(&files, &options.plugin, &arguments)).exec();
+    let error = Command::new(&clang).args(clang_arguments(&files, &options.plugin, &line)).exec();
     let clang = Path::new(&clang).display();
     Err(match error.kind() {
         ErrorKind::NotFound => WrapError(format!(

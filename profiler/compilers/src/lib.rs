@@ -2,7 +2,7 @@
 //! profiler's plugin and run-time added.
 //!
 //! - [`clang`]: finds the profiler's files and clang, and becomes clang. [`cargo`]: becomes cargo.
-//! - `arguments`: what clang's command line becomes, as a function of it.
+//! - `arguments`: what clang's command line becomes, as a function of it. `response`: the files that it names.
 //!
 //! Never here: the plugin and the run-time (`profiler/pass`, `profiler/rt`), reading traces (`leeward-profile`).
 
@@ -11,6 +11,7 @@
 mod arguments;
 pub mod cargo;
 pub mod clang;
+mod response;
 
 pub use arguments::Language;
 

@@ -1,0 +1,170 @@
+//! Response files: arguments such as `@flags.rsp`, in whose place clang reads the words in that file. They are read here as clang reads
+//! them, so that options in them count; what clang is told is [`crate::clang`]'s.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+
+/// Bytes that are read from the response files of one command line.
+const MOST: u64 = 64 << 20;
+
+/// A command line without response files.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Expanded {
+    /// All words, those in files in the place of the file's name.
+    pub(crate) words: Vec<OsString>,
+    /// Whether clang can read every file again: a pipe gives its bytes only once.
+    pub(crate) is_repeatable: bool,
+}
+
+/// Reads the response files among `arguments`; `None` where clang refuses one, and says why better than we could. An error says that there
+/// is too much to read.
+pub(crate) fn expand(arguments: &[OsString]) -> Result<Option<Expanded>, String> {
+    /// A word to look at, or the end of the innermost file.
+    enum Next {
+        Word(OsString),
+        EndOfFile,
+    }
+    let mut expanded = Expanded { words: Vec::new(), is_repeatable: true };
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    let mut left = MOST;
+    let mut stack: Vec<Next> = arguments.iter().rev().cloned().map(Next::Word).collect();
+    while let Some(next) = stack.pop() {
+        let Next::Word(word) = next else {
+            open.pop();
+            continue;
+        };
+        let Some(path) = word.as_bytes().strip_prefix(b"@") else {
+            expanded.words.push(word);
+            continue;
+        };
+        let (text, meta) = match read(OsStr::from_bytes(path), left) {
+            Ok(read) => read,
+            // A file that isn't there is an argument like any other.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                expanded.words.push(word);
+                continue;
+            }
+            Err(_) => return Ok(None),
+        };
+        let identity = (meta.dev(), meta.ino());
+        if open.contains(&identity) {
+            return Ok(None);
+        }
+        left = left.checked_sub(text.len() as u64).ok_or("response files hold more than 64 MB")?;
+        expanded.is_repeatable &= meta.is_file();
+        open.push(identity);
+        stack.push(Next::EndOfFile);
+        stack.extend(words(&text).into_iter().rev().map(Next::Word));
+    }
+    Ok(Some(expanded))
+}
+
+/// The content of a file, up to a byte more than `most`.
+fn read(path: &OsStr, most: u64) -> std::io::Result<(Vec<u8>, Metadata)> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    let text = match bytes.as_slice() {
+        [0xFF, 0xFE, rest @ ..] => narrow(rest, u16::from_le_bytes),
+        [0xFE, 0xFF, rest @ ..] => narrow(rest, u16::from_be_bytes),
+        [0xEF, 0xBB, 0xBF, rest @ ..] => rest.to_vec(),
+        _ => bytes,
+    };
+    Ok((text, meta))
+}
+
+/// UTF-16 as UTF-8.
+fn narrow(bytes: &[u8], order: fn([u8; 2]) -> u16) -> Vec<u8> {
+    let letters: Vec<u16> = bytes.chunks_exact(2).map(|pair| order([pair[0], pair[1]])).collect();
+    String::from_utf16_lossy(&letters).into_bytes()
+}
+
+/// Words of a response file, as LLVM's `TokenizeGNUCommandLine` splits it: quotes of both kinds, and a backslash before any letter, also
+/// within quotes. An empty word in quotes is none.
+pub(crate) fn words(text: &[u8]) -> Vec<OsString> {
+    let (mut all, mut word) = (Vec::new(), Vec::new());
+    let mut quote = None;
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', _) if bytes.peek().is_some() => word.extend(bytes.next()),
+            (byte, Some(end)) if byte == end => quote = None,
+            (byte, Some(_)) => word.push(byte),
+            (b'"' | b'\'', None) => quote = Some(byte),
+            (b' ' | b'\t' | b'\r' | b'\n', None) => {
+                if !word.is_empty() {
+                    all.push(OsString::from_vec(std::mem::take(&mut word)));
+                }
+            }
+            (byte, None) => word.push(byte),
+        }
+    }
+    if !word.is_empty() {
+        all.push(OsString::from_vec(word));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn of(line: &[&str]) -> Vec<OsString> {
+        line.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn files_are_split_as_clang_splits_them() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(words(text.as_bytes()), of(expected), "{text:?}");
+        check("-c a.c\n-O2\t-g\r\n", &["-c", "a.c", "-O2", "-g"]);
+        check(r#""-DA=two words" '-DB="x"' -I"a b"/c"#, &["-DA=two words", r#"-DB="x""#, "-Ia b/c"]);
+        check(r#"-DC=\"t\" a\ b "q\"q" 'q\'q' \\"#, &[r#"-DC="t""#, "a b", r#"q"q"#, "q'q", r"\"]);
+        check("'' \"\" x", &["x"]);
+        check("\"not ended", &["not ended"]);
+        check("ends\\", &["ends\\"]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn files_are_read_in_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            format!("@{}", path.display())
+        };
+        let check = |line: &[&str], expected: &[&str]| {
+            let expanded = expand(&of(line)).unwrap().unwrap();
+            assert_eq!((expanded.words, expanded.is_repeatable), (of(expected), true), "{line:?}");
+        };
+        let inner = write("inner", b"-c");
+        let outer = write("outer", format!("-O2 {inner} a.c {inner}").as_bytes());
+        check(&["-g", &outer, "-v"], &["-g", "-O2", "-c", "a.c", "-c", "-v"]);
+        check(&["@/nowhere/at/all", "@"], &["@/nowhere/at/all", "@"]);
+        check(&[&write("bom", b"\xEF\xBB\xBF-c")], &["-c"]);
+        check(&[&write("wide", b"\xFF\xFE-\0c\0")], &["-c"]);
+        check(&[&write("empty", b"")], &[]);
+        let round = folder.path().join("round");
+        std::fs::write(&round, format!("@{}", round.display())).unwrap();
+        assert_eq!(expand(&of(&[&format!("@{}", round.display())])), Ok(None));
+        assert_eq!(expand(&of(&[&format!("@{}", folder.path().display())])), Ok(None));
+    }
+
+    #[test]
+    fn more_than_fits_is_refused_and_a_pipe_is_read_once() {
+        if Path::new("/dev/zero").exists() {
+            assert!(expand(&of(&["@/dev/zero"])).is_err());
+        }
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, b"-c a.c").unwrap();
+        drop(writer);
+        let path = format!("@/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        let expanded = expand(&of(&[&path])).unwrap().unwrap();
+        assert_eq!((expanded.words, expanded.is_repeatable), (of(&["-c", "a.c"]), false));
+    }
+}
