@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,9 +35,25 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
     let rustc = Rustc::ask(toolchain)?;
     let plugin = plugin(&folder, &rustc)?;
     let mut flags = given_flags();
+    // So that names have the parameters of types in them: a future is known by the `async fn` that it is of.
+    if !flags.iter().any(|flag| flag.contains("symbol-mangling-version")) {
+        flags.push("-Csymbol-mangling-version=v0".into());
+    }
     flags.extend(our_flags(&folder, &plugin, &plugin_options)?);
 
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    let program = env::var_os("CARGO").unwrap_or("cargo".into());
+    let line = Line::of(&arguments);
+    if line.is_build
+        && let Some(root) = target_folder(&program, toolchain, &line)
+    {
+        let named = line.target.or_else(|| env::var("CARGO_BUILD_TARGET").ok());
+        let folder = root.join(named.as_deref().unwrap_or(&rustc.host)).join(line.profile);
+        let here = env::current_dir().unwrap_or_default();
+        let folder = folder.strip_prefix(&here).unwrap_or(&folder).display().to_string();
+        // A target is always named, so programs are not where cargo usually puts them.
+        let _ = writeln!(std::io::stderr(), "leeward: programs go to {folder}");
+    }
+    let mut cargo = Command::new(program);
     cargo.args(&arguments).env("CARGO_ENCODED_RUSTFLAGS", flags.join(SEPARATOR));
     // Stable rustc takes plugins only so.
     cargo.env("RUSTC_BOOTSTRAP", "1").env(PLUGIN_OPTIONS, &plugin_options);
@@ -45,6 +62,86 @@ fn run(arguments: Vec<OsString>) -> Result<(), WrapError> {
         cargo.env("CARGO_BUILD_TARGET", &rustc.host);
     }
     Err(WrapError::because("cargo could not be run", cargo.exec()))
+}
+
+/// Words of cargo's command line that say where programs go.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Line {
+    /// Whether programs are what it is for, and it says what it does.
+    is_build: bool,
+    /// The target that is named.
+    target: Option<String>,
+    /// Name of the folder of the profile.
+    profile: String,
+    /// The folder for everything that is built, if it is named.
+    folder: Option<PathBuf>,
+    /// Words that cargo needs to find the workspace.
+    place: Vec<OsString>,
+}
+
+impl Line {
+    fn of(arguments: &[OsString]) -> Line {
+        let mut line = Line { profile: "debug".into(), ..Line::default() };
+        let mut words = arguments.iter().take_while(|word| *word != "--");
+        let (mut command, mut is_quiet) = (None, false);
+        while let Some(word) = words.next() {
+            let text = word.to_string_lossy();
+            let (option, given) =
+                text.split_once('=').map_or((&*text, None), |(option, value)| (option, Some(value.to_string())));
+            let mut value = || given.clone().or_else(|| words.next().map(|word| word.to_string_lossy().into_owned()));
+            match option {
+                "--release" | "-r" => line.profile = "release".into(),
+                "--profile" => {
+                    line.profile = match value().as_deref() {
+                        None | Some("dev" | "test") => "debug".into(),
+                        Some("bench") => "release".into(),
+                        Some(name) => name.into(),
+                    };
+                }
+                "--target" => {
+                    // A description of a target gives the folder its name.
+                    let name = value().map(|name| name.strip_suffix(".json").map_or(name.clone(), String::from));
+                    line.target = name.and_then(|name| Some(name.rsplit('/').next()?.to_string()));
+                }
+                "--target-dir" => line.folder = value().map(PathBuf::from),
+                "--manifest-path" | "--config" | "-C" => {
+                    line.place.push(option.into());
+                    line.place.extend(value().map(OsString::from));
+                }
+                "-q" | "--quiet" => is_quiet = true,
+                "--color" | "-Z" | "-p" | "--package" | "-j" | "--jobs" | "-F" | "--features" => _ = value(),
+                _ if option.starts_with(['-', '+']) => {}
+                _ => command = command.or(Some(option.to_string())),
+            }
+        }
+        line.is_build = !is_quiet && matches!(command.as_deref(), Some("build" | "b" | "rustc"));
+        line
+    }
+}
+
+/// The folder for everything that is built, as cargo knows it; none where it doesn't: it will say why itself.
+fn target_folder(program: &OsStr, toolchain: Option<&OsString>, line: &Line) -> Option<PathBuf> {
+    if let Some(folder) = &line.folder {
+        return Some(folder.clone());
+    }
+    let mut cargo = Command::new(program);
+    cargo.args(toolchain).args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).args(&line.place);
+    let output = cargo.output().ok()?;
+    quoted(&String::from_utf8_lossy(&output.stdout), "\"target_directory\":\"").map(PathBuf::from)
+}
+
+/// Text of a field in JSON, behind its last occurrence.
+fn quoted(json: &str, field: &str) -> Option<String> {
+    let (_, rest) = json.rsplit_once(field)?;
+    let mut text = String::new();
+    let mut letters = rest.chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(letters.next()?),
+            letter => text.push(letter),
+        }
+    }
 }
 
 /// Whether cargo is told for which target; what follows `--` is the program's.
@@ -142,6 +239,42 @@ mod tests {
         let named = |words: &str| names_target(&words.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(named("build --target x") && named("run --target=x -- y"));
         assert!(!named("build --release") && !named("run -- --target x") && !named("test -- --target=x"));
+    }
+
+    #[test]
+    fn the_command_line_says_where_programs_go() {
+        let of = |line: &str| Line::of(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let where_to = |line: &str| {
+            let Line { target, profile, folder, .. } = of(line);
+            let folder = folder.unwrap_or("target".into());
+            folder.join(target.unwrap_or("host".into())).join(profile).display().to_string()
+        };
+        let check = |line: &str, expected: &str| assert_eq!(where_to(line), expected, "{line}");
+        check("build", "target/host/debug");
+        check("+stable b -r -p one", "target/host/release");
+        check("build --release --target arm --target-dir=t", "t/arm/release");
+        check("build --profile small --target=a/mine.json", "target/mine/small");
+        check("rustc --profile=bench -- --profile x", "target/host/release");
+        for (line, is_build) in [
+            ("build", true),
+            ("-v b -r", true),
+            ("-q build", false),
+            ("run --release", false),
+            ("--config x.toml build", true),
+            ("test build", false),
+            ("fmt -- build", false),
+        ] {
+            assert_eq!(of(line).is_build, is_build, "{line}");
+        }
+        assert_eq!(of("build --manifest-path=a/Cargo.toml").place, ["--manifest-path", "a/Cargo.toml"]);
+    }
+
+    #[test]
+    fn text_is_read_out_of_json() {
+        let check = |json: &str, expected: Option<&str>| assert_eq!(quoted(json, "\"a\":\"").as_deref(), expected);
+        check(r#"{"a":"one","b":2,"a":"x \"y\" \\z"}"#, Some(r#"x "y" \z"#));
+        check(r#"{"a":"cut off"#, None);
+        check("{}", None);
     }
 
     #[test]
