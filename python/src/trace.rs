@@ -4,7 +4,7 @@ use crate::errors;
 use crate::table::{Field, Records, Table};
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::requests::Request;
-use leeward_profile::analysis::select::Selector;
+use leeward_profile::analysis::select::{Functions, Selector};
 use leeward_profile::analysis::timeline::{self, Which};
 use leeward_profile::export::Row;
 use leeward_profile::render;
@@ -86,7 +86,7 @@ pub(crate) fn trace_requests(py: Python<'_>, path: PathBuf, request_fn: Option<S
 fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
     let trace = Trace::open(path, &mut ignore).map_err(|error| error.to_string())?;
     let mut symbols = Symbols::new(&trace, Options::default());
-    let selection = selection(&trace, request_fn)?;
+    let selection = selection(&trace, &mut symbols, request_fn)?;
     let mut records = Records::new(&REQUEST);
     let zero = trace.counts().first;
     let micros = |time: u64| time.saturating_sub(zero) as f64 / 1e3;
@@ -104,16 +104,19 @@ fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
         threads.dedup();
         records.text("threads", &threads.join(", "));
     };
-    let read = Selector::all(&trace, &mut symbols, &selection, &mut ignore, each);
+    let read = Selector::all(&trace, &selection, &mut ignore, each);
     read.map_err(|error| error.to_string())?;
     Ok(records.finish())
 }
 
 /// Requests that the program marked, or calls of the function that was named.
-fn selection(trace: &Trace, request_fn: Option<String>) -> Result<Selection, String> {
+fn selection(trace: &Trace, symbols: &mut Symbols, request_fn: Option<String>) -> Result<Selection, String> {
     match request_fn {
         Some(name) if trace.counts().calls == 0 => Err(format!("no call of `{name}` was recorded")),
-        Some(name) => Ok(Selection::CallsOf(name)),
+        Some(name) => {
+            let functions = Functions::named(trace, symbols, &name, &mut ignore).map_err(|error| error.to_string())?;
+            Ok(Selection::CallsOf(functions))
+        }
         None if trace.counts().requests == 0 => {
             Err("the program marks no requests; accepted: request_fn, the function whose calls are requests".into())
         }
@@ -137,7 +140,7 @@ pub(crate) fn trace_timeline(
 fn drawn(path: &Path, id: Option<u64>, request_fn: Option<String>) -> Result<(String, String), String> {
     let trace = Trace::open(path, &mut ignore).map_err(|error| error.to_string())?;
     let mut symbols = Symbols::new(&trace, Options::default());
-    let selection = selection(&trace, request_fn)?;
+    let selection = selection(&trace, &mut symbols, request_fn)?;
     let which = id.map_or(Which::Slowest, Which::Id);
     let found = timeline::timeline(&trace, &mut symbols, &selection, which, &mut ignore);
     let found = found.map_err(|error| error.to_string())?.ok_or_else(|| match id {

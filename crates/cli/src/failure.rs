@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Interrupted,
     /// Ctrl-C when a part was done, which is kept; says which. The same exit code.
     Curtailed(anyhow::Error),
+    /// A signal ended it: exit code 128 and the signal's number, as shells have it.
+    Signal { number: i32, cause: anyhow::Error },
 }
 
 impl Failure {
@@ -35,6 +37,7 @@ impl Failure {
             Failure::Input(_) => ExitCode::from(2),
             Failure::Unmeasured(_) => ExitCode::from(3),
             Failure::Interrupted | Failure::Curtailed(_) => ExitCode::from(130),
+            Failure::Signal { number, .. } => ExitCode::from(128_u8.saturating_add(u8::try_from(*number).unwrap_or(0))),
         }
     }
 }
@@ -45,7 +48,8 @@ impl std::fmt::Display for Failure {
             Failure::Input(cause)
             | Failure::Runtime(cause)
             | Failure::Unmeasured(cause)
-            | Failure::Curtailed(cause) => f.write_str(&with_causes(cause)),
+            | Failure::Curtailed(cause)
+            | Failure::Signal { cause, .. } => f.write_str(&with_causes(cause)),
             Failure::Interrupted => f.write_str("interrupted; nothing was written"),
         }
     }

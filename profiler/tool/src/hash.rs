@@ -2,3 +2,6 @@
 
 /// A map with a quick hash.
 pub type Map<K, V> = rustc_hash::FxHashMap<K, V>;
+
+/// A set with a quick hash.
+pub(crate) type Set<K> = rustc_hash::FxHashSet<K>;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::analysis::Selection;
 use crate::analysis::follow::Follower;
+use crate::analysis::names::wraps;
 use crate::analysis::sums::Sums;
 use crate::format::event::Sink;
 use crate::format::{Event, ObjectKind, What};
@@ -67,6 +68,8 @@ pub struct Row {
     pub max: u64,
     /// Whether the percentile that was asked for is within one tick of nothing: no finding.
     pub unresolved: bool,
+    /// How many functions around it only call it, and have no row of their own.
+    pub wrappers: usize,
 }
 
 /// Selection of the statistics to show.
@@ -125,8 +128,12 @@ pub fn rows(
     options: &Options,
     watch: &mut Watch<'_>,
 ) -> Result<Vec<Row>, TraceError> {
-    let names = recursion::candidates(&collector.calls(symbols));
+    let calls = collector.calls(symbols);
+    let names = recursion::candidates(&calls);
+    let wrappers =
+        if options.by_caller || options.filter.is_some() { HashMap::new() } else { collector.wrappers(&calls) };
     let mut rows = collector.rows(symbols, options, trace.resolution());
+    fold(&mut rows, &wrappers);
     if names.is_empty() {
         return Ok(rows);
     }
@@ -298,6 +305,31 @@ impl Collector {
             .collect()
     }
 
+    /// Functions that only call another one, and which. `names` as [`Collector::calls`] has them.
+    fn wrappers(&self, names: &[(String, String)]) -> HashMap<String, String> {
+        let counted = self.keys.iter().zip(&self.counted).filter(|(key, _)| key.sort == Sort::Call);
+        let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
+        let mut pairs: HashMap<(&str, &str), (u64, u64)> = HashMap::new();
+        for ((_, Counted { spans, .. }), (function, caller)) in counted.zip(names) {
+            for sum in [sums.entry(function).or_default(), pairs.entry((caller, function)).or_default()] {
+                *sum = (sum.0 + spans.count(), sum.1.saturating_add(spans.total()));
+            }
+        }
+        let mut wrappers: HashMap<String, (u64, String)> = HashMap::new();
+        for ((outer, inner), (count, total)) in pairs {
+            let (Some(of_outer), of_inner) = (sums.get(outer), sums[inner]) else { continue };
+            let near = |a: u64, b: u64| a as f64 >= b as f64 * 0.95;
+            let is_all = near(count, of_inner.0)
+                && near(count, of_outer.0)
+                && near(of_outer.0, count)
+                && near(total, of_outer.1);
+            if is_all && wraps(outer, inner) && wrappers.get(outer).is_none_or(|(most, _)| *most < total) {
+                wrappers.insert(outer.to_string(), (total, inner.to_string()));
+            }
+        }
+        wrappers.into_iter().map(|(outer, (_, inner))| (outer, inner)).collect()
+    }
+
     /// The lines, ranked by the wanted percentile. Totals are sums of all calls: [`rows`] puts those of recursive functions right.
     pub fn rows(self, symbols: &mut Symbols, options: &Options, resolution: u64) -> Vec<Row> {
         let mut merged: HashMap<(Sort, String, Option<String>), Histogram> = HashMap::new();
@@ -316,6 +348,29 @@ impl Collector {
             merged.entry((key.sort, name, caller)).or_default().add(&spans);
         }
         ranked(merged, options, resolution)
+    }
+}
+
+/// Leaves out the rows of wrappers, and counts them in that of the function behind them.
+fn fold(rows: &mut Vec<Row>, wrappers: &HashMap<String, String>) {
+    // A wrapper may be wrapped; as many steps as there are wrappers end any circle, whose functions keep their rows.
+    let behind = |name: &str| {
+        let mut at = name;
+        for _ in 0..=wrappers.len() {
+            match wrappers.get(at) {
+                Some(inner) => at = inner,
+                None => return (at != name).then(|| at.to_string()),
+            }
+        }
+        None
+    };
+    let mut around: HashMap<String, usize> = HashMap::new();
+    for function in wrappers.keys().filter_map(|outer| behind(outer)) {
+        *around.entry(function).or_default() += 1;
+    }
+    rows.retain(|row| row.sort != Sort::Call || behind(&row.name).is_none());
+    for row in rows.iter_mut().filter(|row| row.sort == Sort::Call) {
+        row.wrappers = around.get(&row.name).copied().unwrap_or(0);
     }
 }
 
@@ -340,6 +395,7 @@ fn ranked(merged: HashMap<(Sort, String, Option<String>), Histogram>, options: &
             wanted,
             max: histogram.max(),
             unresolved: sort == Sort::Call && wanted <= resolution,
+            wrappers: 0,
         }
     });
     let mut rows: Vec<Row> = rows.collect();
@@ -393,4 +449,63 @@ pub fn per_request(
         histogram.record_many(0, absent);
     }
     Ok((ranked(merged, options, trace.resolution()), requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::event::Extent;
+
+    #[test]
+    fn wrappers_of_one_call_are_one_row() {
+        let names: HashMap<u64, &str> = HashMap::from([
+            (0x100, "a::Router::serve"),
+            (0x200, "<a::Timeout as Future>::poll"),
+            (0x300, "<a::Logged as Future>::poll"),
+            (0x400, "app::dear"),
+            (0x500, "app::work"),
+        ]);
+        let mut collector = Collector::new(&Options::default());
+        for turn in 1..=100_u64 {
+            for (function, caller, duration) in [
+                (0x500, 0x400, 9_000),
+                (0x500, 0x400, 9_000),
+                (0x400, 0x300, 20_000),
+                (0x300, 0x200, 20_100),
+                (0x200, 0x100, 20_200),
+                (0x100, 0, 60_000),
+            ] {
+                let what = What::Call { function, caller, duration, extent: Extent::Whole };
+                collector.event(&Event { time: turn * 100_000, thread: 0, what });
+            }
+        }
+        let name = |address: &u64| names.get(address).map_or(String::new(), |name| (*name).into());
+        let calls: Vec<_> = collector.keys.iter().map(|key| (name(&key.what), name(&key.caller))).collect();
+        let wrappers = collector.wrappers(&calls);
+        let row = |name: &str| Row {
+            sort: Sort::Call,
+            name: name.into(),
+            caller: None,
+            count: 1,
+            total: 1,
+            mean: 1,
+            p50: 1,
+            p99: 1,
+            wanted: 1,
+            max: 1,
+            unresolved: false,
+            wrappers: 0,
+        };
+        let mut rows: Vec<Row> = names.values().map(|name| row(name)).collect();
+        fold(&mut rows, &wrappers);
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        let shown: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.wrappers)).collect();
+        assert_eq!(shown, [("a::Router::serve", 0), ("app::dear", 2), ("app::work", 0)]);
+        // Two that seem to wrap each other keep their rows.
+        let circle =
+            HashMap::from([("a::poll".to_string(), "b::poll".to_string()), ("b::poll".into(), "a::poll".into())]);
+        let mut rows = vec![row("a::poll"), row("b::poll")];
+        fold(&mut rows, &circle);
+        assert_eq!(rows.len(), 2);
+    }
 }

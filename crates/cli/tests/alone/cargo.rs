@@ -40,6 +40,95 @@ opt-level = 1
 /// A build script runs on the way: it must not get flags that are for programs.
 const BUILD: &str = "fn main() { assert!(std::env::var(\"CARGO_CFG_LEEWARD_OPTIONS\").is_ok()); }\n";
 
+/// A server's loop in small: futures in wrappers, and a poll that waits for work.
+const ASYNC: &str = "\
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+#[inline(never)]
+fn work(micros: u64) {
+    let began = Instant::now();
+    let mut turns = 0_u64;
+    while began.elapsed() < Duration::from_micros(micros) { for _ in 0..100 { turns = std::hint::black_box(turns + 1) } }
+}
+async fn cheap() { work(300) }
+async fn dear() { work(6_000) }
+struct Wrapped<F>(F);
+impl<F: Future<Output = ()> + Unpin> Future for Wrapped<F> {
+    type Output = ();
+    #[inline(never)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> { Pin::new(&mut self.0).poll(context) }
+}
+fn boxed(turn: u64) -> Pin<Box<dyn Future<Output = ()>>> {
+    if turn % 20 == 0 { Box::pin(Wrapped(Wrapped(Box::pin(dear())))) } else { Box::pin(Wrapped(Wrapped(Box::pin(cheap())))) }
+}
+fn main() {
+    let mut context = Context::from_waker(Waker::noop());
+    for turn in 1..=200 {
+        mio::Poll.poll();
+        assert!(boxed(turn).as_mut().poll(&mut context).is_ready());
+    }
+}
+";
+
+const MIO: &str = "\
+pub struct Poll;
+impl Poll {
+    #[inline(never)]
+    pub fn poll(&self) { for _ in 0..2 { std::thread::sleep(std::time::Duration::from_millis(4)) } }
+}
+";
+
+#[test]
+fn async_functions_are_named_as_they_were_written_and_waiting_is_no_request() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    write(
+        here,
+        "Cargo.toml",
+        &MANIFEST.replace("[workspace]", "[dependencies]\nmio = { path = \"mio\" }\n[workspace]"),
+    );
+    write(here, "src/main.rs", ASYNC);
+    write(here, "mio/Cargo.toml", "[package]\nname = \"mio\"\nversion = \"0.1.0\"\nedition = \"2021\"\n");
+    write(here, "mio/src/lib.rs", MIO);
+    let build = leeward(here, &["cargo", "build", "--offline", "--release"]);
+    let said = text(&build.stderr);
+    if said.contains("plugin is not built") {
+        return Need::Profiler.missing(said);
+    }
+    if said.contains("there is no plugin") {
+        return Need::RustcPlugin.missing(said);
+    }
+    assert!(build.status.success(), "{said}");
+    let place = said.lines().find_map(|line| line.strip_prefix("leeward: programs go to "));
+    let program = here.join(place.expect(&said)).join("plain");
+    for attempt in 1.. {
+        let out = format!("traces-{attempt}");
+        let record = leeward(here, &["profile", "record", "--out", &out, "--", program.to_str().unwrap()]);
+        assert!(record.status.success(), "{}", text(&record.stderr));
+        let trace = std::fs::read_dir(here.join(&out)).unwrap().next().unwrap().unwrap().path();
+        let trace = trace.to_str().unwrap();
+        let ask = |arguments: &[&str]| leeward(here, &[&["profile"], arguments].concat());
+        let dear = ask(&["requests", trace, "--request-fn", "plain::dear", "--json"]);
+        let polls = ask(&["tail", trace, "--request-fn", "poll"]);
+        let stats = text(&ask(&["stats", trace, "-p", "50"]).stdout);
+        let suggested = text(&ask(&["tail", trace]).stderr);
+        let (dear, said) = (text(&dear.stdout), text(&dear.stderr));
+        let polls = text(&polls.stdout);
+        // Ten calls of `dear`; a poll of mio's takes longer than any request.
+        let is_found = (8..=10).any(|count| dear.contains(&format!("\"requests\":{count},")));
+        let is_told = polls.contains("plain::") && !polls.contains("mio::");
+        let is_short = stats.matches("Wrapped").count() <= 1 && !stats.contains("closure");
+        let is_suggested = suggested.contains("plain::") && !suggested.contains("  mio::");
+        if is_found && is_told && is_short && is_suggested {
+            return;
+        }
+        assert!(attempt < 6, "{dear}{said}\n{polls}\n{stats}\n{suggested}");
+    }
+}
+
 const MAIN: &str = "\
 use std::time::{Duration, Instant};
 #[inline(never)]

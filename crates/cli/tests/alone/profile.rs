@@ -1,7 +1,7 @@
 //! `leeward cc` and `leeward profile` from outside: real programs with a planted latency bug each.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use leeward_testkit::alone::alone;
 use leeward_testkit::require::{Need, too_busy};
@@ -67,6 +67,124 @@ fn assembly_is_built_beside_c() {
     }
     assert!(Command::new(folder.path().join("all")).status().unwrap().success());
 }
+
+#[test]
+fn what_clang_accepts_is_accepted_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let Some(_) = built(here, "../../profiler/examples/snapshot.cc") else { return };
+    let write = |name: &str, text: &str| std::fs::write(here.join(name), text).unwrap();
+    write("lib.c", "int twice(int x) { int s = 0; for (int i = 0; i < 2; i++) s += x; return s; }\n");
+    write("main.c", "int twice(int);\nint main(void) { return twice(21) != 42; }\n");
+    write("head.h", "int twice(int);\n");
+    write("mod.cppm", "export module mod;\nexport int one() { return 1; }\n");
+    write("quoted.c", "int main(void) { return sizeof(TEXT) != sizeof(\"two words\"); }\n");
+    for (name, line) in [
+        ("c.rsp", "-c -O2 -Wall lib.c -o lib.o"),
+        ("l.rsp", "-shared lib.o\n-o 'libtwice.so' @more.rsp"),
+        ("more.rsp", "-Wl,--no-undefined"),
+        ("v.rsp", "--version"),
+        ("e.rsp", "-E -dM -x c /dev/null -o /dev/null"),
+        ("q.rsp", "-DTEXT=\\\"two\\ words\\\" 'quoted.c' -o quoted"),
+        ("ours.rsp", "--leeward-engine=scan -c lib.c -o scan.o"),
+        ("ld.rsp", "-shared"),
+        ("f.rsp", "-ffreestanding -nostdlib -c lib.c -o free.o"),
+    ] {
+        write(name, line);
+    }
+    for line in [
+        "cc -fPIC @c.rsp",
+        "cc @l.rsp",
+        "cc @v.rsp",
+        "cc @e.rsp",
+        "cc @q.rsp",
+        "cc @ours.rsp",
+        "cc @f.rsp",
+        "cc -fPIC -Wl,-shared -nostartfiles lib.c -o with-wl.so",
+        "cc -fPIC -Xlinker -shared -nostartfiles lib.c -o with-x.so",
+        "cc -shared -fPIC -Wl,@ld.rsp lib.c -o with-file.so",
+        "cc -Wl,-r -nostartfiles lib.o -o part.o",
+        "cc head.h -o head.pch",
+        "cc -x c-header head.h -o other.pch",
+        "c++ -x c++-header head.h -o cxx.pch",
+        "cc -verify-pch head.pch",
+        "cc -include-pch head.pch -c lib.c -o with-pch.o",
+        "c++ -std=c++20 --precompile mod.cppm -o mod.pcm",
+        "cc -fsyntax-only lib.c",
+        "cc -M lib.c",
+        "cc -MM head.h",
+        "cc -emit-ast lib.c -o lib.ast",
+        "cc -c -o dashes.o -- lib.c",
+        "cc --target=bpf -ffreestanding -E lib.c -o /dev/null",
+        "cc main.c lib.o -o main",
+    ] {
+        let (compiler, rest) = line.split_once(' ').unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args([compiler, "-Werror"])
+            .args(rest.split(' '))
+            .current_dir(here)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{line}: {said}");
+    }
+    // No library has the run-time and its locks in it, and a program has.
+    let holds = |name: &str, what: &str| {
+        let bytes = std::fs::read(here.join(name)).unwrap();
+        bytes.windows(what.len()).any(|part| part == what.as_bytes())
+    };
+    for name in ["libtwice.so", "with-wl.so", "with-x.so", "with-file.so", "part.o"] {
+        assert!(!holds(name, "pthread_mutex_lock"), "{name}");
+    }
+    assert!(holds("main", "pthread_mutex_lock") && holds("scan.o", "__leeward_scan_wanted"));
+    assert!(!holds("free.o", "leeward"), "code without a library is left alone");
+    for program in ["main", "quoted"] {
+        assert!(Command::new(here.join(program)).status().unwrap().success(), "{program}");
+    }
+    let refused = leeward(&["cc", "-###", "--", "-no-such.c"]);
+    assert!(text(&refused.stderr).contains("./-no-such.c"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("daemon.c");
+    std::fs::write(&source, DAEMON).unwrap();
+    let Some(program) = built(folder.path(), source.to_str().unwrap()) else { return };
+    let out = folder.path().join("traces");
+    let out = out.to_str().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args(["profile", "record", "--out", out, "--", program.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(folder.path().join("said")).unwrap())
+        .status()
+        .unwrap();
+    let said = std::fs::read_to_string(folder.path().join("said")).unwrap();
+    let pid = said.lines().find_map(|line| line.strip_prefix("note: process ")?.split_once(" is still recording"));
+    let Some((pid, rest)) = pid else { panic!("{output}: {said}") };
+    assert!(output.success() && rest.contains(&format!("`leeward profile stop {pid}`")), "{output}: {said}");
+    let trace = Path::new(out).join(pid);
+    assert!(printed(&["profile", "info", trace.to_str().unwrap()]).contains("is still recording"));
+    let stopped = printed(&["profile", "stop", pid]);
+    let _ = Command::new("kill").arg(pid).status();
+    assert!(stopped.contains("it ended: recording was stopped"), "{stopped}");
+    assert!(printed(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
+}
+
+/// Leaves a child that works for a minute.
+const DAEMON: &str = "\
+#include <time.h>
+#include <unistd.h>
+static volatile long turns;
+__attribute__((noinline)) static void works(void) { for (long i = 0; i < 2000000; i++) turns++; }
+int main(void) {
+    if (fork() != 0) return 0;
+    setsid();
+    for (int i = 0; i < 6000; i++) { works(); nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); }
+    return 0;
+}
+";
 
 #[test]
 fn what_a_recording_lacks_is_said() {

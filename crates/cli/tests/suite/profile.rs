@@ -1,11 +1,14 @@
 //! `leeward profile` from outside: synthetic traces through every subcommand.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
-use leeward_profile::format::event::Extent;
+use leeward_profile::format::event::{Extent, OffCpu};
+use leeward_profile::format::meta::{Header, Module};
 use leeward_profile::format::write::{Setup, TraceWriter, segment_path};
 use leeward_profile::format::{ObjectKind, What};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn leeward(arguments: &[&str]) -> Output {
@@ -105,6 +108,135 @@ fn every_subcommand_reads_a_trace() {
         printed(&["profile", "export", trace, "--format", format, "-o", out.to_str().unwrap()]);
         let written = text(&std::fs::read(out).unwrap());
         assert!(written.starts_with(begins), "{format}: {}", &written[..written.len().min(40)]);
+    }
+}
+
+/// Starts `record` with a program of the shell's, and waits until that says that it is ready.
+fn recorded(folder: &Path, before: &str, script: &str) -> Child {
+    let record = format!("{before} exec \"$0\" profile record --out \"$1\" -- sh -c \"$2\"");
+    let mut child = Command::new("sh")
+        .args(["-c", &record, env!("CARGO_BIN_EXE_leeward"), folder.to_str().unwrap(), script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let out = child.stdout.as_mut().unwrap();
+    while !line.ends_with('\n') {
+        let mut byte = [0];
+        assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended before it was ready");
+        line.push(char::from(byte[0]));
+    }
+    child
+}
+
+/// Output of the process, its exit code, and what it wrote to stderr.
+fn ended(child: Child) -> (String, Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (text(&output.stdout), output.status.code(), text(&output.stderr))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn signals_to_record_reach_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let waits = "echo ready; while :; do sleep 0.05; done";
+    for (one, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
+        // A program that ends in order, and one that a signal kills: nothing lives on, or this would wait for ever.
+        let name = code - 128;
+        let script = format!("trap 'echo in order; exit 0' {name}; {waits}");
+        let child = recorded(folder.path(), "", &script);
+        signal(&child, one);
+        let (out, got, said) = ended(child);
+        // A hangup that a program survives is no request to end.
+        let is_told = got == Some(code) || one == Signal::HUP;
+        assert!(out.contains("in order") && is_told, "{one:?}: {got:?} {out} {said}");
+        let child = recorded(folder.path(), "ulimit -c 0;", "echo ready; exec sleep 600");
+        signal(&child, one);
+        let (_, got, said) = ended(child);
+        assert!(got == Some(code) && said.contains("ended sh"), "{one:?}: {got:?} {said}");
+    }
+    // A script's `&` makes a program ignore Ctrl-C, and nobody pressed that.
+    let child = recorded(folder.path(), "trap '' INT;", "echo ready; exec sleep 600");
+    signal(&child, Signal::INT);
+    let (_, got, said) = ended(child);
+    assert_eq!(got, Some(130), "{said}");
+    // The first one is handled, and the second one, too.
+    let child =
+        recorded(folder.path(), "", &format!("trap 'trap \"echo twice; exit 0\" TERM; echo once' TERM; {waits}"));
+    signal(&child, Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    signal(&child, Signal::TERM);
+    let (out, got, said) = ended(child);
+    assert!(out.contains("once\ntwice") && got == Some(143), "{got:?} {out} {said}");
+    // A signal that is no request to end goes to the program, and is no end.
+    let child = recorded(folder.path(), "", &format!("trap 'echo rotated; exit 0' USR1; {waits}"));
+    signal(&child, Signal::USR1);
+    let (out, got, said) = ended(child);
+    assert!(out.contains("rotated") && !said.contains("SIGUSR1"), "{got:?} {out} {said}");
+}
+
+#[test]
+fn what_record_was_started_to_ignore_the_program_ignores() {
+    let folder = tempfile::tempdir().unwrap();
+    let child = recorded(folder.path(), "trap '' INT;", "echo ready; kill -INT $$; echo survived");
+    let (out, _, said) = ended(child);
+    assert!(out.contains("survived"), "{out} {said}");
+}
+
+#[test]
+fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = Module {
+        id: 1,
+        flags: Module::PROGRAM,
+        loaded: 0,
+        unloaded: None,
+        bias: 0,
+        ranges: vec![],
+        build_id: vec![],
+        path: "/opt/nowhere/nginx".into(),
+    };
+    let header = Header { command: "nginx: worker process".into(), ..Setup::default().header };
+    let setup = Setup { header, modules: vec![module], ..Setup::default() };
+    let mut writer = TraceWriter::create(folder.path(), &setup).unwrap();
+    writer.event(0, 5_000, What::RequestStart { id: 1, queue: None }).unwrap();
+    writer.finish(10_000).unwrap();
+    let output = leeward(&["profile", "tail", folder.path().to_str().unwrap(), "--request-fn", "x"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("; nginx must be built with `leeward cc`"), "{said}");
+}
+
+#[test]
+fn functions_that_may_be_requests_are_suggested() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+    let call = |function, caller, duration| What::Call { function, caller, duration, extent: Extent::Whole };
+    let blocked = || What::SwitchedOut { cpu: 0, next: 0, why: OffCpu::Blocked };
+    for turn in 1..=200_u64 {
+        // A loop waits, and serves: each 50th time it takes long. What it serves with is called twice.
+        let start = turn * 1_000_000;
+        let busy = if turn % 50 == 0 { 400_000 } else { 40_000 };
+        writer.event(0, start - 900_000, blocked()).unwrap();
+        writer.event(0, start, What::SwitchedIn { cpu: 0 }).unwrap();
+        for part in 1..=2 {
+            writer.event(0, start + busy / 2 * part - 100, call(0x300, 0x201, busy / 2 - 500)).unwrap();
+        }
+        writer.event(0, start + busy, call(0x200, 0x101, busy)).unwrap();
+        writer.event(0, start + busy + 1_000, call(0x100, 0, busy + 902_000)).unwrap();
+    }
+    writer.finish(300_000_000).unwrap();
+    let trace = folder.path().to_str().unwrap();
+    for arguments in [vec!["profile", "tail", trace], vec!["profile", "tail", trace, "--request-fn", "none"]] {
+        let output = leeward(&arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let likely: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+        assert!(likely.first().is_some_and(|line| line.starts_with("0x200: ")), "{said}");
+        assert!(!likely.iter().any(|line| line.starts_with("0x100: ")), "{said}");
     }
 }
 

@@ -62,7 +62,7 @@ impl Cause {
     /// In words that begin a line.
     pub fn words(&self, symbols: &mut Symbols, time: u64) -> String {
         match *self {
-            Cause::In { function } => format!("in {}", symbols.place(function, time).words()),
+            Cause::In { function } => format!("in {}", symbols.place(function, time).definition()),
             Cause::Unrecorded => "outside recorded calls".into(),
             Cause::Wait { object, site, .. } if site != 0 => {
                 format!("waiting for a {}, {}", object.words(), symbols.site(site, time).words())

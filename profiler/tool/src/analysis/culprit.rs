@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::activity::Activity;
+use super::names::wraps;
 use super::sums::Sums;
 use crate::hash::Map;
 use crate::span::{percent, show};
@@ -124,6 +125,7 @@ impl Tree {
             at = self.nodes[at].parent;
         }
         path.reverse();
+        let path_to = path.len();
         let least = self.nodes[place].nanos / 2;
         at = place;
         for _ in 0..BEHIND {
@@ -135,7 +137,39 @@ impl Tree {
             path.push(next);
             at = next;
         }
-        path.into_iter().map(|at| symbols.place(self.nodes[at].function, self.nodes[at].time).function()).collect()
+        let names: Vec<String> = path.iter().map(|at| self.name(symbols, *at)).collect();
+        let is_wrapper = |index: usize| {
+            // The culprit itself is shown, whatever it does.
+            index + 1 != path_to
+                && path
+                    .get(index + 1)
+                    .is_some_and(|next| self.passes_on(path[index], *next) && wraps(&names[index], &names[index + 1]))
+        };
+        let shown = names.iter().enumerate().filter(|(index, _)| !is_wrapper(*index));
+        shown.map(|(_, name)| name.clone()).collect()
+    }
+
+    fn name(&self, symbols: &mut Symbols, place: usize) -> String {
+        symbols.place(self.nodes[place].function, self.nodes[place].time).function()
+    }
+
+    /// Whether nearly all the time of a place is spent in this one below it.
+    fn passes_on(&self, place: usize, below: usize) -> bool {
+        self.nodes[below].parent == place && self.nodes[below].nanos / 95 >= self.nodes[place].nanos / 100
+    }
+
+    /// The place behind all wrappers that begin at this one.
+    fn unwrapped(&self, symbols: &mut Symbols, place: usize) -> usize {
+        let mut place = place;
+        for _ in 0..DEPTH {
+            let below = (0..self.nodes.len()).find(|below| self.passes_on(place, *below));
+            let Some(below) = below.filter(|below| wraps(&self.name(symbols, place), &self.name(symbols, *below)))
+            else {
+                break;
+            };
+            place = below;
+        }
+        place
     }
 }
 
@@ -199,7 +233,9 @@ pub(super) fn culprit(
             .filter(|(_, one)| one.explains >= 0.8 * most)
             .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
     };
-    chosen.path = tree.path(symbols, heaviest[&chosen.function].1);
+    let place = tree.unwrapped(symbols, heaviest[&chosen.function].1);
+    chosen.function = tree.name(symbols, place);
+    chosen.path = tree.path(symbols, place);
     chosen.text = words(&chosen);
     Some(chosen)
 }

@@ -26,6 +26,8 @@ const HOLDERS: usize = 64;
 pub struct Finding {
     /// Cause for which time was spent.
     pub cause: String,
+    /// Whether the machine did it, and no function of the program.
+    pub of_machine: bool,
     /// Mean over the slowest.
     pub slow: u64,
     /// Mean over the others.
@@ -165,6 +167,7 @@ pub(super) fn findings(
             }
         }
     }
+    let descheduled = Cause::Descheduled.words(symbols, 0);
     let difference = slow.mean() as f64 - rest.mean() as f64;
     let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
     let mut findings: Vec<Finding> = Vec::new();
@@ -176,6 +179,7 @@ pub(super) fn findings(
         let explains = if difference > 0.0 { (slow_mean - rest_mean) as f64 * 100.0 / difference } else { 0.0 };
         let (holders, objects) = holders(trace, symbols, both.blame);
         let mut finding = Finding {
+            of_machine: cause == descheduled,
             cause,
             slow: slow_mean,
             rest: rest_mean,

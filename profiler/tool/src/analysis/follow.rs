@@ -233,7 +233,7 @@ impl Follower {
         }
         self.memory.take(event);
         let ended = &mut self.ended;
-        self.selector.event(event, symbols, |request| ended.push_back((event.time.saturating_add(AFTER), request)));
+        self.selector.event(event, |request| ended.push_back((event.time.saturating_add(AFTER), request)));
     }
 
     /// Hands out the rest; how many requests have not ended.

@@ -81,16 +81,16 @@ impl Missing {
         let mut parts = Vec::new();
         if self.coarse >= 0.01 {
             parts.push(format!(
-                "for {:.0} % of the time the machine was so busy that the clock ticked every {}: calls shorter than two ticks may be missing",
-                self.coarse * 100.0,
-                crate::span::show(self.coarse_tick)
+                "calls shorter than {} may be missing: the machine was busy for {:.0} % of the time",
+                crate::span::show(self.coarse_tick.saturating_mul(2)),
+                self.coarse * 100.0
             ));
         }
         if self.stood >= 0.001 {
             parts.push(format!(
-                "the clock stood still for {:.1} % of the time: about {:.1} % of the calls are missing",
-                self.stood * 100.0,
-                self.calls * 100.0
+                "about {:.1} % of the calls are missing: the clock stood still for {:.1} % of the time",
+                self.calls * 100.0,
+                self.stood * 100.0
             ));
         }
         if let Some(share) =

@@ -43,12 +43,14 @@ pub struct Request {
     pub cut: bool,
     /// Number of its label's text; 0 without one.
     pub label: u32,
+    /// Time in which its thread waited for something to do, which is not the request's.
+    pub idle: u64,
 }
 
 impl Request {
     /// How long it took.
     pub fn latency(&self) -> u64 {
-        self.end.saturating_sub(self.start)
+        self.end.saturating_sub(self.start).saturating_sub(self.idle)
     }
 }
 
@@ -120,7 +122,16 @@ impl Tracker {
             self.give_up_half();
         }
         let open = self.open.entry(id).or_insert_with(|| Open {
-            request: Request { id, start: now, end: now, work: Vec::new(), queued: Vec::new(), cut: false, label: 0 },
+            request: Request {
+                id,
+                start: now,
+                end: now,
+                work: Vec::new(),
+                queued: Vec::new(),
+                cut: false,
+                label: 0,
+                idle: 0,
+            },
             running: self.spare.pop().unwrap_or_default(),
             waits: None,
         });
@@ -233,7 +244,7 @@ mod tests {
         let work = vec![Work { thread: 1, start: 10, end: 20 }, Work { thread: 2, start: 50, end: 60 }];
         assert_eq!(
             requests,
-            [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0 }]
+            [Request { id: 7, start: 10, end: 60, work, queued: vec![(9, 20, 50)], cut: false, label: 0, idle: 0 }]
         );
         assert_eq!(unfinished, 0);
     }

@@ -1,21 +1,180 @@
 //! Selection of requests: those that the program marked, or each recorded call of a function.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::idle::is_idle;
+pub use super::names::is_called;
+use super::names::{is_for, without_closures};
 use super::requests::{Request, Tracker, Work};
 use crate::format::{Event, What};
-use crate::hash::Map;
+use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
 use crate::trace::{Trace, TraceError, Watch};
 
-/// Functions of which is remembered whether they bear the name.
+/// Functions that are told apart.
 const KNOWN: usize = 1 << 18;
+/// Callers of one function that are told apart.
+const CALLERS: usize = 64;
+/// Functions that are looked through for others that are executed in line.
+const LOOKED_THROUGH: usize = 1 << 12;
+/// Waits for work of one thread that are remembered, and threads whose are.
+const WAITS: usize = 1 << 12;
+const THREADS: usize = 1 << 12;
 
 /// Selection of requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
     /// Requests that the program marked.
     Marked,
-    /// Each recorded call of the function with this name, as far as it took longer than the threshold of recording.
-    CallsOf(String),
+    /// Each recorded call of these functions, as far as it took longer than the threshold of recording.
+    CallsOf(Functions),
+}
+
+/// Functions whose calls are taken for requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Functions {
+    addresses: Arc<Set<u64>>,
+    /// Functions that wait for work: time in them is no part of a request.
+    idle: Arc<Set<u64>>,
+    /// Functions in which the one that was asked for is executed in line: it has no calls of its own.
+    pub in_line: Vec<String>,
+    /// Function that calls it several times per call of its own, and how often: as a state machine is called for one request.
+    pub several_in: Option<(String, f64)>,
+}
+
+impl Functions {
+    /// The functions with this name: exactly; else the bodies of an `async fn` with it; else those in which it is executed in line. Of several
+    /// that call each other it is the outermost, so that no request is counted twice. None if there is no such function.
+    ///
+    /// # Errors
+    /// When the trace can't be read any more, or the watcher stops it.
+    pub fn named(
+        trace: &Trace,
+        symbols: &mut Symbols,
+        name: &str,
+        watch: &mut Watch<'_>,
+    ) -> Result<Functions, TraceError> {
+        let recorded = recorded(trace, watch)?;
+        let names: Map<u64, String> = recorded
+            .iter()
+            .map(|(function, seen)| (*function, symbols.place(*function, seen.time).function()))
+            .collect();
+        let all = |is_meant: &dyn Fn(&str) -> bool| -> Set<u64> {
+            names.iter().filter(|(_, name)| is_meant(name)).map(|(function, _)| *function).collect()
+        };
+        // Whoever says `poll` does not mean the one that waits for work.
+        let mut addresses = all(&|other| is_called(other, name) && (other == name || !is_idle(other)));
+        if addresses.is_empty() {
+            addresses = all(&|other| is_called(without_closures(other), name) && !is_idle(other));
+        }
+        let mut in_line = Vec::new();
+        if addresses.is_empty() {
+            let mut often: Vec<(&u64, &Seen)> = recorded.iter().collect();
+            often.sort_by_key(|(function, seen)| (std::cmp::Reverse(seen.calls), **function));
+            for (function, seen) in
+                often.into_iter().take(LOOKED_THROUGH).filter(|(function, _)| !is_idle(&names[*function]))
+            {
+                let is_in_line = |other: &String| is_called(other, name) || is_called(without_closures(other), name);
+                let is_in = symbols.in_line(*function, seen.time).iter().any(is_in_line);
+                if is_in || symbols.whole_name(*function, seen.time).is_some_and(|whole| is_for(&whole, name)) {
+                    addresses.insert(*function);
+                }
+            }
+            in_line = addresses.iter().map(|function| names[function].clone()).collect();
+        }
+        let inner: Vec<u64> =
+            addresses.iter().copied().filter(|one| is_within(*one, &addresses, &recorded, &names, symbols)).collect();
+        if inner.len() < addresses.len() {
+            inner.iter().for_each(|one| _ = addresses.remove(one));
+        }
+        in_line.retain(|name| addresses.iter().any(|function| names[function] == *name));
+        in_line.sort();
+        in_line.dedup();
+        let idle = all(&is_idle);
+        let several_in = several_in(&addresses, &recorded, &names, symbols);
+        Ok(Functions { addresses: Arc::new(addresses), idle: Arc::new(idle), in_line, several_in })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+}
+
+/// The function from which most calls of these come, if each of its calls makes several of them.
+fn several_in(
+    of: &Set<u64>,
+    recorded: &Map<u64, Seen>,
+    names: &Map<u64, String>,
+    symbols: &mut Symbols,
+) -> Option<(String, f64)> {
+    /// Fewer calls may be a thread's whole life.
+    const FEWEST: u64 = 20;
+    const SEVERAL: f64 = 1.5;
+    let mut callers: BTreeMap<String, u64> = BTreeMap::new();
+    for function in of {
+        let seen = &recorded[function];
+        for (caller, calls) in seen.callers.iter().filter(|(caller, _)| **caller != 0) {
+            *callers.entry(symbols.caller(*caller, seen.time).function()).or_default() += calls;
+        }
+    }
+    let (caller, calls) = callers.into_iter().max_by_key(|(_, calls)| *calls)?;
+    if of.iter().any(|function| names[function] == caller) {
+        return None;
+    }
+    let of_caller = names.iter().filter(|(_, name)| **name == caller);
+    let times: u64 = of_caller.map(|(function, _)| recorded[function].calls).sum();
+    let several = calls as f64 / times.max(1) as f64;
+    (times >= FEWEST && several >= SEVERAL).then_some((caller, several))
+}
+
+/// Whether nearly all calls of a function come from another one of these.
+fn is_within(
+    function: u64,
+    of: &Set<u64>,
+    recorded: &Map<u64, Seen>,
+    names: &Map<u64, String>,
+    symbols: &mut Symbols,
+) -> bool {
+    let (seen, own) = (&recorded[&function], &names[&function]);
+    let others: Set<&String> = of.iter().map(|one| &names[one]).filter(|name| *name != own).collect();
+    if others.is_empty() {
+        return false;
+    }
+    let within: u64 = seen
+        .callers
+        .iter()
+        .filter(|(caller, _)| others.contains(&symbols.caller(**caller, seen.time).function()))
+        .map(|(_, calls)| calls)
+        .sum();
+    within * 10 >= seen.calls * 9
+}
+
+/// Calls of a function.
+#[derive(Default)]
+struct Seen {
+    calls: u64,
+    /// When it was there last.
+    time: u64,
+    callers: Map<u64, u64>,
+}
+
+/// The functions that were recorded.
+fn recorded(trace: &Trace, watch: &mut Watch<'_>) -> Result<Map<u64, Seen>, TraceError> {
+    let mut functions: Map<u64, Seen> = Map::default();
+    trace.overlapping(0, u64::MAX, watch, |event| {
+        if let What::Call { function, caller, .. } = event.what
+            && (functions.len() < KNOWN || functions.contains_key(&function))
+        {
+            let seen = functions.entry(function).or_default();
+            (seen.calls, seen.time) = (seen.calls + 1, seen.time.max(event.time));
+            if seen.callers.len() < CALLERS || seen.callers.contains_key(&caller) {
+                *seen.callers.entry(caller).or_default() += 1;
+            }
+        }
+    })?;
+    Ok(functions)
 }
 
 /// Finds requests in events in the order of time.
@@ -23,15 +182,15 @@ pub enum Selection {
 pub struct Selector {
     selection: Selection,
     tracker: Tracker,
-    /// Which functions bear the name.
-    known: Map<u64, bool>,
+    /// Waits for work of each thread, in the order of their ends.
+    waits: Map<u32, VecDeque<(u64, u64)>>,
     calls: u64,
 }
 
 impl Selector {
     /// A selector.
     pub fn new(selection: &Selection) -> Selector {
-        Selector { selection: selection.clone(), tracker: Tracker::default(), known: Map::default(), calls: 0 }
+        Selector { selection: selection.clone(), tracker: Tracker::default(), waits: Map::default(), calls: 0 }
     }
 
     /// Hands all requests of a trace to `each`, in the order of their ends.
@@ -40,17 +199,12 @@ impl Selector {
     /// When the trace can't be read any more, or the watcher stops it.
     pub fn all(
         trace: &Trace,
-        symbols: &mut Symbols,
         selection: &Selection,
         watch: &mut Watch<'_>,
         mut each: impl FnMut(Request),
     ) -> Result<(), TraceError> {
         let mut selector = Selector::new(selection);
-        trace.in_order(
-            watch,
-            |event| Selector::concerns(selection, event),
-            |event| selector.event(event, symbols, &mut each),
-        )
+        trace.in_order(watch, |event| Selector::concerns(selection, event), |event| selector.event(event, &mut each))
     }
 
     /// Whether an event can matter to [`Selector::event`].
@@ -62,25 +216,55 @@ impl Selector {
     }
 
     /// Takes an event; hands requests that it ends to `done`.
-    pub fn event(&mut self, event: &Event, symbols: &mut Symbols, mut done: impl FnMut(Request)) {
-        let Selection::CallsOf(name) = &self.selection else {
+    pub fn event(&mut self, event: &Event, mut done: impl FnMut(Request)) {
+        let Selection::CallsOf(functions) = &self.selection else {
             self.tracker.event(event, done);
             return;
         };
         let What::Call { function, duration, .. } = event.what else { return };
-        if self.known.len() >= KNOWN {
-            self.known.clear();
-        }
-        let bears = *self
-            .known
-            .entry(function)
-            .or_insert_with(|| is_called(&symbols.place(function, event.time).function(), name));
-        if bears {
+        let (start, end) = (event.time.saturating_sub(duration), event.time);
+        if functions.addresses.contains(&function) {
             self.calls += 1;
-            let (start, end) = (event.time.saturating_sub(duration), event.time);
-            let work = vec![Work { thread: event.thread, start, end }];
-            done(Request { id: self.calls, start, end, work, queued: Vec::new(), cut: false, label: 0 });
+            let (work, idle) = self.work(event.thread, start, end);
+            done(Request { id: self.calls, start, end, work, queued: Vec::new(), cut: false, label: 0, idle });
+        } else if functions.idle.contains(&function) {
+            self.wait(event.thread, start, end);
         }
+    }
+
+    /// Remembers that a thread waited for work.
+    fn wait(&mut self, thread: u32, start: u64, end: u64) {
+        if self.waits.len() >= THREADS && !self.waits.contains_key(&thread) {
+            self.waits.clear();
+        }
+        let waits = self.waits.entry(thread).or_default();
+        // Functions that wait call each other.
+        while waits.back().is_some_and(|(inner, _)| *inner >= start) {
+            waits.pop_back();
+        }
+        if waits.len() >= WAITS {
+            waits.pop_front();
+        }
+        waits.push_back((start, end));
+    }
+
+    /// The parts of a call in which its thread did not wait for work, and how long it waited in all.
+    fn work(&self, thread: u32, start: u64, end: u64) -> (Vec<Work>, u64) {
+        let waits = self.waits.get(&thread).into_iter().flatten();
+        let (mut work, mut idle, mut from) = (Vec::new(), 0, start);
+        for (begin, until) in waits.filter(|(begin, until)| *until > start && *begin < end) {
+            let begin = (*begin).clamp(from, end);
+            if begin > from {
+                work.push(Work { thread, start: from, end: begin });
+            }
+            let until = (*until).clamp(begin, end);
+            idle += until - begin;
+            from = until;
+        }
+        if end > from || work.is_empty() {
+            work.push(Work { thread, start: from, end });
+        }
+        (work, idle)
     }
 
     /// Requests that have begun and not ended.
@@ -99,16 +283,9 @@ pub fn alike(
     name: &str,
     watch: &mut Watch<'_>,
 ) -> Result<Vec<String>, TraceError> {
-    let mut functions: Map<u64, u64> = Map::default();
-    trace.overlapping(0, u64::MAX, watch, |event| {
-        if let What::Call { function, .. } = event.what
-            && (functions.len() < KNOWN || functions.contains_key(&function))
-        {
-            functions.insert(function, event.time);
-        }
-    })?;
+    let recorded = recorded(trace, watch)?;
     let mut names: Vec<String> =
-        functions.into_iter().map(|(function, time)| symbols.place(function, time).function()).collect();
+        recorded.into_iter().map(|(function, seen)| symbols.place(function, seen.time).function()).collect();
     names.sort();
     names.dedup();
     names.sort_by_key(|other| distance(&last(other).to_lowercase(), &last(name).to_lowercase()));
@@ -139,11 +316,6 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// Whether a function has this name, or this one within its namespaces.
-pub fn is_called(function: &str, name: &str) -> bool {
-    function == name || function.strip_suffix(name).is_some_and(|before| before.ends_with("::"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,11 +329,15 @@ mod tests {
     }
 
     #[test]
-    fn names_match_at_the_end_of_paths() {
-        let check = |function, name, expected| assert_eq!(is_called(function, name), expected);
-        check("handle", "handle", true);
-        check("store::Server::handle", "handle", true);
-        check("store::Server::handle", "Server::handle", true);
-        check("rehandle", "handle", false);
+    fn waits_for_work_are_cut_out_of_a_call() {
+        let mut selector = Selector::new(&Selection::Marked);
+        // One that waits calls another; a wait that is over has nothing to do with it.
+        for (start, end) in [(0, 5), (22, 28), (20, 30), (50, 60)] {
+            selector.wait(1, start, end);
+        }
+        let at = |start, end| Work { thread: 1, start, end };
+        assert_eq!(selector.work(1, 10, 100), (vec![at(10, 20), at(30, 50), at(60, 100)], 20));
+        assert_eq!(selector.work(1, 25, 55), (vec![at(30, 50)], 10));
+        assert_eq!(selector.work(2, 10, 100), (vec![Work { thread: 2, start: 10, end: 100 }], 0));
     }
 }

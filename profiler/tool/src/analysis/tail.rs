@@ -148,7 +148,7 @@ fn compare(
     watch: &mut Watch<'_>,
 ) -> Result<BTreeMap<u32, Tail>, TraceError> {
     let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
-    Selector::all(trace, symbols, selection, watch, |request| {
+    Selector::all(trace, selection, watch, |request| {
         let of = group(&request);
         let of = if latencies.len() < LABELS || latencies.contains_key(&of) { of } else { u32::MAX };
         latencies.entry(of).or_default().record(request.latency());

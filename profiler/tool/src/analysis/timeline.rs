@@ -147,7 +147,7 @@ pub fn timeline(
     watch: &mut Watch<'_>,
 ) -> Result<Option<Timeline>, TraceError> {
     let (mut found, mut same_id): (Option<Request>, u64) = (None, 0);
-    Selector::all(trace, symbols, selection, watch, |request| {
+    Selector::all(trace, selection, watch, |request| {
         if matches!(which, Which::Id(id) if id != request.id) {
             return;
         }
@@ -321,7 +321,7 @@ impl Scene {
         Timeline {
             id: request.id,
             start: request.start.saturating_sub(trace.counts().first),
-            latency: request.latency(),
+            latency: request.end.saturating_sub(request.start),
             same_id,
             rows: merged(rows, request),
             waits,

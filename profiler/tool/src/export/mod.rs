@@ -154,7 +154,7 @@ fn walk(
                 );
             }
             let mut ended = Vec::new();
-            selector.event(event, symbols, |request| ended.push(request));
+            selector.event(event, |request| ended.push(request));
             ended.iter().for_each(|request| show(Shown::Request(request), symbols));
             let of = past.entry(event.thread).or_default();
             let before = of.intervals.len();

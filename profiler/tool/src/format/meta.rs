@@ -167,6 +167,9 @@ pub struct Module {
 }
 
 impl Module {
+    /// The flag of the program itself.
+    pub const PROGRAM: u8 = 1;
+
     /// Reads a block of modules.
     ///
     /// # Errors

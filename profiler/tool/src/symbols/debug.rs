@@ -109,3 +109,24 @@ pub(super) fn frames(lines: &Loader, offset: u64) -> Vec<Frame> {
     }
     frames
 }
+
+/// Places of one function that are looked at.
+const PLACES: usize = 1 << 12;
+
+/// Names of the functions that are executed in line between two addresses, each once.
+pub(super) fn in_line(lines: &Loader, from: u64, to: u64) -> Vec<String> {
+    let Ok(ranges) = lines.find_location_range(from, to) else { return Vec::new() };
+    let starts: Vec<u64> = ranges.take(PLACES).map(|(start, ..)| start).collect();
+    let mut names: Vec<String> = Vec::new();
+    for start in starts {
+        // The last one is the function itself.
+        let inner = frames(lines, start);
+        let inner = inner.iter().rev().skip(1).map(|frame| &frame.function);
+        for name in inner.filter(|name| !name.is_empty()) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names
+}

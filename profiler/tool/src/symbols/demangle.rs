@@ -8,11 +8,16 @@ const TWIN: &str = ".leeward";
 
 /// A symbol without mangling, parameters and hashes.
 pub(super) fn name(symbol: &str) -> String {
-    let name = demangled(symbol.strip_suffix(TWIN).unwrap_or(symbol));
+    let name = whole(symbol);
     if name.len() <= LONGEST {
         return name;
     }
     format!("{}…", &name[..name.floor_char_boundary(LONGEST)])
+}
+
+/// The same, however long it is.
+pub(super) fn whole(symbol: &str) -> String {
+    demangled(symbol.strip_suffix(TWIN).unwrap_or(symbol))
 }
 
 fn demangled(symbol: &str) -> String {

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use addr2line::Loader;
 use serde::Serialize;
 
+use crate::analysis::names;
 use crate::format::meta::{Engine, Module};
 use crate::trace::Trace;
 use table::Table;
@@ -67,13 +68,23 @@ impl Place {
         self.frames.iter().find(|frame| !foreign(frame)).or(self.frames.last())
     }
 
-    /// Function, file and line: `snapshot at example.cc:6`.
+    /// File name and line.
+    fn line(&self) -> Option<String> {
+        let frame = self.source()?;
+        let (file, line) = (frame.file.as_deref()?, frame.line?);
+        Some(format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)))
+    }
+
+    /// Of an instruction: function, file and line: `snapshot at example.cc:6`.
     pub fn words(&self) -> String {
         let function = self.function();
-        match self.source().and_then(|frame| Some((frame.file.as_deref()?, frame.line?))) {
-            Some((file, line)) => format!("{function} at {}:{line}", file.rsplit('/').next().unwrap_or(file)),
-            None => function,
-        }
+        self.line().map_or_else(|| function.clone(), |line| format!("{function} at {line}"))
+    }
+
+    /// Of a function: its name, and where it begins: nobody should take its first line for the slow one.
+    pub fn definition(&self) -> String {
+        let function = self.function();
+        self.line().map_or_else(|| function.clone(), |line| format!("{function} (function at {line})"))
     }
 }
 
@@ -167,6 +178,28 @@ impl Symbols {
         self.modules.iter().map(found).collect()
     }
 
+    /// Names of the functions that are executed in line somewhere in the function at an address, each once.
+    pub fn in_line(&mut self, function: u64, time: u64) -> Vec<String> {
+        let Some(index) = self.module(function, time) else { return Vec::new() };
+        let offset = function.wrapping_sub(self.modules[index].module.bias);
+        let files = self.load(index);
+        let (Some(lines), Some(end)) = (files.lines.as_ref(), files.table.end(offset)) else { return Vec::new() };
+        debug::in_line(lines, offset, end)
+    }
+
+    /// Name of the function at an address by its symbol, with all its parameters, however long.
+    pub(crate) fn whole_name(&mut self, function: u64, time: u64) -> Option<String> {
+        let index = self.module(function, time)?;
+        let offset = function.wrapping_sub(self.modules[index].module.bias);
+        self.load(index).table.name(offset).map(demangle::whole)
+    }
+
+    /// Whether the program itself has a function with this symbol.
+    pub fn program_defines(&mut self, symbol: &str) -> bool {
+        let program = self.modules.iter().position(|loaded| loaded.module.flags & Module::PROGRAM != 0);
+        program.is_some_and(|index| self.load(index).table.defines(symbol))
+    }
+
     fn module(&self, address: u64, time: u64) -> Option<usize> {
         let covers = |loaded: &&Loaded| loaded.module.covers(address, time);
         let newest = self.modules.iter().enumerate().filter(|(_, loaded)| covers(loaded));
@@ -177,6 +210,10 @@ impl Symbols {
     }
 
     fn load(&mut self, index: usize) -> &Files {
+        self.load_mut(index)
+    }
+
+    fn load_mut(&mut self, index: usize) -> &mut Files {
         let Loaded { module, files } = &mut self.modules[index];
         files.get_or_insert_with(|| {
             let found = debug::find(module, &self.folders);
@@ -217,6 +254,12 @@ impl Symbols {
             _ => {}
         }
         frames.retain(|frame| !frame.function.is_empty());
+        let table = &mut self.load_mut(index).table;
+        for frame in &mut frames {
+            if let Some(written) = names::async_function(&frame.function, |base| table.has_code(base)) {
+                frame.function = written;
+            }
+        }
         Place { module: Some(name), offset, frames }
     }
 }
@@ -232,7 +275,15 @@ fn is_end_of(name: &str, full: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_end_of;
+    use super::{Frame, Place, is_end_of};
+
+    #[test]
+    fn a_function_is_told_from_a_line_in_it() {
+        let frame = Frame { function: "parse".into(), file: Some("/src/store.c".into()), line: Some(12) };
+        let place = Place { module: None, offset: 0, frames: vec![frame] };
+        assert_eq!(place.words(), "parse at store.c:12");
+        assert_eq!(place.definition(), "parse (function at store.c:12)");
+    }
 
     #[test]
     fn a_name_without_a_path_gets_it_from_the_symbol() {

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 
+use super::demangle;
 use super::pages::Pages;
+use crate::hash::Set;
 
 /// Most symbols that are kept of a module.
 const MOST: usize = 2_000_000;
@@ -15,6 +17,8 @@ const MOST: usize = 2_000_000;
 pub(super) struct Table {
     symbols: Vec<(u64, u64, u32, u32)>,
     names: String,
+    /// Names of Rust's functions that are no closures, once somebody has asked for one.
+    code: Option<Set<String>>,
 }
 
 impl Table {
@@ -41,6 +45,36 @@ impl Table {
 
     pub(super) fn is_empty(&self) -> bool {
         self.symbols.is_empty()
+    }
+
+    /// Whether a function of Rust's with this name has code of its own.
+    pub(super) fn has_code(&mut self, name: &str) -> bool {
+        let Table { symbols, names, code } = self;
+        let code = code.get_or_insert_with(|| {
+            let of = |(_, _, begin, length): &(u64, u64, u32, u32)| {
+                let symbol = names.get(*begin as usize..(*begin as usize).checked_add(*length as usize)?)?;
+                let is_rust = symbol.starts_with("_R") || symbol.starts_with("_ZN");
+                let name = is_rust.then(|| demangle::name(symbol))?;
+                (!name.ends_with('}')).then_some(name)
+            };
+            symbols.iter().filter_map(of).collect()
+        });
+        code.contains(name)
+    }
+
+    /// Where the symbol that begins at an address ends.
+    pub(super) fn end(&self, address: u64) -> Option<u64> {
+        let above = self.symbols.partition_point(|(start, ..)| *start <= address);
+        let (start, size, ..) = *self.symbols.get(above.checked_sub(1)?)?;
+        (start == address && size > 0).then(|| start.saturating_add(size))
+    }
+
+    /// Whether there is a symbol with this name.
+    pub(super) fn defines(&self, name: &str) -> bool {
+        self.symbols.iter().any(|(_, _, begin, length)| {
+            self.names.get(*begin as usize..).is_some_and(|rest| rest.starts_with(name))
+                && *length as usize == name.len()
+        })
     }
 
     /// The symbol that covers an address; one without a size reaches to the next.

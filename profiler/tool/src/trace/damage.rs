@@ -30,7 +30,7 @@ pub struct Damage {
     pub count: u64,
     /// Their bytes together.
     pub bytes: u64,
-    /// Whether the end is missing: cut off, or still being written.
+    /// Whether the end is missing: the program was killed, the trace was cut off, or it is still being written.
     pub unended: bool,
     /// Numbers of segments that are missing between others: first and last of each gap.
     pub gaps: Vec<(u32, u32)>,
@@ -84,7 +84,10 @@ impl fmt::Display for Damage {
             writeln!(f, "{} threads, modules or notes were left out: there are too many", self.too_many)?;
         }
         if self.unended {
-            writeln!(f, "the end is missing: the trace was cut off, or is still being written")?;
+            writeln!(
+                f,
+                "its last moments are missing, a tenth of a second at most if the program was killed, and more if the trace was cut off"
+            )?;
         }
         Ok(())
     }

@@ -190,6 +190,12 @@ impl Trace {
         &self.modules
     }
 
+    /// File name of the program, whatever it calls itself: a server gives its workers titles.
+    pub fn program(&self) -> Option<&str> {
+        let module = self.modules.iter().find(|module| module.flags & Module::PROGRAM != 0)?;
+        module.path.rsplit('/').next().filter(|name| !name.is_empty())
+    }
+
     /// Notes for the user.
     pub fn notes(&self) -> &[Note] {
         &self.notes

@@ -4,7 +4,7 @@ use crate::support::*;
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::tail::{by_label, tail};
 use leeward_profile::format::What;
-use leeward_profile::format::event::Extent;
+use leeward_profile::format::event::{Extent, OffCpu};
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::stats;
 use leeward_profile::trace::ignore;
@@ -46,6 +46,27 @@ fn the_culprit_is_what_the_others_do_not_call() {
     assert_eq!(culprit.path, [HANDLE, SNAPSHOT, WRITE, PARSE].map(|function| format!("{function:#x}")));
     assert!(culprit.explains > 90.0 && culprit.in_slow == 100.0 && culprit.in_rest == 0.0, "{culprit:?}");
     assert!(culprit.text.contains("Path: 0x1000 > 0x4000 > 0x5000 > 0x2000"), "{}", culprit.text);
+}
+
+#[test]
+fn what_the_machine_did_is_told_from_what_the_program_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    for id in 1..=200_u64 {
+        let (start, more) = (id * 1_000_000, if id % 100 == 0 { 300_000 } else { 0 });
+        request(&mut writer, id, start, start + 20_000 + more, |writer| {
+            if more > 0 {
+                writer.event(WORKER, start + 5_000, off(OffCpu::Runnable)).unwrap();
+                writer.event(WORKER, start + 205_000, What::SwitchedIn { cpu: 0 }).unwrap();
+            }
+            writer.event(WORKER, start + 15_000 + more, call(PARSE, 10_000 + more)).unwrap();
+        });
+    }
+    writer.finish(2_000_000_000).unwrap();
+    let tail = tail_of(folder.path());
+    let of: Vec<_> = tail.findings.iter().map(|finding| (finding.of_machine, finding.cause.as_str())).collect();
+    assert_eq!(of[0], (true, "off the CPU, though it could run"));
+    assert_eq!(of[1], (false, format!("in {PARSE:#x}").as_str()));
 }
 
 #[test]

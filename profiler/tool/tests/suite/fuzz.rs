@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::*;
+use leeward_profile::analysis::select::Functions;
+use leeward_profile::analysis::suggest::candidates;
 use leeward_profile::analysis::timeline::{self, Which};
 use leeward_profile::analysis::{Selection, slowest, tail};
 use leeward_profile::export::{self, Format, Options};
@@ -155,7 +157,9 @@ fn read_in_every_way(folder: &Path) {
         )
         .unwrap();
     assert_eq!(ordered, seen);
-    for selection in [Selection::Marked, Selection::CallsOf("0x1000".into())] {
+    let functions = Functions::named(&trace, &mut symbols, "0x1000", &mut ignore).unwrap();
+    candidates(&trace, &mut symbols, &mut ignore).unwrap();
+    for selection in [Selection::Marked, Selection::CallsOf(functions)] {
         let found = slowest::slowest(&trace, &mut symbols, &selection, 3, &mut ignore).unwrap();
         assert!(found.slowest.is_sorted_by(|a, b| a.latency >= b.latency));
         tail::tail(&trace, &mut symbols, &selection, 0.1, &mut ignore).unwrap();

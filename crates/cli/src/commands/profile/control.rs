@@ -1,8 +1,11 @@
 //! `leeward profile attach` and `stop`: a line to the run-time in another process, and a line back.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+
+use leeward_profile::trace::Trace;
 
 use super::args::{AttachArgs, Recording, StopArgs};
 use crate::failure::Failure;
@@ -22,6 +25,20 @@ pub(super) fn stop(args: &StopArgs) -> Result<(), Failure> {
         Some(folder) => super::record::summarize(folder).map(|_| ()),
         None => Ok(()),
     }
+}
+
+/// Whether the process of a trace is still writing it.
+pub(super) fn is_recording(trace: &Trace) -> bool {
+    if !trace.damage().unended {
+        return false;
+    }
+    let answer = ask_for(trace.header().pid, "status", Duration::from_secs(1)).unwrap_or_default();
+    let folder =
+        answer.strip_prefix("recording ").and_then(|rest| rest.rsplit_once(" lost ")).map(|(folder, _)| folder);
+    let Some(folder) = folder.map(Path::new) else { return false };
+    let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
+    // Its own relative path may be seen from another folder.
+    same(folder, trace.path()) || (folder.is_relative() && folder.file_name() == trace.path().file_name())
 }
 
 /// How to record, as the run-time reads it.
@@ -87,24 +104,25 @@ fn silence(pid: u32) -> &'static str {
     }
 }
 
-/// Sends a line to the run-time in a process; its answer without the `ok`.
-#[cfg(target_os = "linux")]
+/// Sends a line to the run-time in a process; its answer without the `ok`. A stop answers when the trace is on disk.
 fn ask(pid: u32, line: &str) -> Result<String, Failure> {
+    ask_for(pid, line, Duration::from_secs(60))
+}
+
+/// Like [`ask`] with so much time for the answer.
+#[cfg(target_os = "linux")]
+fn ask_for(pid: u32, line: &str, patience: Duration) -> Result<String, Failure> {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::{SocketAddr, UnixStream};
-    use std::time::Duration;
-
-    /// A stop answers when the trace is on disk.
-    const PATIENCE: Duration = Duration::from_secs(60);
 
     let none = || format!("process {pid} does not listen: {}", silence(pid));
     let address = SocketAddr::from_abstract_name(format!("leeward-profile-{pid}"))
         .map_err(|error| Failure::Runtime(error.into()))?;
     let mut stream = UnixStream::connect_addr(&address).with_context(none).map_err(Failure::Input)?;
     let talk = || -> std::io::Result<String> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         stream.write_all(format!("{line}\n").as_bytes())?;
         let mut answer = String::new();
         BufReader::new((&stream).take(4096)).read_line(&mut answer)?;
@@ -121,6 +139,6 @@ fn ask(pid: u32, line: &str) -> Result<String, Failure> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask(_: u32, _: &str) -> Result<String, Failure> {
+fn ask_for(_: u32, _: &str, _: Duration) -> Result<String, Failure> {
     Err(Failure::Input(anyhow!("recording needs Linux; reading traces does not")))
 }

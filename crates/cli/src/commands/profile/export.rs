@@ -35,7 +35,8 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Failure> {
     let selection = match format {
         Format::Folded => reading.selection(&args.what)?,
         // Without requests there is still all the rest to show.
-        _ => args.what.request_fn.clone().map_or(Selection::Marked, Selection::CallsOf),
+        _ if args.what.request_fn.is_none() => Selection::Marked,
+        _ => reading.selection(&args.what)?,
     };
     let mut options = Options { selection, slower_than: 0 };
     if format == Format::Folded {

@@ -5,6 +5,7 @@ use leeward_profile::trace::Trace;
 use serde_json::json;
 
 use super::args::InfoArgs;
+use super::control::is_recording;
 use super::read::Reading;
 use crate::failure::Failure;
 use crate::stdout::{self, plain};
@@ -19,9 +20,6 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
     let trace = &reading.trace;
     if !args.source.json {
         let mut text = summary(trace);
-        if let Some(words) = reading.missing.words() {
-            text += &format!("  missing: {words}\n");
-        }
         if !reading.left_out.is_empty() {
             text += "\nleft out at times, so that recording kept to its share of the CPU\n";
         }
@@ -102,7 +100,11 @@ pub(super) fn summary(trace: &Trace) -> String {
     if header.resolution > 0 && header.engine == leeward_profile::format::meta::Engine::Tick {
         text += "  a call shorter than a tick is there if a tick fell into it, and shows as one tick\n";
     }
-    text += &format!("  it ended: {}\n", trace.end().map_or("its end is missing", |end| end.words()));
+    text += &match trace.end() {
+        _ if is_recording(trace) => format!("  it goes on: process {} is still recording\n", header.pid),
+        None => "  it ended without a last word, as when a program is killed\n".into(),
+        Some(end) => format!("  it ended: {}\n", end.words()),
+    };
     for note in trace.notes().iter().filter(|note| note.level == 0) {
         text += &format!("  note: {}\n", plain(&note.text));
     }

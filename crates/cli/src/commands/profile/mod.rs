@@ -4,6 +4,7 @@ mod args;
 mod control;
 mod export;
 mod info;
+mod passing;
 mod read;
 mod record;
 mod requests;

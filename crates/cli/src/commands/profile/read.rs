@@ -8,13 +8,16 @@ use anyhow::{Error, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::missing::{Missing, missing};
-use leeward_profile::analysis::select::{alike, is_called};
+use leeward_profile::analysis::names::{is_called, without_closures};
+use leeward_profile::analysis::select::{Functions, alike};
+use leeward_profile::analysis::suggest::candidates;
 use leeward_profile::format::meta::LeftOut;
 use leeward_profile::span::show;
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Progress, Trace, TraceError, Watch};
+use leeward_profile::trace::{Damage, Progress, Trace, TraceError, Watch};
 
 use super::args::What;
+use super::control::is_recording;
 use crate::failure::Failure;
 use crate::hangup;
 use crate::interrupt::{Interrupt, Leaving};
@@ -48,10 +51,7 @@ impl Reading {
             let mut watch = watch(&interrupt, "reading");
             open(&mut watch).map_err(failure)?
         };
-        let mut err = std::io::stderr();
-        for line in trace.damage().to_string().lines() {
-            let _ = writeln!(err, "warning: {}", plain(line));
-        }
+        warn_of_damage(&trace);
         let missing = missing(&trace, &mut watch(&interrupt, "estimating what is missing")).map_err(failure)?;
         warn_of_missing(&trace, &missing);
         let mut symbols = Symbols::new(&trace, Options { folders: folders.to_vec() });
@@ -84,6 +84,9 @@ impl Reading {
             Ok(names) => names,
             Err(error) => return failure(error),
         };
+        if let Err(failure) = self.suggest() {
+            return failure;
+        }
         let names: Vec<String> = names.iter().map(|name| format!("`{}`", plain(name))).collect();
         let similar = if names.is_empty() {
             String::new()
@@ -110,7 +113,9 @@ impl Reading {
         let least = show(self.trace.header().call_threshold);
         let Some(name) = &what.request_fn else { return String::new() };
         let mut said = format!("Calls that took less than {least} were not recorded and are not among them.\n");
-        let out = self.left_out.iter().find(|(function, one)| one.missed > 0 && is_called(function, name));
+        let out = self.left_out.iter().find(|(function, one)| {
+            one.missed > 0 && (is_called(function, name) || is_called(without_closures(function), name))
+        });
         if let Some((_, one)) = out {
             let share = one.missed as f64 * 100.0 / one.calls.max(1) as f64;
             said += &format!(
@@ -122,37 +127,91 @@ impl Reading {
     }
 
     /// The selection that was asked for; an error if there is nothing to select.
-    pub(super) fn selection(&self, what: &What) -> Result<Selection, Failure> {
+    pub(super) fn selection(&mut self, what: &What) -> Result<Selection, Failure> {
         match &what.request_fn {
             Some(name) if self.trace.counts().calls == 0 => {
                 Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls(&self.trace))))
             }
-            Some(name) => Ok(Selection::CallsOf(name.clone())),
-            None if self.trace.counts().requests == 0 => Err(Failure::Input(anyhow!(
-                "the program marks no requests: name the function whose calls are requests with --request-fn NAME, or see docs/profile.md"
-            ))),
+            Some(name) => self.calls_of(name, what),
+            None if self.trace.counts().requests == 0 => {
+                self.suggest()?;
+                Err(Failure::Input(anyhow!(
+                    "the program marks no requests: name the function whose calls are requests with --request-fn NAME, or see docs/profile.md"
+                )))
+            }
             None => Ok(Selection::Marked),
         }
+    }
+
+    /// Calls of the function with this name, with a remark where they may not be what was meant.
+    fn calls_of(&mut self, name: &str, what: &What) -> Result<Selection, Failure> {
+        let mut watch = self.watch("looking for the function");
+        let found = Functions::named(&self.trace, &mut self.symbols, name, &mut watch).map_err(failure)?;
+        if found.is_empty() {
+            return Err(self.nothing_selected(what, 0));
+        }
+        if !found.in_line.is_empty() {
+            let around: Vec<String> = found.in_line.iter().map(|name| format!("`{name}`")).collect();
+            let around = around.join(", ");
+            say(&format!("note: `{name}` is executed in line, as part of {around}: each recorded call of that counts"));
+        }
+        if let Some((caller, times)) = &found.several_in {
+            say(&format!(
+                "note: `{name}` is called {times:.1} times per call of `{caller}`: if these are one request, it is --request-fn '{caller}'"
+            ));
+        }
+        Ok(Selection::CallsOf(found))
+    }
+
+    /// Says on stderr which functions may be called once per request.
+    fn suggest(&mut self) -> Result<(), Failure> {
+        let mut watch = self.watch("looking for requests");
+        let candidates = candidates(&self.trace, &mut self.symbols, &mut watch).map_err(failure)?;
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        say(
+            "note: for --request-fn, the likeliest first: a function that is called as often as requests come. Of one that is called several",
+        );
+        say("times per request, such as a state machine, each call is only a part of a request.");
+        for one in candidates {
+            say(&format!(
+                "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
+                one.function,
+                one.per_second,
+                show(one.p50),
+                show(one.p99),
+                one.share
+            ));
+        }
+        Ok(())
     }
 }
 
 /// Why a trace has no calls of functions, and what to do about it.
 pub(super) fn no_calls(trace: &Trace) -> String {
     let header = trace.header();
-    let linked = trace.notes().iter().any(|note| note.text.contains("built with the run-time in it"));
     if header.engine == leeward_profile::format::meta::Engine::None {
         "calls were switched off (--engine none)".into()
-    } else if linked {
-        format!(
-            "the program was built for recording, but none of its functions took {} or longer in the {} that were recorded; \
-             --threshold and --tick find shorter ones",
-            show(header.call_threshold),
-            show(trace.counts().span())
-        )
+    } else if has_run_time(trace) {
+        let (threshold, span) = (show(header.call_threshold), show(trace.counts().span()));
+        match trace.counts().span() {
+            0 => "the process ended, or became another, before anything was".into(),
+            _ => format!(
+                "the program was built for recording, but none of its functions took {threshold} or longer in the {span} that were \
+                 recorded; --threshold and --tick find shorter ones"
+            ),
+        }
     } else {
-        let program = header.command.split(' ').next().filter(|word| !word.is_empty()).unwrap_or("the program");
+        let program = trace.program().unwrap_or("the program");
         format!("{} must be built with `leeward cc` for that (docs/profile-build.md)", plain(program))
     }
+}
+
+/// Whether the program was built with the run-time in it. Which process says so does not matter: a part of the trace with its word may be gone.
+fn has_run_time(trace: &Trace) -> bool {
+    let is_said = trace.notes().iter().any(|note| note.text.contains("built with the run-time in it"));
+    is_said || Symbols::new(trace, Options::default()).program_defines("__leeward_tick_slow")
 }
 
 /// Names of the functions that were left out so that recording kept to its share of the CPU.
@@ -162,15 +221,36 @@ fn left_out(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, LeftOut)> {
     most.iter().map(|one| (symbols.place(one.function, time).function(), *one)).collect()
 }
 
+/// Says a line on stderr. Nobody may be there to read it.
+pub(super) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", plain(line));
+}
+
+/// Says on stderr what can't be read of a trace. Of one that is still being written the end is not missing.
+pub(super) fn warn_of_damage(trace: &Trace) {
+    let damage = Damage { unended: false, ..trace.damage().clone() };
+    for line in damage.to_string().lines() {
+        say(&format!("warning: {line}"));
+    }
+    if trace.damage().unended {
+        let pid = trace.header().pid;
+        let lives = format!("process {pid} is still recording: `leeward profile stop {pid}`");
+        let ended = || Damage { unended: true, ..Damage::default() }.to_string();
+        say(&format!("note: {}", if is_recording(trace) { lives } else { ended() }.trim_end()));
+    }
+}
+
 /// Says on stderr what the recording itself reports: what it could not do, that it ended early, that events were lost.
 pub(super) fn warn_of_missing(trace: &Trace, missing: &Missing) {
     let mut err = std::io::stderr();
-    let words = missing.words();
+    // Of a program without functions to record none is missing.
+    let has_calls = trace.counts().calls > 0 || has_run_time(trace);
+    let words = missing.words().filter(|_| has_calls || trace.share().is_some());
     if let Some(words) = &words {
         let _ = writeln!(err, "warning: {words}");
     }
     // What the recording says of its clock is in these words, with the share that is missing.
-    let told = |topic: u8| topic == 4 && words.is_some();
+    let told = |topic: u8| topic == 4 && (words.is_some() || !has_calls);
     for note in trace.notes().iter().filter(|note| note.level > 0 && !told(note.topic)) {
         let _ = writeln!(err, "note from the recording: {}", plain(&note.text));
     }

@@ -1,9 +1,10 @@
 //! `leeward profile record`: runs a program with the profiler's run-time, and says where its traces are.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, anyhow};
 use leeward_profile::analysis::missing::missing;
@@ -11,10 +12,11 @@ use leeward_profile::format::meta::Engine;
 use leeward_profile::trace::{Trace, ignore};
 
 use super::args::RecordArgs;
-use super::control::options;
+use super::control::{is_recording, options};
 use super::info::summary;
+use super::passing::{self, Passing};
+use super::read::say;
 use crate::failure::Failure;
-use crate::interrupt::{Interrupt, Leaving};
 use crate::stdout;
 
 /// The run-time's library.
@@ -42,24 +44,29 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let begin = if args.wait { "wait" } else { "on" };
     command.env("LEEWARD_PROFILE", format!("{begin},{options}"));
     let loaded = preload(&mut command, args.runtime.as_deref())?;
-    // The program gets Ctrl-C, too, and ends by itself; this one waits for it.
-    let interrupt = Interrupt::listen(Leaving::InOrder)?;
+    // Signals to this process are meant for the program, and this process waits for its end.
+    let passing = Passing::listen()?;
     let name = || program.to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|error| not_run(program, error))?;
+    passing.begin(child.id());
     if args.wait {
-        let _ = writeln!(std::io::stderr(), "process {0} waits: leeward profile attach {0}", child.id());
+        say(&format!("process {0} waits: leeward profile attach {0}", child.id()));
     }
+    passing.wait();
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
+    let ended = ended(status, passing.asked());
     let fresh: Vec<PathBuf> =
         traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
-    let mut events = 0;
+    let (mut events, mut lives) = (0, false);
     for path in fresh.iter().take(DESCRIBED) {
-        events += summarize(path)?;
+        let summary = summarize(path)?;
+        events += summary.events;
+        lives |= summary.lives;
     }
     if fresh.len() > DESCRIBED {
         stdout::print(&format!("and {} more traces in {}", fresh.len() - DESCRIBED, out.display()))?;
     }
-    if fresh.is_empty() && !args.wait {
+    if fresh.is_empty() && !args.wait && ended.is_none() {
         return Err(Failure::Runtime(anyhow!(
             "no trace was written. If nothing above says why: {} is not built with `leeward cc`, and {}",
             name(),
@@ -70,35 +77,54 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
             }
         )));
     }
-    if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && !args.wait {
+    if let Some(number) = ended {
+        let what = if fresh.is_empty() { "nothing was recorded" } else { "what was recorded is there" };
+        let signal = passing::name(number);
+        return Err(Failure::Signal { number, cause: anyhow!("{signal} ended {}; {what}", name()) });
+    }
+    if events == 0 && !fresh.is_empty() && fresh.len() <= DESCRIBED && !args.wait && !lives {
         return Err(Failure::Runtime(anyhow!("nothing at all was recorded of {}", name())));
     }
-    if status.success() || interrupt.asked() {
+    if status.success() || passing.is_interrupted() {
         return Ok(());
     }
     Err(Failure::Runtime(anyhow!("{} ended with {status}; what was recorded is there", name())))
 }
 
-/// Says what is missing in a trace, and what it holds; how many events that is.
-pub(super) fn summarize(path: &Path) -> Result<u64, Failure> {
-    match Trace::open(path, &mut ignore) {
-        Ok(trace) => {
-            let missing = missing(&trace, &mut ignore).map_err(super::read::failure)?;
-            // What is wrong comes before what was recorded.
-            super::read::warn_of_missing(&trace, &missing);
-            let calls = trace.counts().calls;
-            if calls == 0 && trace.header().engine != Engine::None {
-                let why = super::read::no_calls(&trace);
-                let _ = writeln!(std::io::stderr(), "note: no call of a function was recorded; {why}");
-            }
-            stdout::print(&format!("{}{}", summary(&trace), trace.damage()))?;
-            Ok(trace.counts().events)
-        }
+/// Signal by which the recording ended: one that this process was sent, or a hangup that the program did not survive.
+fn ended(status: ExitStatus, asked: Option<i32>) -> Option<i32> {
+    const HANGUP: i32 = 1;
+    asked.or(status.signal().filter(|signal| *signal == HANGUP))
+}
+
+/// A trace in short.
+#[derive(Default)]
+pub(super) struct Summary {
+    events: u64,
+    /// Whether its process is still recording.
+    lives: bool,
+}
+
+/// Says what is missing in a trace, and what it holds.
+pub(super) fn summarize(path: &Path) -> Result<Summary, Failure> {
+    let trace = match Trace::open(path, &mut ignore) {
+        Ok(trace) => trace,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "warning: {error}");
-            Ok(0)
+            say(&format!("warning: {error}"));
+            return Ok(Summary::default());
         }
+    };
+    let missing = missing(&trace, &mut ignore).map_err(super::read::failure)?;
+    // What is wrong comes before what was recorded.
+    super::read::warn_of_damage(&trace);
+    super::read::warn_of_missing(&trace, &missing);
+    let lives = is_recording(&trace);
+    if trace.counts().calls == 0 && trace.header().engine != Engine::None && !lives {
+        let why = super::read::no_calls(&trace);
+        say(&format!("note: no call of a function was recorded; {why}"));
     }
+    stdout::print(&summary(&trace))?;
+    Ok(Summary { events: trace.counts().events, lives })
 }
 
 /// Why a program can't be run.

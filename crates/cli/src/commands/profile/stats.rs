@@ -84,7 +84,7 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
         for row in of {
             let small = |nanos: u64| if nanos == 0 { "–".into() } else { show(nanos) };
             table.row(vec![
-                cut(&row.name),
+                cut(&named(row)),
                 row.count.to_string(),
                 show(row.total),
                 small(row.p50),
@@ -119,6 +119,15 @@ fn text(reading: &Reading, rows: &[Row], args: &StatsArgs, requests: Option<u64>
         );
     }
     out
+}
+
+/// Name of a row; of a function that others only call for, with how many these are.
+fn named(row: &Row) -> String {
+    match row.wrappers {
+        0 => row.name.clone(),
+        1 => format!("{} (and 1 wrapper of it)", row.name),
+        more => format!("{} (and {more} wrappers of it)", row.name),
+    }
 }
 
 fn cut(name: &str) -> String {

@@ -1,6 +1,6 @@
 //! `leeward profile tail`: what the slowest requests do that the others don't.
 
-use leeward_profile::analysis::tail::{self, Tail};
+use leeward_profile::analysis::tail::{self, Finding, Tail};
 use leeward_profile::span::show;
 use serde_json::json;
 
@@ -60,8 +60,14 @@ fn text(reading: &Reading, tail: &Tail, args: &TailArgs, limit: usize) -> String
         out += &format!("\n{}", folded(&plain(&culprit.text), 0, WIDTH));
     }
     let shown = tail.findings.iter().filter(|finding| finding.explains >= LEAST).take(limit);
-    for (index, finding) in shown.enumerate() {
+    // The program can be changed; what the machine did comes after that, however much it was.
+    let (of_machine, of_program): (Vec<&Finding>, Vec<&Finding>) = shown.partition(|finding| finding.of_machine);
+    for (index, finding) in of_program.into_iter().enumerate() {
         let head = format!("{}. {:.0} % of the difference.", index + 1, finding.explains);
+        out += &format!("\n{head}\n{}", folded(&plain(&finding.text), 3, WIDTH));
+    }
+    for finding in of_machine {
+        let head = format!("The machine: {:.0} % of the difference.", finding.explains);
         out += &format!("\n{head}\n{}", folded(&plain(&finding.text), 3, WIDTH));
     }
     if tail.incomplete > 0 {
@@ -75,9 +81,6 @@ fn closing(reading: &Reading) -> String {
     let mut out = String::new();
     if reading.trace.counts().scheduler == 0 {
         out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";
-    }
-    if let Some(words) = reading.missing.words() {
-        out += &format!("\n{}", folded(&format!("Missing: {words}."), 0, WIDTH));
     }
     out
 }

@@ -1,0 +1,120 @@
+//! Names of functions as a user writes them, and wrappers: functions of libraries that only call the next one.
+
+/// Last parts of names that a compiler makes of a closure or of an `async` body: `{closure#0}`, `{{closure}}`, `{async_fn_env#0}`.
+fn is_closure(part: &str) -> bool {
+    part.starts_with('{') && part.ends_with('}')
+}
+
+/// Name of the function that a closure, or the body of an `async fn`, was written in.
+pub fn without_closures(name: &str) -> &str {
+    let mut name = name;
+    while let Some((before, part)) = name.rsplit_once("::").filter(|(_, part)| is_closure(part)) {
+        let _ = part;
+        name = before;
+    }
+    name
+}
+
+/// Name of an `async fn` as it was written, if this is its body: the first closure in a function that has no code of its own.
+pub(crate) fn async_function(name: &str, has_code: impl FnOnce(&str) -> bool) -> Option<String> {
+    let base = without_closures(name);
+    let rest = name.strip_prefix(base)?.strip_prefix("::")?;
+    let (body, inner) = rest.split_once("::").map_or((rest, None), |(body, inner)| (body, Some(inner)));
+    let is_body = matches!(body, "{closure#0}" | "{{closure}}") || body.starts_with("{async_fn");
+    if !is_body || has_code(base) {
+        return None;
+    }
+    Some(inner.map_or(base.to_string(), |inner| format!("{base}::{inner}")))
+}
+
+/// Whether a function has this name, or this one within its namespaces.
+pub fn is_called(function: &str, name: &str) -> bool {
+    function == name || function.strip_suffix(name).is_some_and(|before| before.ends_with("::"))
+}
+
+/// Whether a function was compiled for the body of the `async fn` with this name: its type is among the parameters.
+pub(crate) fn is_for(function: &str, name: &str) -> bool {
+    let mut rest = function;
+    while let Some(at) = rest.find(name) {
+        let before = rest[..at].chars().next_back();
+        let is_whole = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
+        rest = &rest[at + name.len()..];
+        if is_whole && rest.starts_with("::{") {
+            return true;
+        }
+    }
+    false
+}
+
+/// Last part of a name, without its parameters: `poll` of `<Timeout<T> as Future>::poll::<U>`.
+pub(crate) fn last_part(name: &str) -> &str {
+    let name = name.split_once("::<").filter(|(before, _)| !before.starts_with('<')).map_or(name, |(before, _)| before);
+    let last = name.rsplit("::").next().unwrap_or(name);
+    let last = last.split('<').next().unwrap_or(last);
+    if last.is_empty() { name } else { last }
+}
+
+/// Whether a function that spends all of its time in the next one is a wrapper of it, going by their names.
+pub(crate) fn wraps(outer: &str, inner: &str) -> bool {
+    /// Methods of futures and closures, which combinators implement by calling the next one's.
+    const PASSED_ON: [&str; 8] =
+        ["poll", "poll_next", "poll_inner", "call", "call_mut", "call_once", "do_call", "catch_unwind"];
+    let last = last_part(outer);
+    outer != inner
+        && outer.contains("::")
+        && (PASSED_ON.contains(&last) || is_closure(last) || last == last_part(inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closures_belong_to_the_function_around_them() {
+        let check = |name, expected| assert_eq!(without_closures(name), expected);
+        check("newapp::dear::{closure#0}", "newapp::dear");
+        check("newapp::dear::{{closure}}::{{closure}}", "newapp::dear");
+        check("newapp::dear::{async_fn_env#0}", "newapp::dear");
+        check("newapp::dear", "newapp::dear");
+        check("{closure#0}", "{closure#0}");
+    }
+
+    #[test]
+    fn the_body_of_an_async_function_has_its_name() {
+        let written = |name| async_function(name, |base| base == "newapp::main");
+        assert_eq!(written("newapp::dear::{closure#0}").as_deref(), Some("newapp::dear"));
+        assert_eq!(written("newapp::dear::{{closure}}").as_deref(), Some("newapp::dear"));
+        assert_eq!(written("newapp::dear::{closure#0}::{closure#1}").as_deref(), Some("newapp::dear::{closure#1}"));
+        // Of a function that has code of its own it is a closure.
+        assert_eq!(written("newapp::main::{closure#0}"), None);
+        assert_eq!(written("newapp::dear::{closure#1}"), None);
+        assert_eq!(written("newapp::dear"), None);
+    }
+
+    #[test]
+    fn names_match_at_the_end_of_paths() {
+        let check = |function, name, expected| assert_eq!(is_called(function, name), expected);
+        check("handle", "handle", true);
+        check("store::Server::handle", "handle", true);
+        check("store::Server::handle", "Server::handle", true);
+        check("rehandle", "handle", false);
+    }
+
+    #[test]
+    fn a_future_is_among_the_parameters_of_what_polls_it() {
+        let poll = "<a::Timeout<newapp::dear::{closure#0}> as core::future::Future>::poll";
+        assert!(is_for(poll, "newapp::dear") && is_for(poll, "dear"));
+        assert!(!is_for(poll, "ear") && !is_for(poll, "newapp::cheap") && !is_for("newapp::dear", "dear"));
+    }
+
+    #[test]
+    fn wrappers_are_told_by_their_names() {
+        assert_eq!(last_part("<a::Timeout<b::C> as core::future::Future>::poll"), "poll");
+        assert_eq!(last_part("a::spawn::<b::C>"), "spawn");
+        assert!(wraps("<a::Timeout<b::C> as Future>::poll", "<b::C as Future>::poll"));
+        assert!(wraps("<a::Timeout<b::C> as Future>::poll", "newapp::dear"));
+        assert!(wraps("std::panicking::catch_unwind", "newapp::main"));
+        assert!(!wraps("newapp::dear", "newapp::work"));
+        assert!(!wraps("fib", "fib"));
+    }
+}

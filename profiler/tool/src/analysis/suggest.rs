@@ -1,0 +1,220 @@
+//! Functions whose calls may be requests: called often, by threads that then wait for more, with most of the program's time in them.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+
+use serde::Serialize;
+
+use super::idle::is_idle;
+use super::names::{last_part, wraps};
+use crate::format::event::OffCpu;
+use crate::format::{Event, ObjectKind, What};
+use crate::hash::Map;
+use crate::histogram::Histogram;
+use crate::symbols::Symbols;
+use crate::trace::{Trace, TraceError, Watch};
+
+/// Functions that are told apart, callers of each, and names that are suggested.
+const FUNCTIONS: usize = 1 << 12;
+const CALLERS: usize = 16;
+const SUGGESTED: usize = 5;
+/// Times that a thread waited that are remembered, and threads that are.
+const WAITS: usize = 1 << 10;
+const THREADS: usize = 1 << 12;
+/// Fewer calls than these tell nothing about a tail.
+const FEWEST: u64 = 20;
+
+/// A function whose calls may be requests. Spans in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// Its name.
+    pub function: String,
+    /// Recorded calls.
+    pub calls: u64,
+    /// Recorded calls per second.
+    pub per_second: f64,
+    /// Half of them are shorter. Of all spans here: without the time in which the thread waited.
+    pub p50: u64,
+    /// 99 % are shorter.
+    pub p99: u64,
+    /// Share of the time that the program worked, in per cent.
+    pub share: f64,
+}
+
+/// Calls of a function with a name, or at an address.
+#[derive(Default)]
+struct Calls {
+    worked: Histogram,
+    waited: u64,
+    callers: Map<u64, u64>,
+    time: u64,
+}
+
+/// Times that a thread waited: from, until. In order, and none within another.
+#[derive(Default)]
+struct Waits {
+    off: Option<(u64, OffCpu)>,
+    past: VecDeque<(u64, u64)>,
+}
+
+impl Waits {
+    fn push(&mut self, from: u64, until: u64) {
+        while self.past.back().is_some_and(|(inner, _)| *inner >= from) {
+            self.past.pop_back();
+        }
+        let from = self.past.back().map_or(from, |(_, before)| from.max(*before));
+        if self.past.len() >= WAITS {
+            self.past.pop_front();
+        }
+        if until > from {
+            self.past.push_back((from, until));
+        }
+    }
+
+    fn within(&self, start: u64, end: u64) -> u64 {
+        let later = self.past.iter().rev().take_while(|(_, until)| *until > start);
+        later.map(|(from, until)| (*until).min(end).saturating_sub((*from).max(start))).sum()
+    }
+
+    fn take(&mut self, event: &Event) {
+        let now = event.time;
+        match event.what {
+            What::SwitchedOut { why, .. } => self.off = Some((now, why)),
+            What::Woken { .. } | What::SwitchedIn { .. } => {
+                if let Some((since, OffCpu::Blocked)) = self.off.take() {
+                    self.push(since, now);
+                }
+            }
+            What::Waited { object: ObjectKind::Condition, wait, .. } => self.push(now.saturating_sub(wait), now),
+            _ => {}
+        }
+    }
+}
+
+/// The functions that are most likely to be one call per request, the likeliest first.
+///
+/// # Errors
+/// When the trace can't be read any more, or the watcher stops it.
+pub fn candidates(trace: &Trace, symbols: &mut Symbols, watch: &mut Watch<'_>) -> Result<Vec<Candidate>, TraceError> {
+    let mut threads: Map<u32, Waits> = Map::default();
+    let mut functions: Map<u64, Calls> = Map::default();
+    trace.in_order(
+        watch,
+        |_| true,
+        |event| {
+            if threads.len() >= THREADS && !threads.contains_key(&event.thread) {
+                threads.clear();
+            }
+            let waits = threads.entry(event.thread).or_default();
+            waits.take(event);
+            let What::Call { function, caller, duration, .. } = event.what else { return };
+            if functions.len() >= FUNCTIONS && !functions.contains_key(&function) {
+                return;
+            }
+            let calls = functions.entry(function).or_default();
+            let waited = waits.within(event.time.saturating_sub(duration), event.time);
+            calls.worked.record(duration.saturating_sub(waited));
+            (calls.waited, calls.time) = (calls.waited.saturating_add(waited), event.time);
+            if calls.callers.len() < CALLERS || calls.callers.contains_key(&caller) {
+                *calls.callers.entry(caller).or_default() += 1;
+            }
+        },
+    )?;
+    Ok(ranked(trace, symbols, functions))
+}
+
+/// A function by its name.
+struct Named {
+    name: String,
+    worked: Histogram,
+    waited: u64,
+    /// The function that calls it most, and how often.
+    caller: Option<(String, u64)>,
+    is_own: bool,
+}
+
+fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, Calls>) -> Vec<Candidate> {
+    let named = named(symbols, functions);
+    let busiest = named.values().map(|one| one.worked.total()).max().unwrap_or(0);
+    let worked = trace.pace().used.max(busiest).max(1);
+    let seconds = trace.counts().span().max(1) as f64 / 1e9;
+    let mut all: Vec<(f64, Candidate)> = Vec::new();
+    for one in named.values() {
+        let (calls, total) = (one.worked.count(), one.worked.total());
+        let share = total as f64 / worked as f64;
+        // What waits for most of its time is a loop, or the work of one that is.
+        if calls < FEWEST || share < 0.05 || one.waited > total || is_idle(&one.name) || is_same(one, &named) {
+            continue;
+        }
+        let (p50, p99) = (one.worked.percentile(50.0), one.worked.percentile(99.0));
+        let spread = p99.saturating_sub(p50) as f64 / p99.max(1) as f64;
+        // Several calls per call of the caller are parts of something.
+        let caller = one.caller.as_ref().and_then(|(caller, _)| named.get(caller));
+        let is_part = caller.is_some_and(|caller| calls as f64 > caller.worked.count() as f64 * 1.5);
+        let score =
+            share.min(1.0) * (0.3 + spread) * if is_part { 0.3 } else { 1.0 } * if one.is_own { 1.0 } else { 0.5 };
+        let per_second = calls as f64 / seconds;
+        let share = share.min(1.0) * 100.0;
+        all.push((score, Candidate { function: one.name.clone(), calls, per_second, p50, p99, share }));
+    }
+    all.sort_by(|a, b| {
+        b.0.total_cmp(&a.0).then_with(|| (Reverse(a.1.calls), &a.1.function).cmp(&(Reverse(b.1.calls), &b.1.function)))
+    });
+    all.into_iter().map(|(_, candidate)| candidate).take(SUGGESTED).collect()
+}
+
+/// Functions by name, each with its caller.
+fn named(symbols: &mut Symbols, functions: Map<u64, Calls>) -> HashMap<String, Named> {
+    let mut named: HashMap<String, Named> = HashMap::new();
+    for (function, calls) in functions {
+        let place = symbols.place(function, calls.time);
+        let is_own = place.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
+        let name = place.function();
+        let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
+        let caller = most.filter(|(caller, _)| **caller != 0);
+        let caller = caller.map(|(caller, times)| (symbols.caller(*caller, calls.time).function(), *times));
+        let one = named.entry(name.clone()).or_insert_with(|| Named {
+            name,
+            worked: Histogram::default(),
+            waited: 0,
+            caller: None,
+            is_own,
+        });
+        one.worked.add(&calls.worked);
+        one.waited = one.waited.saturating_add(calls.waited);
+        if caller.as_ref().is_some_and(|(_, times)| one.caller.as_ref().is_none_or(|(_, most)| times > most)) {
+            one.caller = caller;
+        }
+    }
+    named
+}
+
+/// Whether a file is of the program, and not of a library that it was built with.
+fn is_own(file: &str) -> bool {
+    !["/.cargo/registry/", "/.cargo/git/", "/rustc/"].iter().any(|part| file.contains(part))
+        && !file.starts_with("/usr/")
+}
+
+/// Whether a function is the same work as its caller, which is suggested then; or as the function that it wraps.
+fn is_same(one: &Named, named: &HashMap<String, Named>) -> bool {
+    let alike = |outer: &Named, inner: &Named| {
+        let (a, b) = (outer.worked.count() as f64, inner.worked.count() as f64);
+        b >= a * 0.9 && b <= a * 1.1 && inner.worked.total() as f64 >= outer.worked.total() as f64 * 0.9
+    };
+    let is_named = |one: &Named| !(last_part(&one.name) == "poll" || wraps(&one.name, ""));
+    let caller = one.caller.as_ref().and_then(|(caller, _)| named.get(caller));
+    let within = caller.is_some_and(|caller| {
+        caller.name != one.name
+            && alike(caller, one)
+            && caller.waited <= caller.worked.total()
+            && (caller.is_own || !one.is_own)
+            && (is_named(caller) || !is_named(one))
+    });
+    let calls_it = |other: &&Named| other.caller.as_ref().is_some_and(|(caller, _)| *caller == one.name);
+    let wraps_other = named.values().filter(calls_it).any(|inner| {
+        inner.name != one.name
+            && alike(one, inner)
+            && (inner.is_own && !one.is_own || is_named(inner) && !is_named(one))
+    });
+    within || wraps_other
+}
