@@ -19,10 +19,11 @@ const LOOPS: [&str; 14] = [
 ];
 
 /// Beginnings and ends of the paths of Rust's: mio's poll, and a scheduler's workers that have nothing to run.
-const PATHS: [(&str, &str); 8] = [
+const PATHS: [(&str, &str); 9] = [
     ("mio::", "::poll"),
     ("mio::", "::select"),
     ("mio::", "::epoll_wait"),
+    ("tokio::runtime::driver::", "::park"),
     ("tokio::runtime::io::driver::", "::turn"),
     ("tokio::runtime::", "::park_internal"),
     ("tokio::runtime::scheduler::", "::park"),

@@ -39,7 +39,9 @@ pub(crate) fn is_for(function: &str, name: &str) -> bool {
         let before = rest[..at].chars().next_back();
         let is_whole = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
         rest = &rest[at + name.len()..];
-        if is_whole && rest.starts_with("::{") {
+        // A handler is called by an `async` method of its own type, which its body is a part of.
+        let is_method = before == Some('<') && rest.starts_with(" as ") && function.ends_with('}');
+        if is_whole && (rest.starts_with("::{") || is_method) {
             return true;
         }
     }
@@ -104,6 +106,8 @@ mod tests {
     fn a_future_is_among_the_parameters_of_what_polls_it() {
         let poll = "<a::Timeout<newapp::dear::{closure#0}> as core::future::Future>::poll";
         assert!(is_for(poll, "newapp::dear") && is_for(poll, "dear"));
+        assert!(is_for("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
+        assert!(!is_for("<newapp::dear as axum::Handler<((),), ()>>::call", "newapp::dear"));
         assert!(!is_for(poll, "ear") && !is_for(poll, "newapp::cheap") && !is_for("newapp::dear", "dear"));
     }
 

@@ -12,7 +12,9 @@ pub(super) fn name(symbol: &str) -> String {
     if name.len() <= LONGEST {
         return name;
     }
-    format!("{}…", &name[..name.floor_char_boundary(LONGEST)])
+    // The end says which method it is.
+    let (begin, end) = (name.floor_char_boundary(LONGEST * 3 / 4), name.ceil_char_boundary(name.len() - LONGEST / 4));
+    format!("{}…{}", &name[..begin], &name[end..])
 }
 
 /// The same, however long it is.
@@ -46,5 +48,6 @@ mod tests {
         check("request_handler.leeward", "request_handler");
         check("_ZN5store8snapshotEv.leeward", "store::snapshot");
         assert!(name(&"x".repeat(5000)).len() < 210);
+        assert!(name(&format!("{}_poll", "x".repeat(5000))).ends_with("x_poll"));
     }
 }

@@ -244,6 +244,8 @@ impl Symbols {
         // The table knows the name of what was really called, also where the line table does not.
         match (frames.last_mut(), symbol) {
             (None, Some(symbol)) => frames.push(Frame { function: demangle::name(symbol), file: None, line: None }),
+            // Rust's own mangling has the whole path and the types; debug information may have neither.
+            (Some(last), Some(symbol)) if symbol.starts_with("_R") => last.function = demangle::name(symbol),
             // Line tables without the rest of the debug information name a function without its path.
             (Some(last), Some(symbol)) if !last.function.contains("::") => {
                 let full = demangle::name(symbol);
