@@ -103,7 +103,7 @@ fn what_clang_accepts_is_accepted_without_a_word() {
         "cc -fPIC -Wl,-shared -nostartfiles lib.c -o with-wl.so",
         "cc -fPIC -Xlinker -shared -nostartfiles lib.c -o with-x.so",
         "cc -shared -fPIC -Wl,@ld.rsp lib.c -o with-file.so",
-        "cc -no-pie -r lib.o -o part.o",
+        "cc -r lib.o -o part.o",
         "cc head.h -o head.pch",
         "cc -x c-header head.h -o other.pch",
         "c++ -x c++-header head.h -o cxx.pch",
