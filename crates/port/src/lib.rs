@@ -64,7 +64,7 @@ pub use leeward_host::Counts;
 /// For servers that tell more of themselves than the engine knows.
 pub use leeward_observe as observe;
 pub use leeward_observe::Source;
-pub use leeward_wire::DropReason;
+pub use leeward_wire::{DropReason, Greeting};
 pub use protocol::{After, ConnectionId, Ending, Next, Protocol, Ran};
 pub use receive::{Came, IoUring, Received, Receiver};
 pub use server::{Running, Server};

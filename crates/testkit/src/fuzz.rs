@@ -50,7 +50,11 @@ pub fn corpus(folder: &Path, prefix: &str, at_least: usize) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn number(variable: &str, otherwise: u64) -> u64 {
+/// The number in an environment variable, or another one where it is not set.
+///
+/// # Panics
+/// If it holds something else.
+pub fn number(variable: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return otherwise };
     text.parse().unwrap_or_else(|_| panic!("{variable}: `{text}` is no number"))
 }

@@ -5,11 +5,13 @@
 //! - [`alone`]: tests that need the machine's clock to themselves
 //! - [`allocator`]: counted allocations
 //! - [`random`] and [`fuzz`]: mutants of kept bytes, the same in every run
+//! - [`greetings`]: first bytes of many protocols
 //! - [`net`] and [`wait`]: ports and patience
 
 pub mod allocator;
 pub mod alone;
 pub mod fuzz;
+pub mod greetings;
 pub mod net;
 pub mod random;
 pub mod require;

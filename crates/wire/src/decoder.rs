@@ -2,6 +2,7 @@
 
 use super::error::WireError;
 use super::frame::{Frame, payload_max};
+use super::greeting::Greeting;
 use super::header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version, Words};
 use super::value::PayloadLimit;
 
@@ -41,7 +42,7 @@ pub fn decode(bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'
 #[inline]
 fn decode_in(stream: Option<Version>, bytes: &[u8], from: Side, limit: PayloadLimit) -> Result<Decoded<'_>, WireError> {
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else {
-        return Ok(Decoded::Incomplete { needed: PREFIX_LEN });
+        return begun(bytes).map(|()| Decoded::Incomplete { needed: PREFIX_LEN });
     };
     let (kind, payload_len) = prefixed(stream, prefix, from, limit)?;
     let Some((header, behind)) = bytes.split_first_chunk::<HEADER_LEN>() else {
@@ -57,6 +58,15 @@ fn decode_in(stream: Option<Version>, bytes: &[u8], from: Side, limit: PayloadLi
             Frame::read(kind, &words, &[])?;
             Ok(Decoded::Incomplete { needed: HEADER_LEN + payload_len })
         }
+    }
+}
+
+/// Checks the beginning of a header: a peer of another protocol may say less than 8 bytes, and then wait.
+#[inline]
+fn begun(bytes: &[u8]) -> Result<(), WireError> {
+    match bytes.first_chunk() {
+        Some(found) if *found != MAGIC.to_le_bytes() => Err(WireError::Magic { found: *found }),
+        _ => Ok(()),
     }
 }
 
@@ -238,7 +248,7 @@ impl Decoder {
             self.start += skipped;
             self.skip -= skipped;
         }
-        if self.waits() {
+        if self.waits() && (self.needed > PREFIX_LEN || self.skip > 0) {
             return Ok(None);
         }
         match decode_in(self.stream, &self.buffer[self.start..self.end], self.from, self.limit) {
@@ -289,6 +299,12 @@ impl Decoder {
             (None, 0) if self.skip == 0 => Ok(()),
             (None, buffered) => Err(WireError::Truncated { buffered, needed: self.needed }),
         }
+    }
+
+    /// Another protocol that the peer speaks, if bytes that begin no frame tell.
+    pub fn foreign(&self) -> Option<Greeting> {
+        let is_foreign = matches!(self.failed, Some(WireError::Magic { .. }));
+        is_foreign.then(|| Greeting::of(&self.buffer[self.start..self.end])).flatten()
     }
 
     /// Bytes received and not yet taken.

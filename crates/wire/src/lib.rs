@@ -6,6 +6,7 @@
 //! - [`Decoder`]: a bounded buffer between a socket and frames; [`decode`] does the same on bytes that lie elsewhere.
 //! - [`Encoder`]: appends frames to what will be sent.
 //! - [`WireError`]: why bytes are no frame. Always fatal to the connection that they came from.
+//! - [`Greeting`]: another protocol, recognised by its first bytes.
 //! - [`Kind`], [`Field`]: the layout, as a table that the code, the tests and `docs/protocol.md` share.
 //!
 //! Accepted bytes are canonical: whatever decodes encodes to the same bytes again.
@@ -61,6 +62,7 @@ mod decoder;
 mod encoder;
 mod error;
 mod frame;
+mod greeting;
 mod header;
 mod value;
 
@@ -71,6 +73,7 @@ pub use error::{EncodeError, WireError};
 pub use frame::{
     Answer, Call, Cancel, Credit, Demand, Dropped, Failure, Fatal, Frame, Ping, Pong, Register, Response, Welcome,
 };
+pub use greeting::Greeting;
 pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version};
 pub use leeward_control::units::CreditId;
 pub use value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
+mod number;
 pub mod protocol;
 pub mod server;
 pub mod service;

@@ -60,22 +60,25 @@ struct Model {
     flush_at: u32,
 }
 
-/// Number that C's `strtoull` reads, if nothing but a space follows it: memcached looks no further than that.
+/// Number that C's `strtoull` reads, if the value ends there or goes on with a space or a NUL: memcached looks no further.
 fn c_number(value: &[u8]) -> Option<u64> {
     let is_space = |byte: &u8| b" \t\n\x0B\x0C\r".contains(byte);
     let start = value.iter().take_while(|byte| is_space(byte)).count();
-    let start = start + usize::from(value.get(start) == Some(&b'+'));
+    let is_negative = value.get(start) == Some(&b'-');
+    let start = start + usize::from(is_negative || value.get(start) == Some(&b'+'));
     let digits: String =
         value[start..].iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| *byte as char).collect();
-    let is_whole = value.get(start + digits.len()).is_none_or(is_space);
-    digits.parse().ok().filter(|_| is_whole)
+    let is_whole = value.get(start + digits.len()).is_none_or(|byte| is_space(byte) || *byte == 0);
+    let number: u64 = digits.parse().ok().filter(|_| is_whole)?;
+    let number = if is_negative { number.wrapping_neg() } else { number };
+    (number as i64 >= 0 || !value.contains(&b'-')).then_some(number)
 }
 
 impl Model {
     fn get(&mut self, key: u8) -> Option<Pair> {
         let pair = self.pairs.get(&key)?;
         let is_dead = (pair.expires != 0 && pair.expires <= self.now)
-            || (self.flush_at != 0 && self.flush_at <= self.now && pair.stored < self.flush_at);
+            || (self.flush_at != 0 && self.flush_at <= self.now && pair.stored <= self.flush_at);
         if is_dead {
             self.pairs.remove(&key);
             return None;
@@ -167,7 +170,8 @@ impl Model {
                     self.pairs.clear();
                     self.flush_at = 0;
                 } else {
-                    self.flush_at = expires(*delay, self.now);
+                    // memcached flushes up to the end of the second before.
+                    self.flush_at = expires(*delay, self.now) - 1;
                 }
                 b"OK\r\n".to_vec()
             }

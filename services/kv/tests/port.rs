@@ -4,6 +4,7 @@ mod support;
 
 use leeward_control::units::Nanos;
 use leeward_kv::store::Visit;
+use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -367,5 +368,24 @@ fn a_newcomer_whose_request_is_in_pieces_is_answered_beside_those_who_only_talk(
             assert_eq!(client.line(), "STORED\r\n");
         }
     });
+    server.stop().unwrap();
+}
+
+/// A client of another protocol is told so where it may understand, and nothing of what it sends is executed.
+#[test]
+fn clients_of_other_protocols_are_turned_away() {
+    let store = store();
+    let server = serve(&store);
+    for (name, bytes) in GREETINGS.iter().filter(|(name, _)| *name != "memcached's text protocol") {
+        let mut client = Client::new(server.address());
+        client.send(bytes);
+        let heard = String::from_utf8(client.rest()).unwrap();
+        // As memcached we say nothing to a browser, and the binary protocol has no words.
+        let is_silent = name.starts_with("HTTP") || *name == "memcached's binary protocol";
+        let wanted = format!("CLIENT_ERROR this port speaks memcached's text protocol, not {name}\r\n");
+        assert_eq!(heard, if is_silent { "" } else { &wanted }, "{name}");
+    }
+    let mut client = Client::new(server.address());
+    assert_eq!(client.ask(b"get smuggled\r\n"), "END\r\n");
     server.stop().unwrap();
 }

@@ -12,8 +12,8 @@ use leeward_control::units::{self, Credits, Nanos, Tenant, Time};
 use leeward_host::Desk;
 use leeward_wire::{
     self as wire, Answer, Credit, Decoder, DropReason, Dropped, Encoder, ErrorCode, Failure, FailureCode, Frame,
-    Message, Method, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Version, Welcome,
-    WireError,
+    Greeting, Message, Method, Nanos32, PayloadLimit, Pong, Regime, Register, RequestId, Response, Side, Version,
+    Welcome, WireError,
 };
 
 /// Bounds of a server's connection, and where it stands.
@@ -232,7 +232,11 @@ impl ServerConnection {
             return 0;
         }
         let abandoned = self.abandon(desk);
-        self.account.say(&Frame::Error(wire::Fatal { code, message: Message::new(words) }), desk);
+        // The error speaks of TLS itself.
+        let foreign = self.decoder.foreign().filter(|greeting| *greeting != Greeting::Tls);
+        let heard = foreign.map(|greeting| format!("{words}. They are of {greeting}"));
+        let message = Message::new(heard.as_deref().unwrap_or(words));
+        self.account.say(&Frame::Error(wire::Fatal { code, message }), desk);
         abandoned
     }
 

@@ -1,23 +1,40 @@
 //! Base64 for keys that are not text (the meta commands' `b` flag), as memcached reads and writes it.
 
-use ::base64::Engine;
-use ::base64::alphabet::STANDARD;
-use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-
-/// memcached wants the padding, and does not look at the bits before it that belong to no byte.
-const ENGINE: GeneralPurpose =
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const PAD: u8 = b'=';
 
 /// Appends `bytes` as base64, padded.
 pub(super) fn encode(bytes: &[u8], into: &mut Vec<u8>) {
-    let start = into.len();
-    into.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    ENGINE.encode_slice(bytes, &mut into[start..]).expect("the room is as long as the text");
+    for group in bytes.chunks(3) {
+        let sum = group.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(sum >> (18 - 6 * place) & 63) as usize];
+            into.push(if place > group.len() { PAD } else { letter });
+        }
+    }
 }
 
-/// Decodes base64 with its padding; `None` if it is none.
+/// Decodes base64 as leniently as memcached: it passes over other characters, and stops behind the first padding.
+/// `None` without whole groups of four, or with more padding than two.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    if text.is_empty() { None } else { ENGINE.decode(text).ok() }
+    let value = |letter: &u8| match letter {
+        &PAD => Some(None),
+        letter => LETTERS.iter().position(|known| known == letter).map(|value| Some(value as u32)),
+    };
+    let letters: Vec<Option<u32>> = text.iter().filter_map(value).collect();
+    if letters.is_empty() || letters.len() % 4 != 0 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(letters.len() / 4 * 3);
+    for group in letters.chunks(4) {
+        let sum = group.iter().fold(0, |sum, letter| sum << 6 | letter.unwrap_or(0));
+        let pads = group.iter().filter(|letter| letter.is_none()).count();
+        bytes.extend_from_slice(sum.to_be_bytes()[1..].get(..3usize.checked_sub(pads)?).filter(|_| pads < 3)?);
+        if pads > 0 {
+            break;
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -36,11 +53,15 @@ mod tests {
 
     #[test]
     fn what_is_no_base64_is_refused() {
-        let mut text = Vec::new();
-        encode(b"foo", &mut text);
-        assert_eq!(text, b"Zm9v");
+        for (bytes, text) in [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+            let mut encoded = Vec::new();
+            encode(bytes.as_bytes(), &mut encoded);
+            assert_eq!(encoded, text.as_bytes());
+        }
         assert_eq!(decode(b"Zg=="), decode(b"Zh=="), "bits that belong to no byte");
-        for bad in ["", "%%%%", "Zm9", "Zm9vY", "Z===", "Zm=v", "===="] {
+        assert_eq!(decode(b"%Zm\t9v"), Some(b"foo".to_vec()), "characters that are none of base64's");
+        assert_eq!(decode(b"Zg==Zm9v"), Some(b"f".to_vec()), "text behind the padding");
+        for bad in ["", "%%%%", "Zm9", "Zm9vY", "Z===", "===="] {
             assert_eq!(decode(bad.as_bytes()), None, "{bad}");
         }
     }

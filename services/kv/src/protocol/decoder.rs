@@ -1,8 +1,10 @@
 //! Finds the requests in a connection's bytes. Its memory is bounded by one line and one data block of the largest size; a
 //! multi-get of many keys comes out in parts, so that no request makes an answer of unbounded length.
 
+use super::replies::ERROR;
 use super::update::{UpdateError, update};
-use super::words::words;
+use super::words::{is_command, is_key, seconds, words};
+use leeward_port::Greeting;
 
 /// The longest line, and so the longest multi-get. memcached's other lines have 2048 bytes, too.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -70,17 +72,24 @@ pub enum Next {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
+    /// At the beginning of the connection.
+    Start,
     /// At the beginning of a line.
     Line,
     /// Behind the line of an update, whose length with its end is given: a data block follows.
     Data { line: usize, end: usize, length: usize, silent: bool },
-    /// In a multi-get whose line ends at `end`, of whose keys those behind `at` are not handed out. The first `fixed` words
-    /// belong to each part.
-    Keys { end: usize, fixed: usize, at: usize },
+    /// In a multi-get whose line without its end is given, and with it ends at `end`. Of its keys those behind `at` are
+    /// not handed out. The first `fixed` words belong to each part.
+    Keys { line: usize, end: usize, fixed: usize, at: usize },
     /// In a data block that is discarded.
     Swallow(usize),
     /// In a line that is discarded: it was longer than any may be.
     SwallowLine,
+}
+
+/// Whether the second word of a line is a number of seconds.
+fn has_seconds(line: &[u8]) -> bool {
+    words(line).nth(1).and_then(seconds).is_some()
 }
 
 /// Bytes of a connection that are not requests yet.
@@ -95,12 +104,14 @@ pub struct Decoder {
     state: State,
     /// The largest data block that is waited for.
     data_max: usize,
+    /// Another protocol that the client speaks.
+    foreign: Option<Greeting>,
 }
 
 impl Decoder {
     /// For data blocks of up to `data_max` bytes; longer ones are answered and thrown away.
     pub fn new(data_max: usize) -> Self {
-        Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Line, data_max }
+        Decoder { buffer: Vec::new(), start: 0, filled: 0, scanned: 0, state: State::Start, data_max, foreign: None }
     }
 
     /// Room for the next read. What is put there counts when [`Decoder::filled`] says so.
@@ -155,6 +166,11 @@ impl Decoder {
         }
     }
 
+    /// Another protocol that the client speaks, where that is why its connection is to be closed.
+    pub fn foreign(&self) -> Option<Greeting> {
+        self.foreign
+    }
+
     /// Forgets the parts of a multi-get that have not been handed out.
     pub fn skip_parts(&mut self) {
         if let State::Keys { end, .. } = self.state {
@@ -166,8 +182,22 @@ impl Decoder {
     pub fn next(&mut self, request: &mut Request) -> Next {
         loop {
             match self.state {
-                // A client that speaks the binary protocol, which has no lines, would wait for ever.
-                State::Line if self.buffer[self.start..self.filled].first() == Some(&0x80) => return Next::Close,
+                State::Start => {
+                    let begun = &self.buffer[self.start..self.filled];
+                    if begun.is_empty() || Greeting::may_follow(begun) {
+                        return Next::Nothing;
+                    }
+                    // Nothing of it is executed: lines of a request's body may be commands.
+                    self.foreign = Greeting::of(begun).filter(|greeting| *greeting != Greeting::Memcached);
+                    if self.foreign.is_some() {
+                        return Next::Close;
+                    }
+                    if begun.contains(&b'\n') || begun.len() > SHORT_LINE_MAX {
+                        self.state = State::Line;
+                    } else {
+                        return Next::Nothing;
+                    }
+                }
                 State::Line => match self.line() {
                     None => return Next::Nothing,
                     Some((line, end)) => {
@@ -215,8 +245,8 @@ impl Decoder {
                         (false, true) => {}
                     }
                 }
-                State::Keys { end, fixed, at } => {
-                    self.part(end, fixed, at, request);
+                State::Keys { line, end, fixed, at } => {
+                    self.part(line, end, fixed, at, request);
                     return Next::Request;
                 }
             }
@@ -254,21 +284,34 @@ impl Decoder {
             return Some(Next::Reply(b"CLIENT_ERROR line too long\r\n"));
         }
         let text = &self.buffer[self.start..][..line];
+        // memcached's lines are C's strings.
+        let line = text.iter().position(|byte| *byte == 0).unwrap_or(line);
+        let text = &text[..line];
         let verb = words(text).next().unwrap_or_default();
         match verb {
             b"get" | b"gets" | b"gat" | b"gats" => {
                 let fixed = if verb.starts_with(b"get") { 1 } else { 2 };
-                if words(text).skip(fixed).any(|key| key.len() > crate::store::KEY_MAX) {
-                    self.take(end);
-                    return Some(Next::Reply(b"CLIENT_ERROR bad command line format\r\n"));
+                let has_parts = words(text).skip(fixed).nth(KEYS_PER_PART).is_some();
+                let is_wrong = |key: &&[u8]| !is_key(key) || fixed == 2 && !has_seconds(text);
+                match words(text).skip(fixed).find(is_wrong).filter(|_| has_parts) {
+                    // The executor refuses it. The other keys are not worth looking up: they would not be answered.
+                    Some(key) => {
+                        request.fill(&words(text).take(fixed).chain([key]).collect::<Vec<_>>().join(&b' '), &[]);
+                    }
+                    None if has_parts => {
+                        self.state = State::Keys { line, end, fixed, at: 0 };
+                        return None;
+                    }
+                    None => request.fill(text, &[]),
                 }
-                if words(text).skip(fixed).nth(KEYS_PER_PART).is_some() {
-                    self.state = State::Keys { end, fixed, at: 0 };
-                    return None;
-                }
-                request.fill(text, &[]);
                 self.take(end);
                 Some(Next::Request)
+            }
+            _ if !is_command(verb) => {
+                // A browser that was led here sends a form, whose fields would be the next commands.
+                let is_http = words(text).last().is_some_and(|word| word.starts_with(b"HTTP/"));
+                self.take(end);
+                Some(if is_http { Next::Close } else { Next::Reply(ERROR) })
             }
             _ => match update(text) {
                 None => {
@@ -303,10 +346,8 @@ impl Decoder {
     }
 
     /// The next keys of a multi-get as a request of their own.
-    fn part(&mut self, end: usize, fixed: usize, at: usize, request: &mut Request) {
-        let line = &self.buffer[self.start..][..end];
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+    fn part(&mut self, length: usize, end: usize, fixed: usize, at: usize, request: &mut Request) {
+        let line = &self.buffer[self.start..][..length];
         request.fill(&[], &[]);
         let mut done = at;
         let first = words(line).take(fixed).map(|word| (word, true));
@@ -322,7 +363,7 @@ impl Decoder {
         request.line = request.bytes.len();
         request.more = words(&line[done..]).next().is_some();
         if request.more {
-            self.state = State::Keys { end, fixed, at: done };
+            self.state = State::Keys { line: length, end, fixed, at: done };
         } else {
             self.take(end);
         }

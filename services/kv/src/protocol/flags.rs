@@ -2,10 +2,17 @@
 
 use super::base64;
 use super::replies::BAD_FORMAT;
-use super::words::{is_key, signed, small, unsigned, words};
+use super::words::{signed, unsigned, words};
 use crate::store::Mode;
 
 const BAD_TOKEN: &[u8] = b"CLIENT_ERROR bad token in command line format\r\n";
+pub(super) const TOO_MANY_FLAGS: &[u8] = b"CLIENT_ERROR options flags too long\r\n";
+pub(super) const LONG_OPAQUE: &[u8] = b"CLIENT_ERROR opaque token too long\r\n";
+
+/// The most words of a meta command.
+pub(super) const FLAGGED_WORDS_MAX: usize = 19;
+/// The longest opaque, with its letter, in bytes.
+const OPAQUE_MAX: usize = 32;
 
 /// Flags of a meta command. Flags that only ask for something to be returned are read from the words again, because
 /// answers keep their order.
@@ -18,23 +25,25 @@ pub(super) struct Flags {
     /// Reading shall not count as use.
     pub(super) no_update: bool,
     /// Make the item if it is missing, to expire so.
-    pub(super) vivify: Option<i64>,
-    pub(super) exptime: Option<i64>,
+    pub(super) vivify: Option<i32>,
+    pub(super) exptime: Option<i32>,
     /// Renew an item that has less than these seconds left.
-    pub(super) recache: Option<i64>,
+    pub(super) recache: Option<i32>,
     pub(super) client_flags: u32,
     pub(super) cas: Option<u64>,
     pub(super) mode: Option<u8>,
     pub(super) initial: u64,
     pub(super) delta: Option<u64>,
     pub(super) invalidate: bool,
+    /// An opaque is longer than may be. Commands look at this after their other flags.
+    pub(super) has_long_opaque: bool,
 }
 
 impl Flags {
     /// Reads the words from the `start`th on.
     pub(super) fn read(line: &[u8], key: &[u8], start: usize) -> Result<Self, &'static [u8]> {
         let mut flags = Flags::default();
-        let mut seen = [false; 128];
+        let mut seen = [false; 127];
         let mut error = None;
         for word in words(line).skip(start) {
             let (letter, value) = (word[0], &word[1..]);
@@ -44,9 +53,9 @@ impl Flags {
             }
             let mut bad = |reply: &'static [u8]| error = Some(reply);
             // memcached's numbers of seconds have 32 bits.
-            let seconds = || signed(value).filter(|seconds| i32::try_from(*seconds).is_ok());
+            let seconds = || i32::try_from(signed(value)?).ok();
             match letter {
-                b'b' => match base64::decode(key).filter(|key| is_key(key)) {
+                b'b' => match base64::decode(key) {
                     Some(key) => flags.binary_key = Some(key),
                     None => bad(b"CLIENT_ERROR error decoding key\r\n"),
                 },
@@ -69,10 +78,11 @@ impl Flags {
                     })
                 }
                 b'F' => {
-                    flags.client_flags = small(value).unwrap_or_else(|| {
-                        bad(BAD_FORMAT);
-                        0
-                    })
+                    match unsigned(value).and_then(|number| number.try_into().ok()) {
+                        Some(number) => flags.client_flags = number,
+                        // memcached says of these flags no more than of the line.
+                        None => error = error.or(Some(BAD_FORMAT)),
+                    }
                 }
                 b'C' => {
                     flags.cas = unsigned(value).or_else(|| {
@@ -98,7 +108,8 @@ impl Flags {
                 b'v' => flags.value = true,
                 b'q' => flags.quiet = true,
                 b'u' => flags.no_update = true,
-                b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
+                b'O' => flags.has_long_opaque = word.len() > OPAQUE_MAX,
+                b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'h' | b'l' => {}
                 _ => return Err(b"CLIENT_ERROR invalid flag\r\n"),
             }
         }
@@ -109,11 +120,11 @@ impl Flags {
 /// How `ms` stores, by its mode's letter.
 pub(super) fn mode(flags: &Flags) -> Option<Mode> {
     Some(match flags.mode {
-        None | Some(b'S' | b's') => Mode::Set,
-        Some(b'E' | b'e') => Mode::Add,
-        Some(b'A' | b'a') => Mode::Append,
-        Some(b'P' | b'p') => Mode::Prepend,
-        Some(b'R' | b'r') => Mode::Replace,
+        None | Some(b'S') => Mode::Set,
+        Some(b'E') => Mode::Add,
+        Some(b'A') => Mode::Append,
+        Some(b'P') => Mode::Prepend,
+        Some(b'R') => Mode::Replace,
         Some(_) => return None,
     })
 }

@@ -2,14 +2,14 @@
 
 use super::base64;
 use super::execute::{Executor, Refused};
-use super::flags::{Flags, mode};
+use super::flags::{FLAGGED_WORDS_MAX, Flags, LONG_OPAQUE, TOO_MANY_FLAGS, mode};
 use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::words::{first, is_key, length, push_number, words};
 use crate::store::read::Deletion;
 use crate::store::stats::Counter;
 use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
-/// Times that a missing item is made before another client's making and removing it is given up against.
+/// Times that a missing number is made before another client's making and removing it is given up against.
 const VIVIFIED: usize = 3;
 
 impl Executor {
@@ -29,6 +29,15 @@ impl Executor {
             out.extend_from_slice(BAD_FORMAT);
             return Ok(());
         }
+        if verb == b"me" {
+            return self.meta_debug(line, key, visit, out);
+        }
+        if count > FLAGGED_WORDS_MAX {
+            // memcached's words differ.
+            let reply = if verb == b"mg" { b"CLIENT_ERROR options flags are too long\r\n" } else { TOO_MANY_FLAGS };
+            out.extend_from_slice(reply);
+            return Ok(());
+        }
         let flags = match Flags::read(line, key, if verb == b"ms" { 3 } else { 2 }) {
             Ok(flags) => flags,
             Err(_) if verb == b"ma" || verb == b"md" => {
@@ -40,55 +49,36 @@ impl Executor {
                 return Ok(());
             }
         };
-        let ask = Ask { line, written_key: key, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
+        if flags.has_long_opaque && verb != b"ms" {
+            out.extend_from_slice(LONG_OPAQUE);
+            return Ok(());
+        }
+        let ask = Ask { line, key: flags.binary_key.as_deref().unwrap_or(key), flags: &flags };
         match verb {
             b"mg" => self.meta_get(&ask, visit, out),
             b"ms" => self.meta_set(&ask, data, visit, out),
             b"md" => self.meta_delete(&ask, visit, out),
-            b"ma" => self.meta_arithmetic(&ask, visit, out),
-            _ => self.meta_debug(&ask, visit, out),
+            _ => self.meta_arithmetic(&ask, visit, out),
         }
     }
 
     fn meta_get(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let stats = self.store().stats();
-        stats.count(Counter::CmdGet);
-        let mut made = false;
-        for _ in 0..VIVIFIED {
-            let look = |found: Option<&Found<'_>>| -> Result<bool, Refused> {
-                let Some(found) = found else { return Ok(false) };
-                if ask.flags.value && found.value_len() > visit.longest {
-                    return Err(Refused::TooLong);
-                }
-                ask.hit(found, made, out);
-                Ok(true)
-            };
-            // What has been made has to be told of: nobody else would be asked to fill it.
-            let hit = if made {
-                self.store().read_regardless(ask.key, visit, look)?
-            } else {
-                self.store().read(ask.key, visit, look)??
-            };
-            if hit {
-                stats.count(if made { Counter::GetMisses } else { Counter::GetHits });
-                return Ok(());
+        let mut look = |found: &Found<'_>, made: bool| {
+            if ask.flags.value && found.value_len() > visit.longest {
+                return Err(Refused::TooLong);
             }
-            let Some(exptime) = ask.flags.vivify else { break };
-            let expires = expires(exptime, visit.now);
-            let write = Write { mode: Mode::Add, expires, being_renewed: true, ..ask.write(visit.now) };
-            match self.store().write(ask.key, b"", &write, visit)? {
-                WriteOutcome::Stored { .. } => made = true,
-                WriteOutcome::OutOfMemory | WriteOutcome::TooLarge => {
-                    out.extend_from_slice(b"SERVER_ERROR out of memory\r\n");
-                    return Ok(());
-                }
-                // Another client was quicker.
-                _ => {}
-            }
-        }
-        stats.count(Counter::GetMisses);
-        if !ask.flags.quiet {
-            ask.answer(b"EN", out);
+            ask.hit(found, made, out);
+            Ok(())
+        };
+        let hit = match ask.flags.vivify {
+            Some(_) => self.store().read_or_make(ask.key, ask.flags.binary_key.is_some(), visit, look)?,
+            None => self.store().read(ask.key, visit, |found| found.map(|found| look(found, false)))?,
+        };
+        self.count_read(ask.flags.exptime.is_some(), hit.is_some());
+        match hit {
+            Some(outcome) => return outcome,
+            None if ask.flags.quiet => {}
+            None => ask.answer(b"EN", out),
         }
         Ok(())
     }
@@ -98,12 +88,14 @@ impl Executor {
         let write = ask.write(visit.now);
         let outcome = if promised != Some(data.len()) {
             // Its data block was not even waited for.
-            self.store().forget(ask.key, visit)?;
             self.store().stats().count(Counter::StoreTooLarge);
             WriteOutcome::TooLarge
         } else {
             self.store().write(ask.key, data, &write, visit)?
         };
+        if matches!(outcome, WriteOutcome::TooLarge | WriteOutcome::OutOfMemory) {
+            self.store().forget(ask.key, visit)?;
+        }
         let start = out.len();
         match outcome {
             WriteOutcome::Stored { cas } => {
@@ -131,7 +123,7 @@ impl Executor {
                 return (Deletion::Delete, true);
             }
             if let Some(exptime) = ask.flags.exptime {
-                found.touch(exptime);
+                found.touch(exptime.into());
             }
             (Deletion::Invalidate, true)
         })?;
@@ -146,20 +138,24 @@ impl Executor {
 
     fn meta_arithmetic(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let up = match ask.flags.mode {
-            None | Some(b'I' | b'i' | b'+') => true,
-            Some(b'D' | b'd' | b'-') => false,
+            None | Some(b'I' | b'+') => true,
+            Some(b'D' | b'-') => false,
             Some(_) => {
                 out.extend_from_slice(b"CLIENT_ERROR invalid mode for ma M token\r\n");
                 return Ok(());
             }
         };
-        let change = |exptime: i64| expires(exptime, visit.now);
-        let delta =
-            Delta { up, by: ask.flags.delta.unwrap_or(1), cas: ask.flags.cas, expires: ask.flags.exptime.map(change) };
+        let change = |exptime: i32| expires(exptime.into(), visit.now);
+        let delta = Delta {
+            up,
+            by: ask.flags.delta.unwrap_or(1),
+            cas: ask.flags.cas.filter(|cas| *cas != 0),
+            expires: ask.flags.exptime.map(change),
+        };
         for _ in 0..VIVIFIED {
             let mut made = false;
-            let (value, cas, ttl) = match self.store().add_delta(ask.key, &delta, visit)? {
-                DeltaOutcome::Is { value, cas, ttl } => (value, cas, ttl),
+            let (value, cas, expired) = match self.store().add_delta(ask.key, &delta, visit)? {
+                DeltaOutcome::Is { value, cas, expired } => (value, cas, expired),
                 DeltaOutcome::Exists => {
                     ask.answer(b"EX", out);
                     return Ok(());
@@ -173,51 +169,60 @@ impl Executor {
                     return Ok(());
                 }
                 DeltaOutcome::NotFound => {
-                    let Some(exptime) = ask.flags.vivify else { break };
-                    let (value, at) = (ask.flags.initial, expires(exptime, visit.now));
-                    let write = Write { mode: Mode::Add, expires: at, cas: None, ..ask.write(visit.now) };
+                    if ask.flags.vivify.is_none() {
+                        break;
+                    }
+                    let value = ask.flags.initial;
+                    let mut at = 0;
+                    ask.times(true, visit.now, &mut at, |_, _| ());
+                    let binary_key = ask.flags.binary_key.is_some();
+                    let write = Write { mode: Mode::Add, expires: at, binary_key, ..Write::default() };
                     match self.store().write(ask.key, value.to_string().as_bytes(), &write, visit)? {
                         WriteOutcome::Stored { cas } => {
                             made = true;
-                            (value, cas, (at != 0).then(|| at.saturating_sub(visit.now)))
+                            (value, cas, 0)
                         }
                         WriteOutcome::NotStored => continue,
                         _ => {
-                            out.extend_from_slice(b"SERVER_ERROR out of memory\r\n");
+                            out.extend_from_slice(b"SERVER_ERROR Out of memory allocating new item\r\n");
                             return Ok(());
                         }
                     }
                 }
             };
-            ask.number(value, cas, ttl, made, out);
+            ask.number(value, cas, expired, made, visit.now, out);
             return Ok(());
         }
         ask.answer(b"NF", out);
         Ok(())
     }
 
-    fn meta_debug(&self, ask: &Ask<'_>, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
-        let shown = self.store().read(ask.key, visit, |found| {
-            found.map(|found| {
-                let expires = found.ttl().map_or("-1".into(), |ttl| ttl.to_string());
-                let fetched = if found.was_fetched() { "yes" } else { "no" };
-                format!(
-                    " exp={expires} la={} cas={} fetch={fetched} cls={} size={}\r\n",
-                    found.unread_for(),
-                    found.cas(),
-                    found.class(),
-                    found.size()
-                )
-            })
-        })?;
-        match shown {
-            None => out.extend_from_slice(b"EN\r\n"),
-            Some(text) => {
-                out.extend_from_slice(b"ME ");
-                out.extend_from_slice(ask.written_key);
-                out.extend_from_slice(text.as_bytes());
+    /// `me`, which has no flags but `b` behind the key.
+    fn meta_debug(&self, line: &[u8], key: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let ([_, _, flag], _) = first::<3>(line);
+        let decoded = if flag == b"b" { base64::decode(key) } else { Some(key.to_vec()) };
+        let Some(key) = decoded else {
+            out.extend_from_slice(BAD_FORMAT);
+            return Ok(());
+        };
+        self.store().read(&key, visit, |found| {
+            let Some(found) = found else { return out.extend_from_slice(b"EN\r\n") };
+            out.extend_from_slice(b"ME ");
+            match found.has_binary_key() {
+                true => base64::encode(&key, out),
+                false => out.extend_from_slice(&key),
             }
-        }
+            let expires = found.ttl().map_or("-1".into(), |ttl| ttl.to_string());
+            let fetched = if found.was_fetched() { "yes" } else { "no" };
+            let text = format!(
+                " exp={expires} la={} cas={} fetch={fetched} cls={} size={}\r\n",
+                found.unread_for(),
+                found.cas(),
+                found.class(),
+                found.size()
+            );
+            out.extend_from_slice(text.as_bytes());
+        })?;
         Ok(())
     }
 }
@@ -225,7 +230,6 @@ impl Executor {
 /// A meta command.
 struct Ask<'a> {
     line: &'a [u8],
-    written_key: &'a [u8],
     key: &'a [u8],
     flags: &'a Flags,
 }
@@ -236,14 +240,19 @@ impl Ask<'_> {
         if mode == Mode::Replace && self.flags.cas.is_some() {
             mode = Mode::Set;
         }
+        // As in memcached 0 is no item's CAS id, and to append to an item it says nothing.
+        let cas = match mode {
+            Mode::Add => None,
+            Mode::Append | Mode::Prepend => self.flags.cas.filter(|cas| *cas != 0),
+            Mode::Set | Mode::Replace => self.flags.cas,
+        };
         Write {
             mode,
             client_flags: self.flags.client_flags,
-            expires: expires(self.flags.exptime.unwrap_or(0), now),
-            cas: if mode == Mode::Add { None } else { self.flags.cas },
-            stale_is_fine: self.flags.invalidate,
+            expires: expires(self.flags.exptime.unwrap_or(0).into(), now),
+            cas,
+            stale_is_fine: self.flags.invalidate && cas != Some(0),
             binary_key: self.flags.binary_key.is_some(),
-            being_renewed: false,
         }
     }
 
@@ -256,18 +265,21 @@ impl Ask<'_> {
         } else {
             out.extend_from_slice(b"HD");
         }
-        let mut won = made;
+        let mut won = false;
         for word in words(self.line).skip(2) {
             let mut number = |letter: u8, number: u64| {
                 out.extend_from_slice(&[b' ', letter]);
                 push_number(number, out);
             };
             match word[0] {
-                b'T' => found.touch(self.flags.exptime.unwrap_or(0)),
+                b'T' => found.touch(self.flags.exptime.unwrap_or(0).into()),
+                b'N' if made => {
+                    found.touch(self.flags.vivify.unwrap_or(0).into());
+                    won = true;
+                }
                 b'R' => {
-                    let left =
-                        found.ttl().map(i64::from).filter(|left| self.flags.recache.is_some_and(|least| *left < least));
-                    won |= left.is_some() && !made && !found.is_being_renewed();
+                    let is_due = self.flags.recache.is_some_and(|least| found.expires_before(least.into()));
+                    won |= is_due && !made && !found.is_being_renewed();
                 }
                 b's' => number(b's', found.value_len() as u64),
                 b't' => match found.ttl() {
@@ -283,7 +295,7 @@ impl Ask<'_> {
                 _ => {}
             }
         }
-        if found.is_being_renewed() && !made {
+        if found.is_being_renewed() {
             out.extend_from_slice(b" Z");
         }
         if found.is_stale() {
@@ -304,9 +316,26 @@ impl Ask<'_> {
         }
     }
 
+    /// Goes through the times that the command sets, in its order, from `expires` on. `each` sees every word in between.
+    fn times(&self, made: bool, now: u32, expires_at: &mut u32, mut each: impl FnMut(&[u8], u32)) {
+        for word in words(self.line).skip(2) {
+            let set = match word[0] {
+                b'T' => self.flags.exptime,
+                b'N' => self.flags.vivify.filter(|_| made),
+                _ => None,
+            };
+            if let Some(exptime) = set {
+                *expires_at = expires(exptime.into(), now);
+            }
+            each(word, *expires_at);
+        }
+    }
+
     /// Answers `ma` with a number. For a number that was just `made` there is always an answer, as with memcached.
-    fn number(&self, value: u64, cas: u64, ttl: Option<u32>, made: bool, out: &mut Vec<u8>) {
-        let start = out.len();
+    fn number(&self, value: u64, cas: u64, mut expires_at: u32, made: bool, now: u32, out: &mut Vec<u8>) {
+        if self.flags.quiet && !made {
+            return;
+        }
         let text = value.to_string();
         if self.flags.value {
             out.extend_from_slice(b"VA ");
@@ -314,29 +343,24 @@ impl Ask<'_> {
         } else {
             out.extend_from_slice(b"HD");
         }
-        for word in words(self.line).skip(2) {
-            match (word[0], ttl) {
-                (b't', None) => out.extend_from_slice(b" t-1"),
-                (b't', Some(ttl)) => {
-                    out.extend_from_slice(b" t");
-                    push_number(ttl.into(), out);
-                }
-                (b'c', _) => {
-                    out.extend_from_slice(b" c");
-                    push_number(cas, out);
-                }
-                (b'O', _) => opaque(word, out),
-                (b'k', _) => self.key(self.flags.binary_key.is_some(), out),
-                _ => {}
+        self.times(made, now, &mut expires_at, |word, expires_at| match word[0] {
+            b't' if expires_at == 0 => out.extend_from_slice(b" t-1"),
+            b't' => {
+                out.extend_from_slice(b" t");
+                push_number(expires_at.saturating_sub(now).into(), out);
             }
-        }
+            b'c' => {
+                out.extend_from_slice(b" c");
+                push_number(cas, out);
+            }
+            b'O' => opaque(word, out),
+            b'k' => self.key(self.flags.binary_key.is_some(), out),
+            _ => {}
+        });
         out.extend_from_slice(b"\r\n");
         if self.flags.value {
             out.extend_from_slice(text.as_bytes());
             out.extend_from_slice(b"\r\n");
-        }
-        if self.flags.quiet && !made {
-            out.truncate(start);
         }
     }
 

@@ -4,7 +4,7 @@ use super::execute::{After, Executor, Refused};
 use super::replies::{AROUND, BAD_FORMAT, ERROR, NOT_A_NUMBER, OUT_OF_MEMORY, TOO_LARGE};
 use super::show;
 use super::update::{Update, is_silent};
-use super::words::{first, is_key, push_number, signed, small, unsigned, words};
+use super::words::{first, is_key, push_number, seconds, unsigned, words};
 use crate::store::stats::Counter;
 use crate::store::{Delta, DeltaOutcome, Found, Mode, Visit, Write, WriteOutcome, expires};
 
@@ -30,7 +30,7 @@ impl Executor {
             let write = Write {
                 mode: update.mode,
                 client_flags: update.client_flags,
-                expires: expires(update.exptime, visit.now),
+                expires: expires(update.exptime.into(), visit.now),
                 cas: update.cas,
                 ..Write::default()
             };
@@ -49,7 +49,7 @@ impl Executor {
         Ok(())
     }
 
-    /// `get`, `gets`, `gat`, `gats`: the keys are of legal length.
+    /// `get`, `gets`, `gat`, `gats`.
     pub(super) fn get(&self, line: &[u8], more: bool, visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         let mut keys = words(line);
         let verb = keys.next().unwrap_or_default();
@@ -59,7 +59,7 @@ impl Executor {
                 out.extend_from_slice(ERROR);
                 return Ok(());
             };
-            exptime = signed(word);
+            exptime = seconds(word);
             if exptime.is_none() {
                 out.extend_from_slice(BAD_EXPTIME);
                 return Ok(());
@@ -69,8 +69,13 @@ impl Executor {
             return Ok(());
         }
         let with_cas = verb.ends_with(b"s");
+        let start = out.len();
         for key in keys {
-            self.store().stats().count(Counter::CmdGet);
+            if !is_key(key) {
+                out.truncate(start);
+                out.extend_from_slice(BAD_FORMAT);
+                return Ok(());
+            }
             let hit = self.store().read(key, visit, |found| {
                 let Some(found) = found else { return Ok(false) };
                 if out.len() + found.value_len() > visit.longest {
@@ -83,11 +88,7 @@ impl Executor {
                 found.fetched();
                 Ok(true)
             })??;
-            self.store().stats().count(if hit { Counter::GetHits } else { Counter::GetMisses });
-            if exptime.is_some() {
-                self.store().stats().count(Counter::CmdTouch);
-                self.store().stats().count(if hit { Counter::TouchHits } else { Counter::TouchMisses });
-            }
+            self.count_read(exptime.is_some(), hit);
         }
         if !more {
             out.extend_from_slice(b"END\r\n");
@@ -115,30 +116,31 @@ impl Executor {
                     3 => zero(third) || third == b"noreply",
                     _ => zero(third) && fourth == b"noreply",
                 };
-                if !is_key(second) {
-                    BAD_FORMAT
-                } else if !is_fine {
+                if !is_fine {
                     b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
+                } else if !is_key(second) {
+                    BAD_FORMAT
                 } else if self.store().delete(second, visit)? {
                     b"DELETED\r\n"
                 } else {
                     b"NOT_FOUND\r\n"
                 }
             }
-            (b"touch", 3 | 4) => match signed(third) {
+            (b"touch", 3 | 4) => match seconds(third) {
                 _ if !is_key(second) => BAD_FORMAT,
                 None => BAD_EXPTIME,
                 Some(exptime) => {
-                    let stats = self.store().stats();
-                    stats.count(Counter::CmdTouch);
-                    let touch = |found: &Found<'_>| found.touch(exptime);
+                    let touch = |found: &Found<'_>| {
+                        found.touch(exptime);
+                        found.fetched();
+                    };
                     let hit = self.store().read(second, visit, |found| found.map(touch).is_some())?;
-                    stats.count(if hit { Counter::TouchHits } else { Counter::TouchMisses });
+                    self.count_read(true, hit);
                     if hit { b"TOUCHED\r\n" } else { b"NOT_FOUND\r\n" }
                 }
             },
             (b"flush_all", 1..=3) => {
-                let delay = if count == 1 || (count == 2 && silent) { Some(0) } else { signed(second) };
+                let delay = if count == 1 || (count == 2 && silent) { Some(0) } else { seconds(second) };
                 match delay {
                     None => BAD_EXPTIME,
                     Some(delay) => {
@@ -147,10 +149,9 @@ impl Executor {
                     }
                 }
             }
-            (b"verbosity", 2 | 3) => match small(second) {
-                // There is nothing to be more or less verbose about.
-                _ if silent => b"",
+            (b"verbosity", 2 | 3) => match unsigned(second) {
                 None => BAD_FORMAT,
+                // There is nothing to be more or less verbose about.
                 Some(_) => b"OK\r\n",
             },
             (b"version", _) => {
@@ -171,6 +172,17 @@ impl Executor {
         Ok(After::GoOn)
     }
 
+    /// Counts a look at an item. As in memcached one that touches it is counted as a touch alone.
+    pub(super) fn count_read(&self, touches: bool, hit: bool) {
+        let (asked, hits, misses) = match touches {
+            true => (Counter::CmdTouch, Counter::TouchHits, Counter::TouchMisses),
+            false => (Counter::CmdGet, Counter::GetHits, Counter::GetMisses),
+        };
+        let stats = self.store().stats();
+        stats.count(asked);
+        stats.count(if hit { hits } else { misses });
+    }
+
     fn delta(&self, up: bool, key: &[u8], by: &[u8], visit: &Visit, out: &mut Vec<u8>) -> Result<(), Refused> {
         if !is_key(key) {
             out.extend_from_slice(BAD_FORMAT);
@@ -188,7 +200,7 @@ impl Executor {
             }
             DeltaOutcome::NotFound | DeltaOutcome::Exists => out.extend_from_slice(b"NOT_FOUND\r\n"),
             DeltaOutcome::NotANumber => out.extend_from_slice(NOT_A_NUMBER),
-            DeltaOutcome::OutOfMemory => out.extend_from_slice(b"SERVER_ERROR out of memory in incr\r\n"),
+            DeltaOutcome::OutOfMemory => out.extend_from_slice(b"SERVER_ERROR out of memory\r\n"),
         }
         Ok(())
     }

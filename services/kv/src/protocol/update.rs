@@ -1,15 +1,15 @@
 //! The line of a command that is followed by a data block: all that tells where the next request begins.
 
-use super::flags::{Flags, mode};
+use super::flags::{FLAGGED_WORDS_MAX, Flags, LONG_OPAQUE, TOO_MANY_FLAGS, mode};
 use super::replies::{BAD_FORMAT, ERROR};
-use super::words::{first, is_key, length, signed, small, unsigned, words};
+use super::words::{LENGTH_MAX, first, is_key, length, signed, unsigned, words};
 use crate::store::Mode;
 
 /// The line of a command that is followed by a data block.
 pub(super) struct Update<'a> {
     pub(super) key: &'a [u8],
     pub(super) client_flags: u32,
-    pub(super) exptime: i64,
+    pub(super) exptime: i32,
     /// Of the data block.
     pub(super) length: usize,
     pub(super) mode: Mode,
@@ -29,7 +29,7 @@ pub(super) struct UpdateError {
 
 /// Reads the line of an update; `None` if it is no update.
 pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
-    let ([verb, key, client_flags, exptime, count, sixth, seventh], words) = first::<7>(line);
+    let ([verb, key, client_flags, exptime, count, cas], words) = first::<6>(line);
     let (mode, has_cas) = match verb {
         b"set" => (Mode::Set, false),
         b"add" => (Mode::Add, false),
@@ -40,29 +40,40 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
         b"ms" => return Some(meta_update(line)),
         _ => return None,
     };
-    let last = if has_cas { seventh } else { sixth };
-    let silent = last == b"noreply";
-    let error = |reply| Some(Err(UpdateError { reply, silent, swallow: None }));
+    let silent = is_silent(line);
+    let error = |swallow| Some(Err(UpdateError { reply: BAD_FORMAT, silent, swallow }));
     let fewest = if has_cas { 6 } else { 5 };
     if !(fewest..=fewest + 1).contains(&words) {
         return Some(Err(UpdateError { reply: ERROR, silent: false, swallow: None }));
     }
-    let parsed = (small(client_flags), signed(exptime), length(count));
-    let (Some(client_flags), Some(exptime), Some(length), true) = (parsed.0, parsed.1, parsed.2, is_key(key)) else {
-        return error(BAD_FORMAT);
+    let numbers = (unsigned(client_flags), signed(exptime), length(count));
+    let (Some(client_flags), Some(exptime), Some(length), true) = (numbers.0, numbers.1, numbers.2, is_key(key)) else {
+        return error(None);
     };
-    let cas = if has_cas { unsigned(sixth).map(Some) } else { Some(None) };
-    let Some(cas) = cas else { return error(BAD_FORMAT) };
-    Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
+    let cas = if has_cas { unsigned(cas).map(Some) } else { Some(None) };
+    let Some(cas) = cas else { return error(None) };
+    // memcached cuts these numbers off, so its clients send the data block: executing that as commands would be worse.
+    match (client_flags.try_into(), exptime.try_into()) {
+        (Ok(client_flags), Ok(exptime)) if length <= LENGTH_MAX => {
+            Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
+        }
+        _ => error(Some(length)),
+    }
 }
 
 /// Whether a line says itself that it wants no answer.
 pub(super) fn is_silent(line: &[u8]) -> bool {
     let mut words = words(line);
     let verb = words.next().unwrap_or_default();
-    // To those that look up keys it is one, and the meta commands say `q`, which hides no errors.
-    !matches!(verb, b"get" | b"gets" | b"gat" | b"gats" | b"mg" | b"ms" | b"md" | b"ma" | b"me" | b"mn")
-        && words.last() == Some(b"noreply")
+    // As many words as the shortest command that may say so. To other commands it is a key or nothing.
+    let before = match verb {
+        b"set" | b"add" | b"replace" | b"append" | b"prepend" => 3,
+        b"cas" => 4,
+        b"incr" | b"decr" | b"touch" | b"delete" => 1,
+        b"flush_all" | b"verbosity" => 0,
+        _ => return false,
+    };
+    words.skip(before).last() == Some(b"noreply")
 }
 
 /// The line of `ms`, as far as it says where the next request begins.
@@ -72,7 +83,16 @@ fn meta_update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
     if words < 2 {
         return error(ERROR, None);
     }
-    let (true, Some(length)) = (is_key(key), length(count)) else { return error(BAD_FORMAT, None) };
+    if !is_key(key) || words == 2 {
+        return error(BAD_FORMAT, None);
+    }
+    if words > FLAGGED_WORDS_MAX {
+        return error(TOO_MANY_FLAGS, None);
+    }
+    let Some(length) = length(count) else { return error(BAD_FORMAT, None) };
+    if length > LENGTH_MAX {
+        return error(BAD_FORMAT, Some(length));
+    }
     let flags = match Flags::read(line, key, 3) {
         Ok(flags) => flags,
         Err(reply) => return error(reply, Some(length)),
@@ -80,6 +100,9 @@ fn meta_update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
     let Some(mode) = mode(&flags) else {
         return error(b"CLIENT_ERROR invalid mode for ms M token\r\n", Some(length));
     };
+    if flags.has_long_opaque {
+        return error(LONG_OPAQUE, Some(length));
+    }
     Ok(Update {
         key,
         client_flags: flags.client_flags,

@@ -1,4 +1,6 @@
-//! The words of a line and the numbers in them, as memcached takes them.
+//! The words of a line, and the length of a data block.
+
+pub(super) use crate::number::{signed, unsigned};
 
 /// The words of `line`: what lies between spaces.
 pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
@@ -18,25 +20,27 @@ pub(super) fn first<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     (all, count)
 }
 
-/// A number that may be negative.
-pub(super) fn signed(word: &[u8]) -> Option<i64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
+/// The longest data block that any command may have. memcached's own limit leaves room for the line end.
+pub(super) const LENGTH_MAX: usize = i32::MAX as usize - 2;
+
+/// Seconds that a client writes. memcached wraps those of more than 32 bits, so that a time after 2038 is over at once.
+pub(super) fn seconds(word: &[u8]) -> Option<i64> {
+    signed(word).filter(|seconds| i32::try_from(*seconds).is_ok())
 }
 
-/// A number of 64 bits.
-pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
-}
-
-/// A number of 32 bits: a client's flags.
-pub(super) fn small(word: &[u8]) -> Option<u32> {
-    std::str::from_utf8(word).ok()?.parse().ok()
-}
-
-/// The length of a data block. memcached's own limit leaves room for the line end.
+/// The length of a data block, however long. memcached wraps it to 32 bits.
 pub(super) fn length(word: &[u8]) -> Option<usize> {
-    let length: i32 = std::str::from_utf8(word).ok()?.parse().ok()?;
-    usize::try_from(length).ok().filter(|length| *length < i32::MAX as usize - 1)
+    usize::try_from(signed(word)?).ok()
+}
+
+/// Whether there is a command of this name.
+pub(super) fn is_command(verb: &[u8]) -> bool {
+    let with_items: &[&[u8]] = &[
+        b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"append", b"prepend", b"cas", b"incr", b"decr",
+        b"delete", b"touch", b"mg", b"ms", b"md", b"ma", b"me",
+    ];
+    let others: &[&[u8]] = &[b"mn", b"flush_all", b"verbosity", b"version", b"stats", b"quit", b"shutdown"];
+    with_items.contains(&verb) || others.contains(&verb)
 }
 
 pub(super) fn is_key(word: &[u8]) -> bool {
@@ -72,9 +76,7 @@ mod tests {
 
     #[test]
     fn numbers_have_bounds() {
-        assert_eq!((length(b"5"), length(b"-1"), length(b"2147483647")), (Some(5), None, None));
-        assert_eq!((small(b"4294967295"), small(b"4294967296"), small(b"-1")), (Some(u32::MAX), None, None));
-        assert_eq!((signed(b"-7"), signed(b"7x")), (Some(-7), None));
+        assert_eq!((length(b"5"), length(b"-1"), length(b"4294967296")), (Some(5), None, Some(1 << 32)));
         for number in [0, 9, 10, u64::MAX] {
             let mut text = Vec::new();
             push_number(number, &mut text);

@@ -8,7 +8,7 @@ use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Tenant, Time};
 use leeward_host::Desk;
 use leeward_port::{
-    Account, After as Fate, DropReason, Ending, Next, PeerIdentity, Protocol, Ran, Settled, Spares, Visit,
+    Account, After as Fate, DropReason, Ending, Greeting, Next, PeerIdentity, Protocol, Ran, Settled, Spares, Visit,
 };
 use leeward_runtime::budget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +65,15 @@ enum End {
 /// Method of a request, as the controller tells them apart.
 fn method_of(request: &Request) -> Method {
     if Executor::only_reads(request) { Method::DEFAULT } else { Method(1) }
+}
+
+/// Last words for a client of another protocol. As from memcached there are none for a browser, and for a client of the
+/// binary protocol, which could not read them.
+fn told(foreign: Option<Greeting>) -> String {
+    match foreign {
+        None | Some(Greeting::Http | Greeting::Http2 | Greeting::MemcachedBinary) => String::new(),
+        Some(greeting) => format!("CLIENT_ERROR this port speaks memcached's text protocol, not {greeting}\r\n"),
+    }
 }
 
 impl Memcached {
@@ -125,7 +134,7 @@ impl Protocol for Memcached {
     fn next(&mut self, conversation: &mut Conversation, visit: &mut Visit<'_, Self>) -> Next<Call> {
         match conversation.decoder.next(&mut conversation.request) {
             Decoded::Nothing => Next::Nothing,
-            Decoded::Close => Next::End(Ending::QUIET),
+            Decoded::Close => Next::End(Ending::Protocol { code: 0, words: told(conversation.decoder.foreign()) }),
             Decoded::Reply(reply) => {
                 visit.out().extend_from_slice(reply);
                 Next::Handled

@@ -3,6 +3,7 @@
 use super::item::{Header, mark};
 use super::stats::Counter;
 use super::{Congested, NoRoom, Store, Visit};
+use crate::number::unsigned;
 
 /// How a number changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +28,8 @@ pub enum DeltaOutcome {
         value: u64,
         /// The item's new CAS id.
         cas: u64,
-        /// Seconds until it expires; `None`: never.
-        ttl: Option<u32>,
+        /// When it was to expire before this change, in seconds since 1970; 0: never.
+        expired: u32,
     },
     /// There is no such item.
     NotFound,
@@ -59,18 +60,20 @@ impl Store {
             return Ok(DeltaOutcome::NotFound);
         };
         let item = self.item(chunk);
-        if delta.cas.is_some_and(|cas| cas != item.cas()) {
+        let length = item.value_len();
+        // As in memcached an empty value is no number, whatever its CAS id.
+        if length > 0 && delta.cas.is_some_and(|cas| cas != item.cas()) {
             return Ok(DeltaOutcome::Exists);
         }
         let mut text = Vec::new();
-        let length = item.value_len();
         item.read_start(4 * DIGITS, &mut text);
         // A number that does not end there is none for us.
         let goes_on = length > text.len() && text.last().is_some_and(u8::is_ascii_digit);
-        let Some(old) = number(&text).filter(|_| !goes_on) else { return Ok(DeltaOutcome::NotANumber) };
+        let Some(old) = unsigned(&text).filter(|_| !goes_on) else { return Ok(DeltaOutcome::NotANumber) };
         let value = if delta.up { old.wrapping_add(delta.by) } else { old.saturating_sub(delta.by) };
         let mut digits = value.to_string().into_bytes();
-        let expires = delta.expires.unwrap_or(item.expires());
+        let expired = item.expires();
+        let expires = delta.expires.unwrap_or(expired);
         let cas;
         if digits.len() <= length {
             digits.resize(length, b' ');
@@ -89,7 +92,7 @@ impl Store {
                 stored: visit.now,
                 marks: item.marks() & mark::KEY_BINARY,
             };
-            match self.exchange(&mut stripe, chunk, &header, key, &digits, visit) {
+            match self.put(&mut stripe, Some(chunk), &header, key, &digits, visit) {
                 Ok(new) => cas = new,
                 Err(NoRoom::Refused(refused)) => return Err(refused),
                 Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => return Ok(DeltaOutcome::OutOfMemory),
@@ -98,43 +101,6 @@ impl Store {
             self.free(chunk);
         }
         self.stats.count(hits);
-        let ttl = (expires != 0).then(|| expires.saturating_sub(visit.now));
-        Ok(DeltaOutcome::Is { value, cas, ttl })
-    }
-}
-
-/// A decimal number as C's `strtoull` and memcached take it: spaces before it, and nothing or a space behind it.
-pub(crate) fn number(text: &[u8]) -> Option<u64> {
-    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0B;
-    let start = text.iter().position(|byte| !is_space(byte))?;
-    let text = text[start..].strip_prefix(b"+").unwrap_or(&text[start..]);
-    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    if end == 0 || text.get(end).is_some_and(|byte| !is_space(byte)) {
-        return None;
-    }
-    text[..end].iter().try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_what_memcached_takes_for_them() {
-        for (text, expected) in [
-            ("0", Some(0)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            (" 12", Some(12)),
-            ("12 ", Some(12)),
-            ("+5", Some(5)),
-            ("12x", None),
-            ("-1", None),
-            ("", None),
-            (" ", None),
-            ("+", None),
-        ] {
-            assert_eq!(number(text.as_bytes()), expected, "{text:?}");
-        }
+        Ok(DeltaOutcome::Is { value, cas, expired })
     }
 }

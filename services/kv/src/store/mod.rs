@@ -98,7 +98,7 @@ pub struct Store {
     last_cas: AtomicU64,
     /// Items with this CAS id or a lower one are flushed.
     flushed_cas: AtomicU64,
-    /// From this second on, items stored before it are flushed; 0: never.
+    /// Once this second has begun, items stored up to its end are flushed; 0: never.
     flush_at: AtomicU32,
     stats: Stats,
 }
@@ -172,6 +172,7 @@ impl Store {
     }
 
     /// Forgets all items that are stored before this call, or, `at` a later second, those that are stored before that.
+    /// As in memcached these are gone when the second before it begins: of a delay of one second nothing is left.
     pub fn flush(&self, at: Option<u32>) {
         // A flush has a CAS id of its own, as with memcached: items have lower ones or higher ones.
         let cas = self.next_cas();
@@ -180,7 +181,7 @@ impl Store {
                 self.flushed_cas.fetch_max(cas, Ordering::SeqCst);
                 self.flush_at.store(0, Ordering::SeqCst);
             }
-            Some(at) => self.flush_at.store(at, Ordering::SeqCst),
+            Some(at) => self.flush_at.store(at.saturating_sub(1), Ordering::SeqCst),
         }
         self.stats.count(Counter::CmdFlush);
     }
@@ -218,7 +219,7 @@ impl Store {
         }
         let flush_at = self.flush_at.load(Ordering::Relaxed);
         let is_flushed = item.cas() <= self.flushed_cas.load(Ordering::Relaxed)
-            || (flush_at != 0 && flush_at <= now && item.stored() < flush_at);
+            || (flush_at != 0 && flush_at <= now && item.stored() <= flush_at);
         is_flushed.then_some(Counter::GetFlushed)
     }
 

@@ -1,10 +1,10 @@
 //! Looking at an item, touching it, deleting it.
 
-use super::item::{Item, mark};
-use super::locks::MutexGuard;
+use super::item::{Header, Item, mark};
+use super::memory::Chunk;
 use super::stats::Counter;
 use super::table::Stripe;
-use super::{Congested, Store, Visit, expires};
+use super::{Congested, NoRoom, Store, Visit, expires};
 use std::cell::Cell;
 
 /// An item that is there, under its lock.
@@ -83,6 +83,12 @@ impl Found<'_> {
         self.mark(mark::FETCHED | mark::ACTIVE);
     }
 
+    /// Whether it expires before the second that a client writes as `exptime`.
+    pub(crate) fn expires_before(&self, exptime: i64) -> bool {
+        let expires_at = self.item.expires();
+        expires_at != 0 && expires_at < expires(exptime, self.now)
+    }
+
     /// Lets it expire another time, as a client writes it.
     pub fn touch(&self, exptime: i64) {
         self.item.set_expires(expires(exptime, self.now));
@@ -124,38 +130,46 @@ impl Store {
         look: impl FnOnce(Option<&Found<'_>>) -> R,
     ) -> Result<R, Congested> {
         let hash = self.hash(key);
-        let stripe = self.may_lock(self.stripe(hash))?;
-        Ok(self.look(stripe, hash, key, visit, look))
+        let mut stripe = self.may_lock(self.stripe(hash))?;
+        let found = self.find_counted(&mut stripe, hash, key, visit).map(|chunk| self.found(chunk, visit.now));
+        Ok(look(found.as_ref()))
     }
 
-    /// As [`Store::read`], however long the lock takes: for a request that has changed something and owes an answer.
-    pub(crate) fn read_regardless<R>(
+    /// Looks at the item of `key` under its lock. A missing one is made first, empty; `look` learns whether it was.
+    /// `None`: there is no memory for that.
+    ///
+    /// # Errors
+    /// Refused for a lock; nothing has changed, and `look` was not called.
+    pub(crate) fn read_or_make<R>(
         &self,
         key: &[u8],
+        is_binary: bool,
         visit: &Visit,
-        look: impl FnOnce(Option<&Found<'_>>) -> R,
-    ) -> R {
+        look: impl FnOnce(&Found<'_>, bool) -> R,
+    ) -> Result<Option<R>, Congested> {
         let hash = self.hash(key);
-        self.look(self.stripe(hash).lock(), hash, key, visit, look)
+        let mut stripe = self.may_lock(self.stripe(hash))?;
+        if let Some(chunk) = self.find_counted(&mut stripe, hash, key, visit) {
+            return Ok(Some(look(&self.found(chunk, visit.now), false)));
+        }
+        let marks = if is_binary { mark::KEY_BINARY } else { 0 };
+        let header = Header { hash, client_flags: 0, expires: 0, stored: visit.now, marks };
+        match self.put(&mut stripe, None, &header, key, b"", visit) {
+            Ok(_) => {}
+            Err(NoRoom::Refused(refused)) => return Err(refused),
+            Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => return Ok(None),
+        }
+        let made = stripe.find(&self.memory, hash, key);
+        Ok(made.map(|chunk| look(&self.found(chunk, visit.now), true)))
     }
 
-    fn look<R>(
-        &self,
-        mut stripe: MutexGuard<'_, Stripe>,
-        hash: u32,
-        key: &[u8],
-        visit: &Visit,
-        look: impl FnOnce(Option<&Found<'_>>) -> R,
-    ) -> R {
-        match self.find(&mut stripe, hash, key, visit.now) {
-            Ok(chunk) => look(Some(&self.found(chunk, visit.now))),
-            Err(fate) => {
-                if let Some(fate) = fate {
-                    self.stats.count(fate);
-                }
-                look(None)
-            }
+    /// The item of `key` if it may be served. Otherwise the reason is counted.
+    fn find_counted(&self, stripe: &mut Stripe, hash: u32, key: &[u8], visit: &Visit) -> Option<Chunk> {
+        let found = self.find(stripe, hash, key, visit.now);
+        if let Err(Some(fate)) = found {
+            self.stats.count(fate);
         }
+        found.ok()
     }
 
     /// Deletes the item of `key` if `decide`, under its lock, says so. What `decide` has said beside that is returned;

@@ -37,8 +37,6 @@ pub struct Write {
     pub stale_is_fine: bool,
     /// The client sent the key as base64.
     pub binary_key: bool,
-    /// Clients that find the item are told that another client is making it anew.
-    pub being_renewed: bool,
 }
 
 /// Outcome of the write.
@@ -134,8 +132,7 @@ impl Store {
             client_flags: write.client_flags,
             expires: write.expires,
             stored: visit.now,
-            marks: if write.binary_key { mark::KEY_BINARY } else { 0 }
-                | if write.being_renewed { mark::TOKEN_SENT } else { 0 },
+            marks: if write.binary_key { mark::KEY_BINARY } else { 0 },
         };
         self.item(chunk).write(&header, key, value);
         let outcome = self.replace_locked(hash, key, chunk, write, visit);
@@ -224,7 +221,7 @@ impl Store {
             stored: visit.now,
             marks: item.marks() & mark::KEY_BINARY,
         };
-        let cas = match self.exchange(&mut stripe, old, &header, key, &whole, visit) {
+        let cas = match self.put(&mut stripe, Some(old), &header, key, &whole, visit) {
             // What is there stays; memcached says no more about it either.
             Err(NoRoom::TooLarge | NoRoom::OutOfMemory) => {
                 self.stats.count(Counter::StoreNoMemory);
@@ -237,11 +234,11 @@ impl Store {
         Ok(WriteOutcome::Stored { cas })
     }
 
-    /// Puts a new item in the place of `old`, which the caller frees when it has unlocked the item.
-    pub(super) fn exchange(
+    /// Makes a new item, in the place of `old`, which the caller frees when it has unlocked the item.
+    pub(super) fn put(
         &self,
         stripe: &mut Stripe,
-        old: Chunk,
+        old: Option<Chunk>,
         header: &Header,
         key: &[u8],
         value: &[u8],
@@ -249,7 +246,7 @@ impl Store {
     ) -> Result<u64, NoRoom> {
         let chunk = self.allocate(item::size(key.len(), value.len()), visit)?;
         self.item(chunk).write(header, key, value);
-        let linked = self.link(stripe, Some(old), chunk);
+        let linked = self.link(stripe, old, chunk);
         if linked.is_err() {
             self.free(chunk);
         }

@@ -1,6 +1,9 @@
-//! Servers for the tests and a plain client that speaks bytes.
+//! Servers for the tests, memcached among them, and a plain client that speaks bytes.
 
 #![allow(dead_code)] // each test uses a part
+
+pub(crate) mod lines;
+pub(crate) mod memcached;
 
 use leeward_control::units::Nanos;
 use leeward_kv::server::{Builder, Server};
