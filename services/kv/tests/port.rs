@@ -389,3 +389,20 @@ fn clients_of_other_protocols_are_turned_away() {
     assert_eq!(client.ask(b"get smuggled\r\n"), "END\r\n");
     server.stop().unwrap();
 }
+
+/// Monitors find the fields that they read of memcached.
+#[test]
+fn statistics_have_what_monitors_read() {
+    let server = serve(&store());
+    let mut client = Client::new(server.address());
+    client.send(b"stats\r\n");
+    let text = String::from_utf8(client.until(b"END\r\n")).unwrap();
+    for name in "rusage_user rusage_system rejected_connections max_connections accepting_conns listen_disabled_num \
+        expired_unfetched evicted_unfetched hash_bytes curr_connections total_connections limit_maxbytes evictions"
+        .split_ascii_whitespace()
+    {
+        assert!(text.contains(&format!("STAT {name} ")), "{name}: {text}");
+    }
+    assert_eq!(client.ask(b"stats sizes\r\n").lines().last(), Some("END"));
+    server.stop().unwrap();
+}

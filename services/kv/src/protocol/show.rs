@@ -20,6 +20,10 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
             line(&"time", &visit.now);
             line(&"version", &executor.version());
             line(&"pointer_size", &usize::BITS);
+            if let Some([user, system]) = cpu_time() {
+                line(&"rusage_user", &user);
+                line(&"rusage_system", &system);
+            }
             executor.more_stats(&mut line);
             for (counter, name) in COUNTERS {
                 line(name, &store.stats().get(*counter));
@@ -27,6 +31,7 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
             let usage = store.usage();
             let bytes: usize = usage.classes.iter().map(|class| class.used * class.chunk).sum();
             line(&"hash_buckets", &usage.buckets);
+            line(&"hash_bytes", &(usage.buckets * 4));
             line(&"limit_maxbytes", &config.memory);
             line(&"total_malloced", &(usage.pages * crate::store::PAGE));
             line(&"bytes", &bytes);
@@ -56,12 +61,15 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
                 line(&format_args!("{number}:chunk_size"), &class.chunk);
                 line(&format_args!("{number}:chunks_per_page"), &(crate::store::PAGE / class.chunk));
                 line(&format_args!("{number}:total_pages"), &class.pages);
+                line(&format_args!("{number}:total_chunks"), &(class.used + class.free));
                 line(&format_args!("{number}:used_chunks"), &class.used);
                 line(&format_args!("{number}:free_chunks"), &class.free);
             }
             line(&"active_slabs", &usage.classes.iter().filter(|class| class.pages > 0).count());
             line(&"total_malloced", &(usage.pages * crate::store::PAGE));
         }
+        // As of a memcached that has not been asked to count sizes.
+        b"sizes" => line(&"sizes_status", &"disabled"),
         // What `leeward top` asks for. memcached itself knows no such word.
         b"leeward" => line(&"leeward", &executor.statistics()),
         b"reset" => {
@@ -75,4 +83,16 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
         }
     }
     out.extend_from_slice(b"END\r\n");
+}
+
+/// CPU time of the process, in user mode and in the kernel, as memcached writes it: seconds and microseconds.
+fn cpu_time() -> Option<[String; 2]> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name stands in parentheses, and may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let mut seconds = || {
+        let hundredths: u64 = fields.next()?.parse().ok()?;
+        Some(format!("{}.{:02}0000", hundredths / 100, hundredths % 100))
+    };
+    Some([seconds()?, seconds()?])
 }

@@ -77,18 +77,23 @@ impl Builder {
     /// # Errors
     /// See [`ServerError`].
     pub fn start(self, address: &str, store: &Arc<Store>) -> Result<Server, ServerError> {
-        let server = self.port.start(address, |handle| Memcached::new(executor(store, handle)))?;
+        let most = self.port.limits.connections;
+        let server = self.port.start(address, |handle| Memcached::new(executor(store, handle, most)))?;
         Ok(Server(server))
     }
 }
 
 /// Executor that shows what the port knows besides the store.
-fn executor(store: &Arc<Store>, handle: &Handle<Memcached>) -> Executor {
+fn executor(store: &Arc<Store>, handle: &Handle<Memcached>, most: usize) -> Executor {
     let (shown, told) = (handle.clone(), handle.clone());
     let lines = move |line: &mut dyn FnMut(&dyn std::fmt::Display, &dyn std::fmt::Display)| {
         let counts = shown.counts();
+        line(&"max_connections", &most);
         line(&"curr_connections", &counts.connections);
         line(&"total_connections", &counts.accepted);
+        // The port never stops listening.
+        line(&"accepting_conns", &1);
+        line(&"listen_disabled_num", &0);
         line(&"bytes_read", &counts.bytes_read);
         line(&"bytes_written", &counts.bytes_written);
         line(&"busy_by_admission", &(counts.dropped - counts.refused_lock.min(counts.dropped)));

@@ -3,6 +3,7 @@
 
 use super::unix_seconds;
 use crate::protocol::{After, Concern, Decoder, Executor, Next as Decoded, Refused, Request, TOO_LONG};
+use crate::store::stats::Counter;
 use crate::store::{PAGE, Visit as StoreVisit};
 use leeward_control::server::RejectReason;
 use leeward_control::units::{Method, Nanos, Tenant, Time};
@@ -189,6 +190,9 @@ impl Protocol for Memcached {
             Ending::Protocol { words, .. } => words,
             Ending::Stopping | Ending::Stopped | Ending::Silence => "",
         };
+        if why == Ending::ConnectionLimit {
+            self.executor.store().stats().count(Counter::RejectedConnections);
+        }
         visit.out().extend_from_slice(words.as_bytes());
         conversation.account.abandon(visit)
     }

@@ -56,6 +56,9 @@ impl Store {
             lru.remove(&self.memory, chunk);
             stripe.remove(&self.memory, chunk);
             self.stats.count(if is_dead { Counter::Reclaimed } else { Counter::Evictions });
+            if item.marks() & mark::FETCHED == 0 {
+                self.stats.count(if is_dead { Counter::ExpiredUnfetched } else { Counter::EvictedUnfetched });
+            }
             return Ok(Some(chunk));
         }
         Ok(None)

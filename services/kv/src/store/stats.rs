@@ -40,7 +40,10 @@ counters! {
     StoreNoMemory = "store_no_memory",
     TotalItems = "total_items",
     Evictions = "evictions",
+    EvictedUnfetched = "evicted_unfetched",
     Reclaimed = "reclaimed",
+    ExpiredUnfetched = "expired_unfetched",
+    RejectedConnections = "rejected_connections",
     SlabsMoved = "slabs_moved",
     Refused = "lock_refusals",
 }
