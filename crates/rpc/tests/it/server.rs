@@ -9,6 +9,7 @@ use leeward_control::units::Nanos;
 use leeward_rpc::server::{Request, Server};
 use leeward_rpc::wire::{Call, CreditId, ErrorCode, FailureCode, Frame};
 use leeward_runtime::Idle;
+use leeward_testkit::greetings::GREETINGS;
 use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;
@@ -91,6 +92,22 @@ fn nonsense_ends_the_connection_with_the_reason() {
         assert!(last.starts_with("Error") && last.contains(&format!("{expected:?}")), "{expected:?}: {heard:?}");
     }
     eventually(&server, |server| server.counts().connections == 0 && server.gauges().credits_issued == Some(0));
+    is_well(&server);
+}
+
+/// A client of another protocol is told what was heard, also one that says little and waits. Nothing is executed.
+#[test]
+fn clients_of_other_protocols_are_told_so() {
+    let server = start("breakwater", 1);
+    let short: [(&str, &[u8]); 2] = [("memcached's text protocol", b"mn\r\n"), ("the protocol of Redis", b"*1")];
+    for (name, bytes) in GREETINGS.into_iter().chain(short).filter(|(name, _)| *name != "Leeward's protocol") {
+        let mut peer = Peer::connect(&server);
+        peer.stream.write_all(bytes).unwrap();
+        let heard: Vec<String> = std::iter::from_fn(|| peer.hear()).collect();
+        let last = heard.last().unwrap();
+        assert!(last.starts_with("Error") && last.contains("Malformed") && last.contains(name), "{name}: {heard:?}");
+    }
+    assert_eq!(server.counts().received, 0);
     is_well(&server);
 }
 

@@ -39,6 +39,11 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
             line(&"threads", &config.threads);
         }
         b"settings" => {
+            executor.more_stats(&mut |name, value| {
+                if name.to_string() == "max_connections" {
+                    line(&"maxconns", value);
+                }
+            });
             line(&"maxbytes", &config.memory);
             line(&"growth_factor", &config.factor);
             line(&"chunk_size", &config.smallest_chunk);
@@ -50,8 +55,10 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
             line(&"binding_protocol", &"ascii");
         }
         b"items" => {
-            for (class, count) in store.usage().listed.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let usage = store.usage();
+            for (class, count) in usage.listed.iter().enumerate().filter(|(_, count)| **count > 0) {
                 line(&format_args!("items:{}:number", class + 1), count);
+                line(&format_args!("items:{}:evicted", class + 1), &usage.turnover[class].1);
             }
         }
         b"slabs" => {
@@ -64,6 +71,10 @@ pub(super) fn stats(executor: &Executor, which: &[u8], visit: &Visit, out: &mut 
                 line(&format_args!("{number}:total_chunks"), &(class.used + class.free));
                 line(&format_args!("{number}:used_chunks"), &class.used);
                 line(&format_args!("{number}:free_chunks"), &class.free);
+                line(&format_args!("{number}:cmd_set"), &usage.turnover[index].0);
+                // Monitors subtract these from the sets; they are counted for all classes together.
+                line(&format_args!("{number}:cas_hits"), &0);
+                line(&format_args!("{number}:cas_badval"), &0);
             }
             line(&"active_slabs", &usage.classes.iter().filter(|class| class.pages > 0).count());
             line(&"total_malloced", &(usage.pages * crate::store::PAGE));

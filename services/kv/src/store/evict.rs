@@ -54,6 +54,7 @@ impl Store {
                 continue;
             }
             lru.remove(&self.memory, chunk);
+            lru.evicted += u64::from(!is_dead);
             stripe.remove(&self.memory, chunk);
             self.stats.count(if is_dead { Counter::Reclaimed } else { Counter::Evictions });
             if item.marks() & mark::FETCHED == 0 {

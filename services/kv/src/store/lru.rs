@@ -9,11 +9,15 @@ pub(super) struct Lru {
     head: Chunk,
     tail: Chunk,
     length: usize,
+    /// Items that were stored in this class so far.
+    pub(super) stored: u64,
+    /// Items that were evicted from it so far.
+    pub(super) evicted: u64,
 }
 
 impl Lru {
     pub(super) fn new() -> Self {
-        Lru { head: Chunk::NONE, tail: Chunk::NONE, length: 0 }
+        Lru { head: Chunk::NONE, tail: Chunk::NONE, length: 0, stored: 0, evicted: 0 }
     }
 
     pub(super) fn len(&self) -> usize {

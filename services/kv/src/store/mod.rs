@@ -108,6 +108,8 @@ pub struct Store {
 pub struct Usage {
     /// Items in the hash table.
     pub items: usize,
+    /// Of each class: items stored and evicted so far.
+    pub turnover: Vec<(u64, u64)>,
     /// Buckets of the hash table.
     pub buckets: usize,
     /// Items in each class's LRU list.
@@ -161,9 +163,10 @@ impl Store {
             items += stripe.len();
             buckets += stripe.buckets();
         }
-        let listed = self.lrus.iter().map(|lru| lru.lock().len()).collect();
+        let (listed, turnover) =
+            self.lrus.iter().map(|lru| lru.lock()).map(|lru| (lru.len(), (lru.stored, lru.evicted))).unzip();
         let slabs = self.slabs.lock();
-        Usage { items, buckets, listed, classes: slabs.usage(), pages: slabs.pages() }
+        Usage { items, buckets, listed, turnover, classes: slabs.usage(), pages: slabs.pages() }
     }
 
     /// The class of an item's size, from 1 as memcached counts, if it is not too large.

@@ -258,6 +258,7 @@ impl Store {
         let class = self.memory.class(chunk);
         let mut lru = self.may_lock(&self.lrus[class])?;
         lru.push(&self.memory, chunk);
+        lru.stored += 1;
         let old_class = old.map(|old| self.memory.class(old));
         if let (Some(old), true) = (old, old_class == Some(class)) {
             lru.remove(&self.memory, old);
