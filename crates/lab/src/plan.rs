@@ -2,7 +2,7 @@
 //! clients, round trip, demand, seed.
 
 use crate::error::RunError;
-use crate::numbers::round;
+use crate::numbers::{rate, round};
 use crate::scenario::{DemandPlan, Instance, Scenario, ServiceSpec, Variant};
 use leeward_control::params::Raw;
 use leeward_control::registry::{Algorithm, Registry};
@@ -72,7 +72,7 @@ impl PlannedRun<'_> {
         let demand = self.demand().0;
         WorkloadKey {
             service: self.service.text.clone(),
-            demand_rps: round(demand, 1),
+            demand_rps: rate(demand),
             demand_ratio: round(demand / self.capacity.0, 6),
             clients: self.clients,
             p: self.application.p,

@@ -332,7 +332,7 @@ fn row(calibrated: &Scenario, service: &ServiceSpec, clients: u32, placement: &P
         clients,
         cores: server.cores,
         clients_apart: !placement.shared,
-        capacity_rps: numbers::round(server.capacity(service.service.mean()).0, 1),
+        capacity_rps: numbers::rate(server.capacity(service.service.mean()).0),
         rtt_us: numbers::micros(calibrated.network.rtt),
         cost_us: numbers::micros(server.costs.per_request()),
         stalled: numbers::round(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available()), 6),

@@ -1,6 +1,6 @@
 //! From a run's outcome to rows of the results, whichever plant it was made on.
 
-use crate::numbers::{micros, per_second, ratio, round};
+use crate::numbers::{micros, per_second, rate, ratio, round};
 use crate::plan::PlannedRun;
 use crate::shifts::shifts;
 use leeward_control::threading::Fanout;
@@ -47,7 +47,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> Point {
         run: run.run_key(),
         workload: run.workload_key(),
         service_mean_us: micros(run.config.kinds.mean(&run.service.service)),
-        capacity_rps: round(run.capacity.0, 1),
+        capacity_rps: rate(run.capacity.0),
         slo_us: micros(run.config.slo),
         throughput_rps: per_second(counts.completed, report.measured),
         goodput_rps: per_second(counts.good, report.measured),
@@ -172,7 +172,7 @@ fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
             objective_us: micros(of_kind.objective),
             offered_rps: per_second(counts.offered, outcome.measured),
             goodput_rps: per_second(counts.good, outcome.measured),
-            cost_in_time: round(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64(), 1),
+            cost_in_time: rate(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64()),
             in_time_rate: ratio(counts.good, counts.offered),
             refused_rate: ratio(counts.dropped, counts.offered),
             client_rate: ratio(counts.ended_at_client() + counts.timed_out, counts.offered),
@@ -191,7 +191,7 @@ fn one_window(run: &PlannedRun<'_>, window: &WindowOutcome) -> Window {
         run: run.run_key(),
         start_s: round(clients.start.0 as f64 / 1e9, 9),
         length_ms: round(window.length.as_secs_f64() * 1e3, 6),
-        demand_rps: round(run.demand_at(clients.start).0, 1),
+        demand_rps: rate(run.demand_at(clients.start).0),
         throughput_rps: per_second(clients.counts.completed, window.length),
         goodput_rps: per_second(clients.counts.good, window.length),
         p99_us: micros(clients.latency.p99),

@@ -1,6 +1,6 @@
 //! Effects of a shift of demand on a controller: how long goodput took to come back, and how bad it was meanwhile.
 
-use crate::numbers::{median, round};
+use crate::numbers::{median, rate, round};
 use crate::plan::PlannedRun;
 use leeward_outcome::results::Shift;
 use leeward_outcome::{FineWindow, RunOutcome};
@@ -31,9 +31,9 @@ pub(crate) fn shifts(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<Shift> {
             Shift {
                 run: run.run_key(),
                 at_s: at.as_secs_f64(),
-                from_rps: round(pair[0].rate.0, 1),
-                to_rps: round(pair[1].rate.0, 1),
-                settled_goodput_rps: round(goodput.settled * 1e3, 1),
+                from_rps: rate(pair[0].rate.0),
+                to_rps: rate(pair[1].rate.0),
+                settled_goodput_rps: rate(goodput.settled * 1e3),
                 recovery_ms: recovery.unwrap_or(fine.len()) as f64,
                 recovered: recovery.is_some(),
                 reached_ms: goodput.reached().unwrap_or(fine.len()) as f64,

@@ -12,6 +12,7 @@ use leeward_services::synthetic;
 use leeward_workload::Service;
 
 use super::target;
+use crate::demo::words::thousands;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, Leaving};
 use crate::progress::Steps;
@@ -116,13 +117,13 @@ fn words(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> Str
     };
     let mut text = format!(
         "Measured with {} connections, service {}, over loopback.\n\
-         {cores} core{} serve{} {:.1} k/s without control; an empty round trip takes {}.\n\
+         {cores} core{} serve{} {} k/s without control; an empty round trip takes {}.\n\
          {stalls}",
         args.clients,
         args.service,
         if cores == 1 { "" } else { "s" },
         if cores == 1 { "s" } else { "" },
-        measured.capacity.0 / 1e3,
+        thousands(measured.capacity.0),
         Nanos(measured.rtt.0),
     );
     if placement.shared {

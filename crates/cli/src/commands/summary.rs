@@ -3,6 +3,7 @@
 use leeward_lab::Results;
 use leeward_lab::results::{KindRow, Lock, Machine, Point, Verdict, WorkloadKey};
 
+use crate::demo::words::{thousands, thousands_by};
 use crate::stdout::plain;
 use crate::table::{Align, Table, WIDTH, folded};
 
@@ -33,9 +34,9 @@ pub(crate) fn points(points: &[Point]) -> String {
         row.extend(clients.then(|| workload.clients.to_string()));
         // A service of milliseconds does a few thousand.
         let slow = first.capacity_rps < 20e3;
-        row.push(format!("{:.*}", if slow { 2 } else { 0 }, workload.demand_rps / 1e3));
+        row.push(thousands_by(if slow { 2 } else { 0 }, workload.demand_rps));
         row.push(format!("{:.2}", workload.demand_ratio));
-        row.push(format!("{:.*}", if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps) / 1e3));
+        row.push(thousands_by(if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps)));
         row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);
@@ -48,12 +49,12 @@ pub(crate) fn machines(machines: &[Machine]) -> String {
     let line = |machine: &Machine| {
         let apart = if machine.clients_apart { "" } else { "; clients on the SAME CPU: numbers mean little" };
         let text = format!(
-            "This machine ({}, {} clients): {} core(s) serve {:.1} k/s, {:.1} us per request besides the service, round trip \
+            "This machine ({}, {} clients): {} core(s) serve {} k/s, {:.1} us per request besides the service, round trip \
              {:.1} us, {:.1} % of a busy CPU taken by others{apart}",
             machine.service,
             machine.clients,
             machine.cores,
-            machine.capacity_rps / 1e3,
+            thousands(machine.capacity_rps),
             machine.cost_us,
             machine.rtt_us,
             machine.stalled * 100.0,
@@ -129,13 +130,14 @@ pub(crate) fn locks(locks: &[Lock]) -> String {
         groups.sort_by(|a, b| waited(b).total_cmp(&waited(a)));
         for group in groups.iter().take(LOCKS_SHOWN) {
             let number = |decimals: usize, value: fn(&Lock) -> f64| format!("{:.*}", decimals, median(group, value));
+            let rate = |value: fn(&Lock) -> f64| thousands(median(group, value));
             table.row(vec![
                 (*label).into(),
                 plain(&group[0].lock).chars().take(32).collect(),
-                number(1, |lock| lock.workload.demand_rps / 1e3),
-                number(1, |lock| lock.acquired_rps / 1e3),
+                rate(|lock| lock.workload.demand_rps),
+                rate(|lock| lock.acquired_rps),
                 number(1, |lock| lock.waited_rate * 100.0),
-                number(1, |lock| lock.refused_rps / 1e3),
+                rate(|lock| lock.refused_rps),
                 number(1, |lock| lock.drop_share * 100.0),
                 number(1, |lock| lock.wait_p50_us),
                 number(1, |lock| lock.wait_p99_us),
@@ -183,7 +185,7 @@ pub(crate) fn kinds(kinds: &[KindRow]) -> String {
             table.row(vec![
                 (*label).into(),
                 group[0].kind.clone(),
-                number(2, |row| row.offered_rps / 1e3),
+                thousands_by(2, median(group, |row| row.offered_rps)),
                 number(2, |row| row.in_time_rate * 100.0),
                 number(2, |row| row.refused_rate * 100.0),
                 number(2, |row| row.late_rate * 100.0),

@@ -32,9 +32,19 @@ pub(crate) fn span(us: f64) -> String {
     }
 }
 
-/// Thousands per second.
+/// Thousands per second: one decimal from 10 k/s on, four significant digits below.
 pub(crate) fn thousands(per_second: f64) -> String {
-    format!("{:.1}", per_second / 1e3)
+    thousands_by(1, per_second)
+}
+
+/// The same with at least so many decimals.
+pub(crate) fn thousands_by(decimals: usize, per_second: f64) -> String {
+    let thousands = per_second / 1e3;
+    let needed = match thousands.abs() {
+        size if size > 0.0 && size < 10.0 => (3.0 - size.max(1e-6).log10().floor()) as usize,
+        _ => 0,
+    };
+    format!("{thousands:.*}", decimals.max(needed))
 }
 
 /// A share of one.
@@ -62,6 +72,9 @@ mod tests {
         check(45_678.0, "45.7 ms");
         check(1_200_000.0, "1.20 s");
         check(f64::NAN, "–");
+        let rates = [54_012.0, 6_254.0, 850.0, 1.25, 0.0].map(thousands);
+        assert_eq!(rates, ["54.0", "6.254", "0.8500", "0.001250", "0.0"]);
+        assert_eq!((thousands_by(0, 84_600.0), thousands_by(2, 12_345.0)), ("85".into(), "12.35".into()));
         assert_eq!((percent(0.0), percent(0.042), percent(0.93)), ("0 %".into(), "4.2 %".into(), "93 %".into()));
         assert_eq!((times(0.5), times(1.999_999), times(1.4)), ("0.5x".into(), "2x".into(), "1.4x".into()));
     }

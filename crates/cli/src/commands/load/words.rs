@@ -5,7 +5,7 @@ use leeward_load::report::{Ending, LoadReport, Percentiles};
 
 use super::MEASURING;
 use super::doubts::Doubt;
-use crate::demo::words::span;
+use crate::demo::words::{span, thousands};
 use crate::table::{WIDTH, folded};
 
 /// The report, with the ratio and the capacity where the demand was a multiple of it.
@@ -22,15 +22,15 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
     if let Some((ratio, capacity)) = capacity {
         text += &format!(
-            "demand                 {:.1} k/s: {ratio} x {:.1} k/s, answered in {MEASURING} of closed loop before\n",
-            ratio * capacity / 1e3,
-            capacity / 1e3,
+            "demand                 {} k/s: {ratio} x {} k/s, answered in {MEASURING} of closed loop before\n",
+            thousands(ratio * capacity),
+            thousands(capacity),
         );
     }
     text += &format!(
-        "goodput                {:.1} k/s in time of {:.1} k/s answered; objective {}\n",
-        report.goodput_per_s / 1e3,
-        report.throughput_per_s / 1e3,
+        "goodput                {} k/s in time of {} k/s answered; objective {}\n",
+        thousands(report.goodput_per_s),
+        thousands(report.throughput_per_s),
         Nanos(report.slo_ns),
     );
     text += &latency("latency", &report.latency);

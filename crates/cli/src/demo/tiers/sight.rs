@@ -96,7 +96,13 @@ pub(crate) const LATE: f64 = 0.01;
 
 /// Rates as people read them.
 fn rate(per_second: f64) -> String {
-    if per_second < 9_995.0 { format!("{per_second:.0}") } else { format!("{:.1} k", per_second / 1e3) }
+    if per_second > 0.0 && per_second < 99.95 {
+        format!("{per_second:.2}")
+    } else if per_second < 9_995.0 {
+        format!("{per_second:.0}")
+    } else {
+        format!("{:.1} k", per_second / 1e3)
+    }
 }
 
 /// Table of tiers.
