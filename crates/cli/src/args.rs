@@ -1,5 +1,6 @@
 //! The command line: which commands there are. Each has its arguments beside it, in `commands`.
 
+use std::ffi::OsString;
 use std::io::Write;
 
 use anyhow::anyhow;
@@ -34,7 +35,12 @@ Start here:
 Ctrl-C, SIGTERM or SIGHUP ends a command in order; again, more than 500 ms later, at once.
 What draws on a terminal ends when the terminal does.
 
-Exit codes: 0 done, 1 failed on the way, 2 wrong input, 3 the load generator was too late to measure, 130 interrupted.";
+Exit codes:
+  0    done
+  1    what it met is wrong: nobody listens, another protocol answers, a peer goes away, a disk is full
+  2    what was asked is wrong: a bad value, a file that is missing or of another kind, a folder in its place
+  3    the load generator was too late to measure
+  130  interrupted by Ctrl-C, SIGTERM or SIGHUP";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -103,7 +109,7 @@ impl Args {
     /// Reads the program's command line.
     pub(crate) fn read() -> Result<Args, clap::Error> {
         let mut command = Args::command();
-        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let matches = matches(&mut command, std::env::args_os().collect())?;
         let mut args = Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         let serve = match &mut args.command {
             Command::Serve(serve) => Some(serve),
@@ -117,6 +123,40 @@ impl Args {
         }
         Ok(args)
     }
+}
+
+/// Matches a command line. clap takes `-5` behind `--demand` for a flag, and advises `-- -5`, which would be another argument:
+/// numbers behind a flag are its value, for its own parser to refuse.
+fn matches(command: &mut clap::Command, line: Vec<OsString>) -> Result<clap::ArgMatches, clap::Error> {
+    command.try_get_matches_from_mut(&line).or_else(|error| match error.kind() {
+        ErrorKind::UnknownArgument | ErrorKind::InvalidValue => {
+            let joined = with_negative_values(&line);
+            if joined.len() < line.len() { command.try_get_matches_from_mut(joined) } else { Err(error) }
+        }
+        _ => Err(error),
+    })
+}
+
+/// The command line with `--flag -5us` as `--flag=-5us`.
+fn with_negative_values(line: &[OsString]) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    for (place, word) in line.iter().enumerate() {
+        let is_number = |word: &OsString| {
+            let digits = word.to_str().and_then(|word| word.strip_prefix('-'));
+            digits.is_some_and(|digits| digits.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.'))
+        };
+        let is_flag =
+            |word: &&mut OsString| word.to_str().is_some_and(|word| word.starts_with("--") && !word.contains('='));
+        match joined.last_mut().filter(is_flag) {
+            Some(flag) if place < end && is_number(word) => {
+                flag.push("=");
+                flag.push(word);
+            }
+            _ => joined.push(word.clone()),
+        }
+    }
+    joined
 }
 
 /// Help and version go to stdout; what clap refuses becomes a failure of one line.
@@ -179,5 +219,27 @@ mod tests {
         check("leeward run x --seed -1", "--seed");
         check("leeward run x --threads 0", "0 is not in 1..=1024");
         check("leeward", "no command");
+    }
+
+    #[test]
+    fn a_negative_number_is_the_value_of_the_flag_before_it() {
+        let read = |line: &str| {
+            let matches = matches(&mut Args::command(), line.split(' ').map(OsString::from).collect());
+            matches.and_then(|matches| Args::from_arg_matches(&matches))
+        };
+        let Ok(Args { command: Command::Load(load) }) = read("leeward load 127.0.0.1:1 --demand -5 --slo -2us --json")
+        else {
+            panic!("a parser of its own refuses them");
+        };
+        assert_eq!((load.demand.as_str(), load.admission.slo.as_str(), load.json), ("-5", "-2us", true));
+        for (line, expected) in [
+            ("leeward load 127.0.0.1:1 --clients -5", "invalid value '-5' for '--clients <N>'"),
+            ("leeward load 127.0.0.1:1 --json -5", "unexpected value '-5' for '--json'"),
+            ("leeward why -5", "unexpected argument '-5'"),
+            ("leeward list -- -5", "unexpected argument '-5'"),
+        ] {
+            let message = explain(&read(line).unwrap_err()).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 }

@@ -24,8 +24,7 @@ pub enum Service {
     Empirical(Arc<[Nanos]>),
 }
 
-const EXPECTED: &str =
-    "a service time such as `exp:10us`, `const:10us`, `bimodal:10us` or `lognormal:10us:1.5` (mean, sigma)";
+const EXPECTED: &str = "a service time such as `exp:10us`, `const:10us`, `bimodal:10us` or `lognormal:10us:1.5` (a mean above 0 and up to 60s, a sigma up to 5)";
 
 impl Service {
     /// Reads `exp:10us`, `const:10us`, `bimodal:10us`, `lognormal:10us:1.5`. Empirical ones come from a file: see

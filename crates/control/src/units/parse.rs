@@ -29,7 +29,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
 /// A span with its unit: `500ns`, `80us`, `80µs`, `1.1ms`, `2s`.
 ///
 /// # Errors
-/// A missing or unknown unit, a sign, anything that is no number, or more than 10⁹ s.
+/// A missing or unknown unit, a sign, anything that is no number, more than 10⁹ s, or less than half a nanosecond.
 pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
     const EXPECTED: &str = "a duration such as `500ns`, `80us`, `1.1ms` or `2s`";
     let (number, unit) = split_number(text.trim()).ok_or_else(|| error(text, EXPECTED))?;
@@ -42,9 +42,14 @@ pub fn parse_duration(text: &str) -> Result<Nanos, UnitError> {
     };
     let nanos = number * size;
     if nanos > 1e18 {
-        return Err(error(text, EXPECTED));
+        return Err(error(text, "a duration of at most 1000000000s"));
     }
-    Ok(Nanos((nanos + 0.5) as u64))
+    let rounded = (nanos + 0.5) as u64;
+    // Callers that refuse zero would call it zero, which nobody wrote.
+    if rounded == 0 && number > 0.0 {
+        return Err(error(text, "a duration of at least 1ns, or `0ns`"));
+    }
+    Ok(Nanos(rounded))
 }
 
 /// A plain number or a percentage: `0.02`, `2%`.
@@ -73,7 +78,7 @@ pub fn parse_scaled(text: &str) -> Result<f64, UnitError> {
         _ => return Err(error(text, EXPECTED)),
     };
     // 300 digits are a number, but times a million they are none.
-    if scaled.is_finite() { Ok(scaled) } else { Err(error(text, EXPECTED)) }
+    if scaled.is_finite() { Ok(scaled) } else { Err(error(text, "a rate that is finite")) }
 }
 
 /// A multiple: `1.4x`.
@@ -101,6 +106,17 @@ mod tests {
         assert_eq!(parse_scaled("850k"), Ok(850_000.0));
         assert_eq!(parse_scaled("1.2M"), Ok(1_200_000.0));
         assert_eq!(parse_ratio("1.4x"), Ok(1.4));
+    }
+
+    #[test]
+    fn a_quantity_out_of_range_is_not_called_ill_written() {
+        let refused = |text| parse_duration(text).unwrap_err().to_string();
+        assert_eq!(refused("9999999999s"), "`9999999999s` is not a duration of at most 1000000000s");
+        assert_eq!(refused("0.1ns"), "`0.1ns` is not a duration of at least 1ns, or `0ns`");
+        assert_eq!(parse_duration("0.5ns"), Ok(Nanos(1)));
+        assert_eq!(parse_duration("0.000us"), Ok(Nanos::ZERO));
+        let huge = format!("{}M", "9".repeat(308));
+        assert!(parse_scaled(&huge).unwrap_err().to_string().ends_with("is not a rate that is finite"));
     }
 
     #[test]

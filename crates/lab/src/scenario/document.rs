@@ -4,6 +4,7 @@
 use super::ScenarioError;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::num::IntErrorKind;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -11,6 +12,9 @@ use toml::de::{DeTable, DeValue};
 
 /// A scenario file has a few hundred lines; a megabyte is somebody's mistake.
 const LONGEST: usize = 1_000_000;
+
+/// A whole number that ends behind its prefix: `0x`.
+const NO_DIGITS: &str = "a number without digits";
 
 /// Reads a scenario file, but no more of it than a scenario can be: it may be a device that never ends.
 pub(super) fn read(path: &Path) -> std::io::Result<String> {
@@ -154,7 +158,10 @@ pub(super) fn parse_value(text: &str, index: usize) -> Node {
     let wrapped = format!("value = {text}");
     if let Ok(table) = DeTable::parse(&wrapped) {
         let mut entries = table_of(table.into_inner(), &|_| origin).entries;
-        if let (Some(entry), true) = (entries.pop(), entries.is_empty()) {
+        if let (Some(entry), true) = (entries.pop(), entries.is_empty())
+            // `0x` is a multiple that somebody wrote, not the beginning of a hexadecimal number.
+            && !matches!(entry.node.value, Value::Foreign(NO_DIGITS))
+        {
             return entry.node;
         }
     }
@@ -188,6 +195,8 @@ fn node_of(value: Spanned<DeValue<'_>>, place: &dyn Fn(Range<usize>) -> Origin) 
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
+            // `0x` and `0b` are whole numbers to the reader of TOML, which does not look for digits.
+            Err(error) if *error.kind() == IntErrorKind::Empty => Value::Foreign(NO_DIGITS),
             Err(_) => Value::Foreign("a number that is too large"),
         },
         DeValue::Float(number) => match number.as_str().parse() {

@@ -4,8 +4,8 @@
 use super::ScenarioError;
 use super::document::{Node, Origin, Source, Table, Value, parse_value};
 
-/// Longest override that is looked at.
-const LONGEST: usize = 10_000;
+/// Longest override that is looked at: a thousand entries fit, more no list may have.
+const LONGEST: usize = 100_000;
 
 /// Where each key of `[quick]` belongs.
 pub(super) const QUICK: &[(&str, &str)] = &[
@@ -53,10 +53,13 @@ fn put(root: &mut Table, section: &str, key: &str, node: Node) {
 pub(super) fn apply(root: &mut Table, source: &Source<'_>) -> Result<(), ScenarioError> {
     for (index, given) in source.overrides.iter().enumerate() {
         let error = |key: &str, problem: &str| source.error(Origin::Set(index), key, problem);
-        let Some((path, text)) = given.split_once('=').filter(|_| given.len() <= LONGEST) else {
+        let Some((path, text)) = given.split_once('=') else {
             return Err(error("override", "not of the form key=value, such as `workload.clients=200`"));
         };
         let path = path.trim();
+        if given.len() > LONGEST {
+            return Err(error(path, &format!("{} bytes; accepted: up to {LONGEST}", given.len())));
+        }
         set(root, path, parse_value(text, index), index).map_err(|problem| error(path, &problem))?;
     }
     Ok(())

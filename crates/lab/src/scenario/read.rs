@@ -242,6 +242,15 @@ fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Resul
             );
             return Err(workload.error(problem));
         }
+        let slowest = demands.iter().map(|demand| demand.rate(capacity).0).fold(f64::INFINITY, f64::min);
+        let lasts = scenario.run.duration_at(Rate(slowest));
+        // A run without requests would report a p99 of 0, as if it were fast.
+        if !scenario.workload.demand.is_shifting() && Rate(slowest).events_in(lasts) < 1.0 {
+            let problem =
+                format!("{slowest:e} requests/s are less than one in {lasts}; accepted: at least one in a run");
+            let demand = workload.open_table()?.find("demand");
+            return Err(demand.map_or_else(|| workload.error(&problem), |item| item.error(&problem)));
+        }
     }
     Ok(())
 }

@@ -233,6 +233,11 @@ fn overrides_meet_the_same_checks() {
         ("network.rtt=30", ["network.rtt", "a duration"]),
         ("controller.seda.params.target=60us", ["no such entry of `controller`", "accepted: breakwater"]),
         ("controller.breakwater.params.target=60", ["controller.params.target", "a duration from 1ns"]),
+        ("workload.demand=0x", ["workload.demand", "`0x` is not a demand above zero"]),
+        ("workload.demand=[0x, 1x]", ["workload.demand", "`0x` is not a demand above zero"]),
+        ("workload.demand=1e-300", ["workload.demand", "less than one in 2ms; accepted: at least one in a run"]),
+        ("workload.demand=0.00001x", ["workload.demand", "less than one in 2ms"]),
+        ("run.seeds=0x", ["run.seeds", "`0x` is not a whole number"]),
         ("run.seeds.x=1", ["run.seeds.x", "no keys within"]),
         ("nonsense", ["--set nonsense", "key=value"]),
         ("=1", ["--set =1", "empty key"]),
@@ -244,6 +249,18 @@ fn overrides_meet_the_same_checks() {
             assert!(message.contains(part), "`{part}` is not in: {message}");
         }
     }
+}
+
+#[test]
+fn a_long_override_names_its_key_and_what_is_accepted() {
+    let demands = |count: usize| format!("workload.demand=[{}]", vec!["0.123456789x"; count].join(", "));
+    let message = read(GOOD, &[&demands(100_000)], false).unwrap_err().to_string();
+    assert!(message.contains("workload.demand: 1400016 bytes; accepted: up to 100000"), "{message}");
+    let message = read(GOOD, &[&demands(1_001)], false).unwrap_err().to_string();
+    assert!(message.contains("workload.demand: a list of 1001; accepted: 1 to 1000 entries"), "{message}");
+    let thousand: Vec<String> = (1..=1_000).map(|step| format!("{}x", 0.5 + f64::from(step) * 1.0e-3)).collect();
+    let thousand = format!("workload.demand=[{}]", thousand.join(", "));
+    assert!(read(GOOD, &[&thousand, "claim.ratio.measure=goodput_rps{breakwater, demand_ratio=1}"], false).is_ok());
 }
 
 #[test]
