@@ -158,12 +158,22 @@ impl LoadConfig {
     }
 }
 
+/// A word for who loads a server that is not there yet.
+fn hint(number: u32, source: &io::Error) -> &'static str {
+    match (number, source.kind()) {
+        (1, io::ErrorKind::ConnectionRefused) => {
+            "; nobody listens there: a server that still prepares its data does not, until it says `serving`"
+        }
+        _ => "",
+    }
+}
+
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// A connection could not be made.
-    #[error("connection {number} of {of} to {address}: {source}")]
+    #[error("connection {number} of {of} to {address}: {source}{}", hint(*number, source))]
     Connect {
         /// The server.
         address: SocketAddr,

@@ -4,12 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leeward_control::budget::Budget;
 use leeward_control::client::ClientParts;
 use leeward_control::params::ParamError;
 use leeward_control::units::{Nanos, Priority, Rate, Time};
-use leeward_rpc::client::{DatagramCounts, Event, Request};
+use leeward_rpc::address;
+use leeward_rpc::client::{DatagramCounts, Event, Request, Transport};
+use leeward_rpc::wire::ServerProtocol;
 use leeward_workload::Service;
 use leeward_workload::rng::{Purpose, Rng};
 
@@ -24,6 +27,8 @@ use crate::system::{Pinned, allow_sockets};
 
 /// Connections that may wait for their welcome at once: a server is not greeted by a thousand at the same moment.
 const GREETING_MAX: u32 = 64;
+/// How long a server that welcomed nobody may take to show what it speaks.
+const ASKING: Duration = Duration::from_secs(1);
 /// Requests issued before the sockets get their turn again.
 const BATCH: usize = 32;
 /// From "go" to the first request's time, so that the first is not late.
@@ -264,8 +269,10 @@ impl<'a> Driver<'a> {
     fn greet(&mut self, enough: u32, of: u32, stop: &AtomicBool) -> Result<(), LoadError> {
         let deadline = self.clock.now() + self.config.connect_timeout;
         loop {
-            let failed =
-                |welcomed, reason: String| LoadError::Welcome { address: self.config.address, welcomed, of, reason };
+            let failed = |welcomed, reason: String| {
+                let reason = self.with_protocol(reason);
+                LoadError::Welcome { address: self.config.address, welcomed, of, reason }
+            };
             if self.lost > 0 {
                 let reason = self.links.iter().find(|link| link.is_lost()).map(Link::reason).unwrap_or_default();
                 return Err(failed(self.welcomed, reason));
@@ -282,6 +289,18 @@ impl<'a> Driver<'a> {
             }
             self.poll(Wait::For(deadline.since(now).min(PATIENCE)))?;
         }
+    }
+
+    /// Why nobody was welcomed, with the protocol that the server speaks, where it is another one.
+    fn with_protocol(&self, reason: String) -> String {
+        if self.welcomed > 0 || self.config.transport != Transport::Tcp {
+            return reason;
+        }
+        #[cfg(feature = "tls")]
+        let expected = if self.config.tls.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
+        #[cfg(not(feature = "tls"))]
+        let expected = ServerProtocol::Leeward;
+        address::with_protocol(reason, self.config.address, expected, ASKING)
     }
 
     // ---- the run ----

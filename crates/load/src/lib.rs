@@ -59,6 +59,9 @@ pub mod trace;
 
 pub use config::{Answers, LoadConfig, LoadError, Plan, Polling};
 pub use driver::{Progress, Scaled, run, run_scaled};
+pub use leeward_rpc::address;
+pub use leeward_rpc::client::Transport;
+pub use leeward_rpc::wire::ServerProtocol;
 pub use recorder::Recording;
 pub use report::LoadReport;
 pub use schedule::{Planned, Schedule};

@@ -2,6 +2,7 @@
 //!
 //! - [`server`]: the protocol for the engine (`leeward-port`), and handlers. [`client`]: calls at one or more replicas.
 //! - [`tier`]: servers that ask leaves, under threading models that change with the load.
+//! - [`address`]: the addresses of a name, and which protocol is spoken there.
 //! - [`statistics`]: the one method that servers answer themselves.
 //! - [`wire`]: the frames (`leeward-wire`). `tls`, with the feature of that name: certificates and keys from files (`leeward-tls`).
 //!
@@ -10,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod client;
 pub mod server;
 pub mod statistics;

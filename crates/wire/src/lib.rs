@@ -7,6 +7,7 @@
 //! - [`Encoder`]: appends frames to what will be sent.
 //! - [`WireError`]: why bytes are no frame. Always fatal to the connection that they came from.
 //! - [`Greeting`]: another protocol, recognised by its first bytes.
+//! - [`ServerProtocol`]: which protocol a server speaks that is perhaps none of ours.
 //! - [`Kind`], [`Field`]: the layout, as a table that the code, the tests and `docs/protocol.md` share.
 //!
 //! Accepted bytes are canonical: whatever decodes encodes to the same bytes again.
@@ -64,6 +65,7 @@ mod error;
 mod frame;
 mod greeting;
 mod header;
+mod server_protocol;
 mod value;
 
 pub use code::{DropReason, ErrorCode, FailureCode, Regime};
@@ -76,4 +78,5 @@ pub use frame::{
 pub use greeting::Greeting;
 pub use header::{Field, HEADER_LEN, Kind, MAGIC, Side, Version};
 pub use leeward_control::units::CreditId;
+pub use server_protocol::ServerProtocol;
 pub use value::{Budget, MESSAGE_MAX, Message, Method, Nanos32, PayloadLimit, RequestId, Timestamp};

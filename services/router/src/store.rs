@@ -2,9 +2,10 @@
 //! leaf has which key.
 
 use crate::wire::{GET, Pair, SET, check};
+use leeward_rpc::address;
 use leeward_rpc::server::{Failed, Handler, Request};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +25,9 @@ pub struct StoreLeaf {
 }
 
 struct Shared {
-    address: SocketAddr,
+    /// The address as it was given, for messages.
+    name: String,
+    addresses: Vec<SocketAddr>,
     idle: Mutex<Vec<BufReader<TcpStream>>>,
 }
 
@@ -35,13 +38,16 @@ impl StoreLeaf {
     /// The address is none; says what is accepted.
     pub fn new(address: &str) -> Result<Self, String> {
         let accepted = || format!("{address:?}; accepted: HOST:PORT such as 127.0.0.1:11211");
-        let mut found = address.to_socket_addrs().map_err(|error| format!("{}: {error}", accepted()))?;
-        let address = found.next().ok_or_else(accepted)?;
-        Ok(StoreLeaf { shared: Arc::new(Shared { address, idle: Mutex::default() }) })
+        let addresses = address::resolve(address).map_err(|error| format!("{}: {error}", accepted()))?;
+        Ok(StoreLeaf::at(address.into(), addresses))
+    }
+
+    fn at(name: String, addresses: Vec<SocketAddr>) -> Self {
+        StoreLeaf { shared: Arc::new(Shared { name, addresses, idle: Mutex::default() }) }
     }
 
     fn connect(&self) -> io::Result<BufReader<TcpStream>> {
-        let stream = TcpStream::connect_timeout(&self.shared.address, PATIENCE)?;
+        let stream = address::connect(&self.shared.addresses, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
@@ -68,7 +74,7 @@ impl StoreLeaf {
         if was_idle && told.as_ref().is_err_and(is_over) {
             told = self.connect().and_then(attempt);
         }
-        told.map_err(|error| Failed::Because(format!("memcached at {}: {error}", self.shared.address)))
+        told.map_err(|error| Failed::Because(format!("memcached at {}: {error}", self.shared.name)))
     }
 
     fn get(&self, key: &[u8], reply: &mut Vec<u8>) -> Result<(), Failed> {
@@ -154,6 +160,7 @@ fn unexpected(told: &[u8]) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
     #[test]
     fn only_the_head_of_the_value_that_was_asked_for_is_taken() {
@@ -163,6 +170,23 @@ mod tests {
         {
             assert_eq!(value_length(wrong.as_bytes(), b"a"), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_store_is_found_behind_any_address_of_its_name() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let vacant = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).unwrap();
+        let there = listener.local_addr().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"STORED\r\n").unwrap();
+        });
+        let leaf = StoreLeaf::at("store:11211".into(), vec![vacant, there]);
+        assert_eq!(leaf.set(b"a", b"b", &mut Vec::new()), Ok(()));
+        answering.join().unwrap();
+        let nowhere = StoreLeaf::at("store:11211".into(), vec![vacant]);
+        let Err(Failed::Because(why)) = nowhere.set(b"a", b"b", &mut Vec::new()) else { panic!("nobody listens") };
+        assert!(why.starts_with("memcached at store:11211: "), "{why}");
     }
 
     #[test]

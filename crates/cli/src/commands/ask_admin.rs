@@ -1,16 +1,21 @@
 //! A question to an admin port, and its answer: HTTP/1.1 without a library, for the port is ours. Never here: which question.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use leeward_rpc::tls::{ClientTls, Session};
+use leeward_rpc::wire::ServerProtocol;
 
+use super::peer;
 use crate::failure::Failure;
 
 /// How long connecting and answering may take, each.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Beginning of an answer.
+const HTTP: &[u8] = b"HTTP/1.";
+const NO_HTTP: &str = "no admin port: its answer is no HTTP";
 /// The longest answer, bytes.
 const LONGEST: u64 = 8 << 20;
 
@@ -23,29 +28,21 @@ pub(super) struct Answer {
 
 /// Asks `address` for `path`, which needs no escapes; by TLS where there is some.
 pub(super) fn ask(address: &str, path: &str, tls: Option<ClientTls>) -> Result<Answer, Failure> {
-    exchange(address, path, tls.as_ref()).with_context(|| address.to_string()).map_err(Failure::Input)
-}
-
-fn exchange(address: &str, path: &str, tls: Option<&ClientTls>) -> anyhow::Result<Answer> {
-    let mut last = anyhow!("no such address");
-    for found in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&found, PATIENCE) {
-            Ok(stream) => {
-                let question = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-                let limited = Limited { stream, limit: Instant::now() + PATIENCE };
-                let heard = match tls {
-                    None => plainly(limited, &question)?,
-                    Some(tls) => {
-                        let session = tls.connect(&tls.name_for(address)?)?;
-                        encrypted(limited, session, &question)?
-                    }
-                };
-                return parse(&heard);
-            }
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
+    let addresses = peer::resolve(address)?;
+    let name = tls.as_ref().map(|tls| tls.name_for(address)).transpose();
+    let name = name.with_context(|| address.to_string()).map_err(Failure::Input)?;
+    let session = tls.as_ref().zip(name).map(|(tls, name)| tls.connect(&name)).transpose();
+    let session = session.with_context(|| address.to_string()).map_err(Failure::Input)?;
+    let (stream, found) = peer::connect(address, &addresses, PATIENCE)?;
+    let expected = if session.is_some() { ServerProtocol::Tls } else { ServerProtocol::Http };
+    let question = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let limited = Limited { stream, limit: Instant::now() + PATIENCE };
+    let heard = match session {
+        None => plainly(limited, &question),
+        Some(session) => encrypted(limited, session, &question),
+    };
+    let answer = heard.and_then(|heard| parse(&heard)).with_context(|| address.to_string());
+    answer.map_err(|error| peer::failure(error, found, expected))
 }
 
 /// A stream that fails when its time is up.
@@ -57,22 +54,30 @@ struct Limited {
 impl Limited {
     fn left(&self) -> std::io::Result<Duration> {
         let left = self.limit.saturating_duration_since(Instant::now());
-        let late = || std::io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"));
         if left.is_zero() { Err(late()) } else { Ok(left) }
     }
+}
+
+fn late() -> std::io::Error {
+    std::io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}"))
+}
+
+/// The system says of a time that is up that the resource is unavailable.
+fn in_words(error: std::io::Error) -> std::io::Error {
+    if error.kind() == ErrorKind::WouldBlock { late() } else { error }
 }
 
 impl Read for Limited {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(into)
+        self.stream.read(into).map_err(in_words)
     }
 }
 
 impl Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(bytes)
+        self.stream.write(bytes).map_err(in_words)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -89,6 +94,8 @@ fn plainly(mut stream: Limited, question: &str) -> anyhow::Result<Vec<u8>> {
             0 => return Ok(heard),
             count => heard.extend_from_slice(&piece[..count]),
         }
+        let begun = heard.len().min(HTTP.len());
+        anyhow::ensure!(heard[..begun] == HTTP[..begun], NO_HTTP);
         anyhow::ensure!(heard.len() as u64 <= LONGEST, "an answer over {LONGEST} bytes");
     }
 }
@@ -121,9 +128,9 @@ fn encrypted(mut stream: Limited, mut session: Session, question: &str) -> anyho
 
 fn parse(heard: &[u8]) -> anyhow::Result<Answer> {
     let text = String::from_utf8_lossy(heard);
-    let (head, body) = text.split_once("\r\n\r\n").context("no admin port: its answer is no HTTP")?;
+    let (head, body) = text.split_once("\r\n\r\n").context(NO_HTTP)?;
     let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
-    Ok(Answer { status: status.context("no admin port: its answer is no HTTP")?, body: body.into() })
+    Ok(Answer { status: status.context(NO_HTTP)?, body: body.into() })
 }
 
 #[cfg(test)]

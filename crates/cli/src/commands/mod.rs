@@ -12,6 +12,7 @@ mod demo_tiers;
 pub(crate) mod league;
 pub(crate) mod list;
 pub(crate) mod load;
+mod peer;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod replay;

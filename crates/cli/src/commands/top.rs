@@ -120,11 +120,12 @@ fn ask(source: &Source, args: &TopArgs, interrupt: &Interrupt) -> Result<Statist
         };
         let again = matches!(error.downcast_ref(), Some(CallError::Rejected { .. } | CallError::Expired { .. }));
         if !again || began.elapsed() > PATIENCE {
-            let words = match error.downcast_ref() {
-                Some(CallError::UnknownMethod { .. }) => anyhow!("{}: a server without statistics", args.address),
-                _ => error.context(args.address.clone()),
-            };
-            return Err(Failure::Input(words));
+            return Err(match error.downcast_ref() {
+                Some(CallError::UnknownMethod { .. }) => {
+                    Failure::Runtime(anyhow!("{}: a server without statistics", args.address))
+                }
+                _ => source.failure(error.context(args.address.clone())),
+            });
         }
         rest(PAUSE, interrupt)?;
     }

@@ -39,6 +39,10 @@ Examples:
   leeward why 8f3a localhost:9464 --tls-ca ca.pem      a port with --admin-tls-cert
   leeward why 8f3a --json | jq '{reason, delay_ns}'";
 
+fn is_refusal(body: &str) -> bool {
+    body.starts_with("no decision ") || body.starts_with("id: ")
+}
+
 /// The command.
 pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
     let id = args.id.parse::<DecisionId>();
@@ -55,6 +59,14 @@ pub(crate) fn why(args: &WhyArgs) -> Result<(), Failure> {
     match (answer.status, told["text"].as_str()) {
         (200, Some(_)) if args.json => stdout::print(answer.body.trim_end()),
         (200, Some(text)) => stdout::print(&stdout::plain(text)),
-        _ => Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::plain(answer.body.trim())))),
+        // The admin port's own words: this decision is none, or is not kept any more.
+        (400, _) | (404, _) if is_refusal(&answer.body) => {
+            Err(Failure::Input(anyhow!("{}: {}", args.address, stdout::plain(answer.body.trim()))))
+        }
+        (404, _) => Err(Failure::Runtime(anyhow!("{}: no admin port: it knows no such page", args.address))),
+        (status, _) => {
+            let told: String = answer.body.lines().next().unwrap_or_default().chars().take(200).collect();
+            Err(Failure::Runtime(anyhow!("{}: HTTP status {status}: {}", args.address, stdout::plain(&told))))
+        }
     }
 }

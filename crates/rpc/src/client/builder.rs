@@ -3,7 +3,6 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
 
@@ -315,12 +314,8 @@ impl Builder {
 fn resolve(named: &Named) -> Result<Replica, BuildError> {
     let Named { transport, is_fallback, address } = named;
     let shown = || address.chars().take(100).collect();
-    let addresses: Vec<SocketAddr> =
-        address.to_socket_addrs().map_err(|source| BuildError::Address { address: shown(), source })?.collect();
-    if addresses.is_empty() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "no such host");
-        return Err(BuildError::Address { address: shown(), source });
-    }
+    let addresses =
+        crate::address::resolve(address).map_err(|source| BuildError::Address { address: shown(), source })?;
     Ok(Replica {
         name: shown(),
         addresses,

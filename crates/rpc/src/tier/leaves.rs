@@ -10,7 +10,7 @@ use leeward_control::params::{ParamError, Params};
 use leeward_control::registry::{Algorithm, Environment};
 use leeward_control::units::Nanos;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Leaves that a tier may have: answers say in a byte how many were asked.
@@ -288,11 +288,7 @@ fn shown(address: &str) -> String {
 
 fn resolve(address: &str) -> Result<Leaf, LeavesError> {
     let refused = |reason| LeavesError::Address { address: shown(address), reason };
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(refused)?.collect();
-    if addresses.is_empty() {
-        return Err(refused(io::Error::new(io::ErrorKind::NotFound, "no such host")));
-    }
-    Ok(Leaf { addresses })
+    Ok(Leaf { addresses: crate::address::resolve(address).map_err(refused)? })
 }
 
 #[cfg(test)]

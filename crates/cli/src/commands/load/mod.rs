@@ -9,24 +9,25 @@ use anyhow::{Context, anyhow};
 use leeward_catalogue::Catalogue;
 use leeward_control::budget::Budget;
 use leeward_control::registry::Environment;
-use leeward_control::units::{Nanos, Rate, parse_duration, parse_scaled};
+use leeward_control::units::{Nanos, Rate, parse_duration, parse_ratio, parse_scaled};
 use leeward_load::report::LoadReport;
 use leeward_load::{Answers, LoadConfig, LoadError, Plan, Polling, Progress, Schedule, output, run, run_scaled};
 use leeward_rpc::client::{DatagramSize, Encryption, Transport};
 use leeward_rpc::tls::{ClientTls, ServerName};
-use leeward_services::case::Target;
+use leeward_rpc::wire::ServerProtocol;
+use leeward_services::case::{CaseError, Target};
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use crate::admission::AdmissionArgs;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, Leaving};
+use crate::progress::Steps;
 use crate::tls::TlsArgs;
 use crate::{admission, service, stdout};
 
-use super::target;
+use super::{peer, target};
 use doubts::Ends;
 
 /// Load a server and report what came of each request
@@ -107,8 +108,8 @@ Examples:
 The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
 answers are; start the server with --admission none to measure it without control (--closed 1).
 
-Exit codes: 0 measured; 1 the server or a connection failed on the way, or nothing was answered; 2 wrong input;
-3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
+Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection failed, or nothing was answered; 2 a bad
+value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
 The report is printed in any case, and says first what is wrong with it.";
 
 /// The command.
@@ -116,24 +117,44 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (algorithm, params) = admission::controller(&args.admission)?;
     let slo = admission::span("--slo", &args.admission.slo)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
-    let far = args.udp.as_deref().map(address).transpose()?;
-    let near = args.address.as_deref().map(address).transpose()?;
-    let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
     let budget = match &args.budget {
         Some(budget) => Budget::of(admission::span("--budget", budget)?),
         None => Budget::UNLIMITED,
     };
     let requests =
         Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
-    let tls = tls(args, far)?;
+    let warmup = warmup(args)?;
+    // A service that is not synthetic takes as long as it takes.
+    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
+    let wish = wish(args, times)?;
+    if let Some(path) = &args.hgrm {
+        target::check_file("--hgrm", path)?;
+    }
+    if let Some(cpu) = args.cpu.filter(|cpu| !leeward_load::may_run_on(*cpu)) {
+        return Err(Failure::Input(anyhow!("--cpu: this process may not run on CPU {cpu}")));
+    }
+    // The client side of a controller knows nothing of the server's cores.
+    let environment = Environment::new(1, rtt, slo);
+    let ends = Ends::of(&algorithm, &params, &environment)?;
+    let tls = tls(args)?;
+    // From here on the server is asked: whatever is wrong with the question has been said.
+    let far = args.udp.as_deref().map(|text| peer::listening(text, Transport::Udp)).transpose()?;
+    let near = args.address.as_deref().map(|text| peer::listening(text, Transport::Tcp)).transpose()?;
+    let Some(address) = near.or(far) else { return Err(Failure::Input(anyhow!("no address"))) };
     let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.named(name)));
     let encryption = encryption.as_ref();
     let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo, encryption };
+    let ask = {
+        // Some services make a quarter of a gigabyte of data for their clients, or fill a store.
+        let steps = Steps::new("load");
+        steps.show("preparing the requests");
+        requests.prepare(&server).map_err(|error| unprepared(error, &server))?
+    };
     let config = LoadConfig {
         budget,
-        ask: requests.prepare(&server).map_err(service::failure)?,
+        ask,
         answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
-        warmup: warmup(args)?,
+        warmup,
         payload: args.payload as usize,
         polling: if args.busy { Polling::Busy } else { Polling::Hybrid },
         cpu: args.cpu,
@@ -142,15 +163,6 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         tls,
         ..LoadConfig::new(far.unwrap_or(address), slo)
     };
-    // A service that is not synthetic takes as long as it takes.
-    let times = requests.times().cloned().unwrap_or(Service::Constant(Nanos::from_micros(1)));
-    let wish = wish(args, times)?;
-    if let Some(path) = &args.hgrm {
-        target::check_file("--hgrm", path)?;
-    }
-    // The client side of a controller knows nothing of the server's cores.
-    let environment = Environment::new(1, rtt, slo);
-    let ends = Ends::of(&algorithm, &params, &environment)?;
     let interrupt = Interrupt::listen(Leaving::InOrder)?;
     let client = || (algorithm.build_client)(&params, &environment);
     let mut is_said = false;
@@ -183,9 +195,9 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
 }
 
 /// TLS of each connection, and the name that the server must prove.
-fn tls(args: &LoadArgs, far: Option<SocketAddr>) -> Result<Option<(ClientTls, ServerName)>, Failure> {
+fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
     let Some(tls) = args.tls.open()? else { return Ok(None) };
-    let Some(address) = args.address.as_deref().filter(|_| far.is_none()) else {
+    let Some(address) = args.address.as_deref().filter(|_| args.udp.is_none()) else {
         return Err(Failure::Input(anyhow!("--udp: datagrams are not encrypted; leave --tls-ca out, or ask over TCP")));
     };
     let name = tls.name_for(address).map_err(|error| Failure::Input(anyhow!("{error}; --tls-name says which")))?;
@@ -232,8 +244,8 @@ fn wish(args: &LoadArgs, service: Service) -> Result<Wish<impl Fn(Rate) -> Workl
         demand: vec![Segment { from: Nanos::ZERO, rate }],
         service: service.clone(),
     };
-    if let Some(ratio) = args.demand.strip_suffix('x') {
-        let ratio = ratio.parse().ok().filter(|ratio| (0.01..=100.0).contains(ratio));
+    if args.demand.ends_with('x') {
+        let ratio = parse_ratio(&args.demand).ok().filter(|ratio| (0.01..=100.0).contains(ratio));
         let wrong = || Failure::Input(anyhow!("--demand `{}`: a multiple lies between 0.01x and 100x", args.demand));
         let ratio = ratio.ok_or_else(wrong)?;
         return Ok(Wish::Multiple { ratio, closed, workload, duration });
@@ -261,9 +273,13 @@ fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Fai
     serde_json::to_string(&value).context("the report").map_err(Failure::Runtime)
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let resolved = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-    resolved.ok_or_else(|| Failure::Input(anyhow!("`{text}` is no address; expected one such as 127.0.0.1:7117")))
+/// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
+fn unprepared(error: CaseError, server: &Target<'_>) -> Failure {
+    let expected = if server.encryption.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
+    match error {
+        CaseError::Server { address, .. } => peer::failure(anyhow!(error), address, expected),
+        _ => service::failure(error),
+    }
 }
 
 fn failure(error: LoadError) -> Failure {
