@@ -124,7 +124,7 @@ impl Case for HdSearchCase {
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
         let way = Way::of(values, self.name())?;
-        let data = Source::of(values)?;
+        let data = Source::of(values, progress)?;
         progress(Notice::Step(&format!("loading {} points", data.count())));
         let points = data.points(0..data.count());
         progress(Notice::Step("hashing them into tables"));
@@ -160,7 +160,7 @@ impl Case for HdSearchLeafCase {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let (data, part) = (Source::of(values)?, Shard::of(values)?);
+        let (data, part) = (Source::of(values, progress)?, Shard::of(values)?);
         let numbers = part.range(data.count());
         progress(Notice::Step(&format!("loading {} of {} points", numbers.len(), data.count())));
         let first = numbers.start;

@@ -196,8 +196,9 @@ impl Case for RecommendLeafCase {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let (data, part) = (Source::of(values)?, Shard::of(values)?);
+        let (data, part) = (Source::of(values, progress)?, Shard::of(values)?);
         let work = work(values.text(WORK.name).or(WORK.default).unwrap_or_default()).map_err(CaseError::input)?;
+        progress(Notice::Step("loading ratings"));
         let ratings = data.ratings();
         progress(Notice::Step(&format!("learning from a part of {} ratings", ratings.known.len())));
         let ratings = ratings.shard(part.at as usize, part.of as usize);

@@ -84,7 +84,7 @@ impl Case for SetsCase {
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
         let way = Way::of(values, self.name())?;
-        let data = Documents::of(values)?;
+        let data = Documents::of(values, progress)?;
         progress(Notice::Step("looking for words that are in too many documents"));
         let service = Sets::new(StopWords::of(&data));
         let way = way.parts(Parts::Of(data.to_string()));
@@ -123,7 +123,7 @@ impl Case for SetsLeafCase {
     }
 
     fn open(&self, values: &Values, _: usize, progress: &Progress<'_>) -> Result<Box<dyn Backend>, CaseError> {
-        let (data, part) = (Documents::of(values)?, Shard::of(values)?);
+        let (data, part) = (Documents::of(values, progress)?, Shard::of(values)?);
         let numbers = part.range(data.count());
         progress(Notice::Step(&format!("indexing {} of {} documents", numbers.len(), data.count())));
         let leaf = SetsLeaf::new(Postings::of(&data, numbers));

@@ -3,7 +3,7 @@
 use super::DATA;
 use super::shard::Shard;
 use crate::arguments::Values;
-use crate::case::{CaseError, Progress, Requests, Target};
+use crate::case::{CaseError, Notice, Progress, Requests, Target};
 use crate::served::Served;
 use leeward_control::units::UnitError;
 use leeward_load::ask::Ask;
@@ -19,11 +19,14 @@ pub trait Data: Clone + Debug + Default + Display + PartialEq + Send + Sync + 's
     /// Anything else; says what is accepted.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// Data that `--data` names, or the default.
+    /// Data that `--data` names, or the default. Reading a large file takes seconds, which `progress` hears.
     ///
     /// # Errors
     /// The text is none, or names a file that can't be used.
-    fn of(values: &Values) -> Result<Self, CaseError> {
+    fn of(values: &Values, progress: &Progress<'_>) -> Result<Self, CaseError> {
+        if let Some(file) = values.text(DATA.name).filter(|text| !text.starts_with("synthetic")) {
+            progress(Notice::Step(&format!("reading {file}")));
+        }
         let data = values.text(DATA.name).map_or_else(|| Ok(Self::default()), Self::parse);
         data.map_err(|refused| CaseError::input(format!("--data {refused}")))
     }
