@@ -1,6 +1,6 @@
 //! Why a command did not succeed, its one line on stderr and its exit code.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use leeward_lab::ScenarioError;
@@ -12,9 +12,9 @@ use crate::plain::plain;
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The request can't be done: exit code 2.
+    /// What was asked is wrong: a bad value, a file that is missing or of another kind, a folder in its place. Exit code 2.
     Input(anyhow::Error),
-    /// Something failed on the way, such as a full disk: exit code 1.
+    /// What was met is wrong: nobody listens, another protocol answers, a peer goes away, a disk is full. Exit code 1.
     Runtime(anyhow::Error),
     /// This program was too late to measure what it was to measure: exit code 3.
     Unmeasured(anyhow::Error),
@@ -66,6 +66,17 @@ fn with_causes(error: &anyhow::Error) -> String {
     line
 }
 
+/// Failure with a file or folder that somebody named: that it is not there, or of another kind, is the name's fault.
+pub(crate) fn with_file(error: anyhow::Error) -> Failure {
+    let kind = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match kind {
+        Some(ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::InvalidFilename) => {
+            Failure::Input(error)
+        }
+        _ => Failure::Runtime(error),
+    }
+}
+
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
         Failure::Input(anyhow::Error::msg(error.to_string()))
@@ -84,10 +95,9 @@ impl From<RunError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let message = anyhow::Error::msg(error.to_string());
         match error {
-            StoreError::Io { .. } => Failure::Runtime(message),
-            _ => Failure::Input(message),
+            StoreError::Io { .. } => with_file(anyhow::Error::new(error)),
+            _ => Failure::Input(anyhow::Error::msg(error.to_string())),
         }
     }
 }
@@ -110,6 +120,18 @@ mod tests {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
+    }
+
+    #[test]
+    fn a_named_file_of_another_kind_is_wrong_input() {
+        let check = |kind: ErrorKind, is_input: bool| {
+            let failure = with_file(anyhow::Error::new(io::Error::from(kind)).context("reading a.rec"));
+            assert_eq!(matches!(failure, Failure::Input(_)), is_input, "{kind}");
+            let read = StoreError::Io { path: "a".into(), source: kind.into() };
+            assert_eq!(matches!(Failure::from(read), Failure::Input(_)), is_input, "{kind}");
+        };
+        [ErrorKind::NotFound, ErrorKind::IsADirectory, ErrorKind::NotADirectory].map(|kind| check(kind, true));
+        [ErrorKind::StorageFull, ErrorKind::PermissionDenied, ErrorKind::Interrupted].map(|kind| check(kind, false));
     }
 
     #[test]

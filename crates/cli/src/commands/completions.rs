@@ -7,7 +7,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use super::target;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 use crate::stdout;
 
 /// Print the completions of a shell
@@ -62,7 +62,7 @@ fn page(command: &Command, name: &str, folder: &Path) -> Result<(), Failure> {
         .render(&mut text)
         .and_then(|()| std::fs::write(&file, &text))
         .with_context(written)
-        .map_err(Failure::Runtime)
+        .map_err(with_file)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use leeward_control::units::{Nanos, Time};
 use serde_json::{Value, json};
 
 use crate::admission::pair;
-use crate::failure::Failure;
+use crate::demo::words::thousands_by;
+use crate::failure::{Failure, with_file};
 use crate::stdout;
 use crate::table::{Align, Table};
 
@@ -237,7 +238,7 @@ impl Replay {
         for row in self.timeline.rows() {
             table.row(vec![
                 row.from.since(begin).to_string(),
-                format!("{:.2}", row.requests as f64 / seconds / 1e3),
+                thousands_by(2, row.requests as f64 / seconds),
                 // A late rejection may be of a request of the row before.
                 format!("{:.1}", row.rejected as f64 / row.requests.max(row.rejected).max(1) as f64 * 100.0),
                 format!("{:.1}", row.delay_max.as_micros_f64()),
@@ -368,7 +369,7 @@ fn next(reader: &mut Reader, file: &mut File, path: &Path) -> Result<Result<Opti
             Ok(0) => return Ok(reader.finish().map(|()| None)),
             Ok(count) => reader.filled(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).with_context(|| path.display().to_string()).map_err(Failure::Runtime),
+            Err(error) => return Err(error).with_context(|| path.display().to_string()).map_err(with_file),
         }
     }
 }

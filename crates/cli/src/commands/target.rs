@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 
 /// Whether results can be written into `folder`, which need not exist. Leaves nothing behind.
 pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
     File::create(&probe)
         .and_then(|_| fs::remove_file(&probe))
         .with_context(|| format!("--out {}: can't write in {}", folder.display(), nearest.display()))
-        .map_err(Failure::Runtime)
+        .map_err(with_file)
 }
 
 /// Whether `path`, given with `flag`, can be written. Changes nothing.
@@ -49,7 +49,7 @@ pub(crate) fn check_file(flag: &str, path: &Path) -> Result<(), Failure> {
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-        return written.with_context(|| format!("writing {}", path.display())).map_err(Failure::Runtime);
+        return written.with_context(|| format!("writing {}", path.display())).map_err(with_file);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -57,12 +57,12 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    written.with_context(|| format!("writing {}", path.display())).map_err(Failure::Runtime)
+    written.with_context(|| format!("writing {}", path.display())).map_err(with_file)
 }
 
 /// Writes `text` as `name` into `folder`, which is made if it is not there.
 pub(crate) fn write_into(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display())).map_err(Failure::Runtime)?;
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display())).map_err(with_file)?;
     write(&folder.join(name), text)
 }
 

@@ -254,7 +254,7 @@ fn what_can_not_be_done_is_said_in_a_line() {
         assert!(said.lines().last().unwrap_or_default().contains(expected), "{arguments:?}: {said}");
     };
     check(&["profile", "info", empty], 2, "holds no trace");
-    check(&["profile", "info", "/nowhere/at/all"], 1, "/nowhere/at/all");
+    check(&["profile", "info", "/nowhere/at/all"], 2, "/nowhere/at/all");
     check(&["profile", "timeline", path, "777"], 2, "no request 777");
     if !cfg!(feature = "parquet") {
         check(&["profile", "export", path, "--format", "parquet", "-o", "-"], 2, "--features parquet");

@@ -161,7 +161,7 @@ fn files_that_are_not_there_are_one_line() {
         assert!(words.contains(part) && output.stdout.is_empty(), "{words}");
     };
     check(&["replay", "no.rec"], 2, "no.rec");
-    check(&["replay", "."], 1, ".");
+    check(&["replay", "."], 2, ".");
     check(&["replay"], 2, "<FILE>");
     check(&["record", "no/such/folder.rec"], 2, "recording to no/such/folder.rec");
     check(&["record", "a.rec", "--record", "b.rec"], 2, "already");

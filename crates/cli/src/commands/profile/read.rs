@@ -18,7 +18,7 @@ use leeward_profile::trace::{Damage, Progress, Trace, TraceError, Watch};
 
 use super::args::What;
 use super::control::is_recording;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 use crate::hangup;
 use crate::interrupt::{Interrupt, Leaving};
 use crate::stdout::plain;
@@ -267,7 +267,7 @@ pub(super) fn failure(error: TraceError) -> Failure {
     match error {
         TraceError::Interrupted => Failure::Interrupted,
         // Its own words have the cause in them, too.
-        TraceError::Io { path, source } => Failure::Runtime(Error::new(source).context(path.display().to_string())),
+        TraceError::Io { path, source } => with_file(Error::new(source).context(path.display().to_string())),
         _ => Failure::Input(Error::new(error)),
     }
 }
