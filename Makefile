@@ -7,19 +7,28 @@
 LOOM = $(sort $(shell grep -rl --include=*.rs 'cfg(all(test, loom))' crates | cut -d/ -f2 | sed 's/^/leeward-/'))
 
 help:
-	@echo "make demo    build, overload a server on this machine with and without control, show the report (a minute after the build)"
-	@echo "make check   formatting, clippy and the quick tests: under two minutes once built"
-	@echo "make test    all tests, the model checker's included"
-	@echo "make loom    the model checker's tests of concurrent structures"
-	@echo "make hostile  attacks on both ports, beside an honest client (HOSTILE=--help tells more)"
-	@echo "make lint    formatting, clippy, documentation"
-	@echo "make bench   nanoseconds per decision, events per second"
-	@echo "make profiler what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19); make profiler-test tests them"
+	@echo "make demo              build, overload a server on this machine with and without control, show the report (a minute after the build)"
+	@echo "make check             formatting, clippy and the quick tests: under two minutes once built"
+	@echo "make test              all tests, the model checker's included: make tests, then make loom"
+	@echo "make tests             all tests but the model checker's"
+	@echo "make loom              the model checker's tests of concurrent structures"
+	@echo "make lint              formatting, clippy, documentation"
+	@echo "make bench             nanoseconds per decision, events per second"
+	@echo "make hostile           attacks on both ports, beside an honest client (HOSTILE=--help tells more)"
+	@echo "make hostile-short     the attacks that have broken something before, once each"
+	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
+	@echo "make python            the Python package as a wheel, into target/python/wheels"
+	@echo "make python-check      the tests of the Python package"
+	@echo "make profiler          what 'leeward cc' needs: the compiler plugin and the run-time, into target/profiler (clang 19)"
+	@echo "make profiler-test     the tests of the profiler"
+	@echo "make compare           our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
 	@echo "make compare-threading threading models of a tier beside the same tier on Tokio (ARGS=--help tells more)"
-	@echo "make ecosystem the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes; scripts/setup ecosystem brings outside clients)"
-	@echo "make python  the Python package as a wheel, into target/python/wheels; make python-check tests it"
-	@echo "make browser the dashboard in a real browser; pictures go to target/browser"
-	@echo "make compare our server against bare echoes and tonic, and what admission control costs (ARGS=--help tells more)"
+	@echo "make compare-check     whether the comparisons still compile"
+	@echo "make ecosystem         the layer for axum, hyper and tonic beside its rivals (ARGS=--quick for a few minutes; scripts/setup ecosystem brings outside clients)"
+	@echo "make ecosystem-check   the tests of that layer over real sockets"
+	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
+	@echo "make clean             removes target/"
+	@echo "LEEWARD=PROGRAM makes browser, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -84,19 +93,19 @@ compare-check:
 
 # Attacks on both ports beside an honest client; HOSTILE="--attacks pings --rounds 5", for instance.
 hostile: setup
-	cargo build --release --locked -p leeward -p leeward-hostile
+	cargo build --release --locked $(if $(LEEWARD),,-p leeward) -p leeward-hostile
 	target/release/hostile run --leeward $(or $(LEEWARD),target/release/leeward) $(HOSTILE)
 
 # Those that have broken something before, once each: is the server well during and after them?
 hostile-short:
-	cargo build --locked -p leeward-hostile
+	cargo build --locked $(if $(LEEWARD),,-p leeward) -p leeward-hostile
 	target/debug/hostile run --short --leeward $(or $(LEEWARD),target/debug/leeward) --attacks \
 	    pings,pings-unread,demands,statistics,flood,udp-foreign,udp-greetings,udp-forged,udp-sizes,half-calls,mutated,churn,mc-stats,mc-gets,mc-big-sets,mc-half,mc-unread,mc-random
 
 # The dashboard in Debian's Chromium, headless. LEEWARD=PROGRAM takes that one instead of building it.
 browser: setup
 	@scripts/setup browser
-	$(if $(LEEWARD),,cargo build -q --locked $(patsubst --workspace,-p leeward,$(TESTED)))
+	$(if $(LEEWARD),,cargo build -q $(patsubst --workspace,-p leeward,$(TESTED)))
 	cd tests/browser && LEEWARD=$(or $(LEEWARD),target/debug/leeward) npm test --silent
 
 # The plugin and the run-time are C++ and C, for clang: nothing else here needs them.

@@ -3,7 +3,9 @@
 mod admin;
 mod architecture;
 mod demo;
+mod exit_codes;
 mod limits;
+mod make;
 mod otlp;
 mod packaging;
 mod profile;
