@@ -8,6 +8,10 @@ from typing import Any
 from . import _leeward
 from .errors import ClusterError, LoadError
 from .extras import need
+from .values import SEED_MAX, rate, refused, span, text, whole, written
+
+# As `leeward load --clients`.
+CLIENTS_MAX = 100_000
 
 
 class Load:
@@ -63,7 +67,12 @@ class Load:
 
     def __repr__(self) -> str:
         tail = self.percentiles()["p99_us"]
-        return f"<load by {self.generators} generators: {self.goodput_rps:.0f}/s in time, p99 {tail:.0f} µs>"
+        return f"<load by {self.generators} generators: {per_second(self.goodput_rps)}/s in time, p99 {tail:.0f} µs>"
+
+
+def per_second(rate: float) -> str:
+    """A rate with four significant digits, or all digits before the point."""
+    return f"{rate:.0f}" if rate >= 999.95 else f"{rate:.4g}"
 
 
 def generate(address: str, index: int, of: int, options: Mapping[str, Any]) -> bytes:
@@ -95,24 +104,39 @@ def load(
 
     `controller` and `params`: those of the server, whose client side runs in the generators. `cluster`: the address of the Ray cluster.
     """
+    address = text("address", address, "HOST:PORT such as 127.0.0.1:7117", LoadError)
+    if cluster is not None:
+        cluster = text("cluster", cluster, "HOST:PORT of a Ray cluster", LoadError)
+    if params is not None and not isinstance(params, Mapping):
+        raise refused("params", params, 'a dict of names and values, such as {"target": "80us"}', LoadError)
     options: dict[str, Any] = {
-        "demand_rps": float(demand),
-        "clients": clients,
-        "duration": duration,
-        "warmup": warmup,
-        "service": service,
-        "controller": controller,
-        "params": list((params or {}).items()),
-        "slo": slo,
-        "rtt": rtt,
-        "seed": seed,
+        "demand_rps": rate("demand", demand, LoadError),
+        "clients": whole("clients", clients, 1, CLIENTS_MAX, LoadError),
+        "duration": span("duration", duration, LoadError),
+        "warmup": span("warmup", warmup, LoadError),
+        "service": text("service", service, 'what requests ask, such as "exp:10us"', LoadError),
+        "controller": text("controller", controller, "the name of a controller", LoadError),
+        "params": [(text("params", name, "names of parameters", LoadError), _param(name, value)) for name, value in (params or {}).items()],
+        "slo": span("slo", slo, LoadError),
+        "rtt": span("rtt", rtt, LoadError),
+        "seed": whole("seed", seed, 0, SEED_MAX, LoadError),
     }
     if hosts is None:
         return Load(_leeward.load(address, index=0, of=1, **options))
+    is_number = isinstance(hosts, int) and not isinstance(hosts, bool)
+    if not is_number and not (isinstance(hosts, list | tuple) and all(isinstance(host, str) for host in hosts)):
+        raise refused("hosts", hosts, "a number from 1, a list of nodes, or None", LoadError)
     count = hosts if isinstance(hosts, int) else len(hosts)
-    if count < 1:
-        raise LoadError("hosts: none; accepted: a number from 1, or a list of nodes")
+    if not 1 <= count <= options["clients"]:
+        raise LoadError(f"hosts: {count}; accepted: 1 to {options['clients']}, the number of clients")
     return _by_actors(hosts, count, address, options, cluster)
+
+
+def _param(name: str, value: Any) -> str:
+    """A parameter's value as a text."""
+    if not isinstance(value, str | int | float):
+        raise refused(f"params.{name}", value, "a text, a number, True or False", LoadError)
+    return written(name, value)
 
 
 def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[str, Any], cluster: str | None) -> Load:

@@ -16,6 +16,17 @@ from .errors import SweepError
 PLAN = "_sweep.json"
 
 
+def _plan_at(path: Path) -> dict[str, Any]:
+    """The plan in a file."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SweepError(f"{path}: no plan of a sweep: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("parts"), list) or not all(isinstance(part, str) for part in found["parts"]):
+        raise SweepError(f"{path}: no plan of a sweep")
+    return found
+
+
 class Dataset:
     """A data set in a folder."""
 
@@ -30,7 +41,7 @@ class Dataset:
         path = folder / PLAN
         whole = plan | {"parts": parts}
         if path.is_file():
-            found = json.loads(path.read_text())
+            found = _plan_at(path)
             different = [key for key in whole if found.get(key) != whole[key]]
             if different:
                 raise SweepError(f"{folder}: the data set of another sweep: {', '.join(different)} differ; accepted: an empty folder, or the same sweep")
@@ -47,8 +58,7 @@ class Dataset:
     @classmethod
     def open(cls, folder: Path) -> Dataset:
         """The data set that is there."""
-        found = json.loads((folder / PLAN).read_text())
-        return cls(folder, found["parts"])
+        return cls(folder, _plan_at(folder / PLAN)["parts"])
 
     def has(self, part: str) -> bool:
         """Whether a part is done."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 from . import _leeward
 from .errors import ClusterError, SweepError
 from .scenario import Scenario
-from .values import whole
+from .values import text, whole
 
 ENGINES = ("auto", "threads", "processes", "ray")
 # A worker that is gone is made anew so many times before the sweep gives up: runs are pure, so a batch that kills every worker would.
@@ -55,8 +56,8 @@ class Runner(Protocol):
 
     workers: int
 
-    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
-        """Answers, in the order of `batches`."""
+    def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
+        """Answers, in the order of `batches`. Closing it ends what it has started."""
 
 
 @contextmanager
@@ -64,6 +65,8 @@ def engine(on: str, workers: int | None, address: str | None) -> Iterator[Runner
     """The engine called `on`; what it started ends with it."""
     if on not in ENGINES:
         raise SweepError(f"on: there is no engine `{on}`; accepted: {', '.join(ENGINES)}")
+    if address is not None:
+        address = text("address", address, "HOST:PORT of a Ray cluster", SweepError)
     if workers is not None:
         workers = whole("workers", workers, 1, 1_024, SweepError)
     if on == "auto":
@@ -129,7 +132,7 @@ class Threads:
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
-    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+    def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
         signal = _leeward.Stop()
         # A controller in Python that decides on every request holds the interpreter: threads would only wait for each other.
         workers = 1 if any(callable(getattr(cls, "request", None)) for _, cls, _ in spec.scenario.python) else self.workers
@@ -141,8 +144,9 @@ class Threads:
         try:
             yield from in_order(batches, 4 * workers, submit, submit)
         finally:
+            # Runs under way see the signal within milliseconds, so nothing of this sweep is left when it is over.
             signal.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 class Processes:
@@ -150,9 +154,13 @@ class Processes:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: Executor | None = None
+        self._pool: ProcessPoolExecutor | None = None
 
-    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+    def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
+        import multiprocessing
+
+        if multiprocessing.current_process().daemon:
+            raise SweepError("on: a daemonic process has no processes of its own; accepted: threads, or a process with daemon=False")
         shipped = pickled(spec)
         self._pool = self._new()
 
@@ -176,15 +184,41 @@ class Processes:
         finally:
             self._end()
 
-    def _new(self) -> Executor:
+    def _new(self) -> ProcessPoolExecutor:
         import multiprocessing
 
         # Not forked: a copy of a process with threads may never run.
-        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, mp_context=context, initializer=follow_parent)
 
     def _end(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        """Ends the workers and waits for them. A child of `multiprocessing` ends without the interpreter's own end, which would
+        otherwise do that: it would wait for workers that nobody has told to stop."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        # What they still run is of no use: its rows have been given out, or nobody wants them any more.
+        for worker in list((getattr(pool, "_processes", None) or {}).values()):
+            worker.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def follow_parent() -> None:
+    """Prepares a worker: it leaves Ctrl-C to its parent, and ends with it, even where the parent was killed."""
+    import multiprocessing
+    import signal
+    from multiprocessing.connection import wait as wait_for
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="leeward-parent", daemon=True).start()
 
 
 def pickled(spec: Spec) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ class OnRay:
         self.ray = ray
         self.workers = workers
 
-    def run(self, spec: Spec, batches: list[Batch]) -> Iterator[tuple[Batch, bytes]]:
+    def run(self, spec: Spec, batches: list[Batch]) -> Generator[tuple[Batch, bytes], None, None]:
         ray = self.ray
         shipped = ray.put(pickled(spec))
         # Runs are pure: a task whose worker or node is gone is run again elsewhere.

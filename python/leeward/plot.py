@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import _leeward
 from .errors import ResultsError
 from .extras import need
+from .values import text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +63,8 @@ def plot(
     by default, `time` for time series. `by`: `controller`, `clients`, or any field. `only`: the variant that is drawn, where there are
     several and `by` does not tell them apart.
     """
-    field, by = SHORT.get(y, y), SHORT.get(by, by)
-    x = SHORT.get(x, x) if x else None
+    field, by = _field("y", y), _field("by", by)
+    x = _field("x", x) if x else None
     table = _table_with(what, [field] + ([x] if x else []) + [by])
     if x is None:
         x = "start_s" if "start_s" in table.names else "demand_ratio"
@@ -111,7 +112,7 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
         axes.set_xscale("log")
         _finish(axes, f"{which.replace('_', ' ').capitalize()} [µs]", "Share of requests")
         return figure
-    field, by = SHORT.get(which, which), SHORT.get(by, by)
+    field, by = _field("which", which), _field("by", by)
     table = _table_with(what, [field, by])
     styles, spare = looks(_variants(table))
     grouped: dict[Any, list[float]] = {}
@@ -128,7 +129,7 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
 
 def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *, only: str | None = None, ax: Axes | None = None) -> Figure:
     """Heat map of a sweep: the mean of `z` over seeds, for each `x` and `y`; of the variant `only` where there are several."""
-    names = [SHORT.get(name, name) for name in (x, y, z)]
+    names = [_field("x", x), _field("y", y), _field("z", z)]
     table = _table_with(what, names)
     kept = _rows_of(table, only, "")
     cells: dict[tuple[Any, Any], list[float]] = {}
@@ -150,6 +151,12 @@ def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *
     if only is not None:
         axes.set_title(only, fontsize="medium")
     return figure
+
+
+def _field(argument: str, name: Any) -> str:
+    """The field that an argument names, perhaps by its short name."""
+    field = text(argument, name, "the name of a field, such as goodput", ResultsError)
+    return SHORT.get(field, field)
 
 
 def _mean(values: list[float] | None) -> float:

@@ -11,6 +11,7 @@ from .errors import ResultsError
 from .frames import frame
 from .inline import framed
 from .results import Results
+from .values import path_of, refused, text, whole
 
 
 class Recorded:
@@ -57,19 +58,29 @@ class Trace:
 
         `request_fn`: the function whose calls are requests, where the program marks none.
         """
-        return frame(_leeward.trace_requests(str(self.path), request_fn), kind)
+        return frame(_leeward.trace_requests(str(self.path), _function(request_fn)), kind)
 
     def timeline(self, id: int | None = None, *, request_fn: str | None = None) -> Timeline:
         """What happened during the request with this id, or during the slowest: the functions of its threads, their waits, and who
         held what they waited for."""
-        return Timeline(*_leeward.trace_timeline(str(self.path), id, request_fn))
+        if id is not None:
+            id = whole("id", id, 0, 2**64 - 1, ResultsError)
+        return Timeline(*_leeward.trace_timeline(str(self.path), id, _function(request_fn)))
 
     def events(self, kind: str = "polars", *, from_us: float | None = None, to_us: float | None = None) -> Any:
         """Events in the order of time, of all or of a stretch of the trace: calls, waits and holds of locks, switches."""
+        for name, at in (("from_us", from_us), ("to_us", to_us)):
+            if at is not None and (isinstance(at, bool) or not isinstance(at, int | float)):
+                raise refused(name, at, "a number of microseconds, or None", ResultsError)
         return frame(_leeward.trace_events(str(self.path), from_us, to_us), kind)
 
     def __repr__(self) -> str:
         return f"<trace {self.path}>"
+
+
+def _function(name: str | None) -> str | None:
+    """The name of a function, if one is given."""
+    return None if name is None else text("request_fn", name, "the name of a function, or None", ResultsError)
 
 
 def read(path: str | os.PathLike[str]) -> Results | Recorded | Trace | Any:
@@ -78,7 +89,7 @@ def read(path: str | os.PathLike[str]) -> Results | Recorded | Trace | Any:
 
     Raises `ResultsError` for anything else.
     """
-    path = Path(path)
+    path = path_of("path", path, ResultsError)
     if not path.exists():
         raise ResultsError(f"{path}: there is nothing there")
     if path.is_dir():

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _leeward
+from .errors import ResultsError
 from .frames import frame
 from .inline import framed
+from .values import path_of, text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +39,7 @@ class Results:
 
     def table(self, name: str = "points") -> _leeward.Table:
         """A table as it is in memory; every library that reads Arrow takes it."""
-        return self.native.table(name).dense()
+        return self.native.table(text("table", name, "the name of a table, such as points", ResultsError)).dense()
 
     def frame(self, kind: str = "polars", table: str = "points") -> Any:
         """A table as a frame of `polars`, `pandas` or `arrow`: `points`, `windows`, `shifts`, `locks`, `replicas`, `services` or `kinds`.
@@ -48,6 +50,7 @@ class Results:
 
     def series(self, field: str, kind: str = "polars") -> Any:
         """Time series of a field of the windows, such as `delay_us`: label, seed, start_s (s) and the field."""
+        field = text("field", field, "the name of a column, such as delay_us", ResultsError)
         table = self.native.table("windows")
         keep = {"label", "seed", "start_s", field}
         for name in table.names:
@@ -84,12 +87,12 @@ class Results:
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Writes the report, one HTML page that needs nothing else."""
-        with open(path, "w", encoding="utf-8") as file:
+        with path_of("path", path, ResultsError).open("w", encoding="utf-8") as file:
             file.write(self.native.report())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a results folder as `leeward run --out` does; `leeward.read` reads it."""
-        self.native.write(os.fspath(folder))
+        self.native.write(os.fspath(path_of("folder", folder, ResultsError)))
 
     def to_json(self) -> bytes:
         """The results as `leeward run --json` prints them: the same bytes for the same scenario and seed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from . import _leeward
@@ -13,7 +12,7 @@ from .controller import Controller
 from .errors import ScenarioError
 from .progress import bar
 from .results import Results
-from .values import SEED_MAX, whole, written
+from .values import SEED_MAX, path_of, refused, text, whole, written
 
 # Most runs per point, as in a scenario's file, and threads that nobody needs more of.
 SEEDS_MAX = 1_000
@@ -67,6 +66,8 @@ class Scenario:
         Raises `ScenarioError` for a key or a value that is not accepted.
         """
         changes = dict(path) if isinstance(path, Mapping) else {path: value}
+        for key in changes:
+            text("set", key, 'a key of the scenario such as "workload.clients", or a dict of such keys')
         new = tuple(f"{key}={written(key, value)}" for key, value in changes.items())
         return replace(self, overrides=self.overrides + new)._checked()
 
@@ -78,18 +79,24 @@ class Scenario:
         known = set(self.native().labels)
         labels: list[str] = []
         builtin = {name for name, _, _, _ in _leeward.controllers()}
+        accepted = f"{', '.join(sorted(known | builtin))}, or a class of yours that is a leeward.Controller"
+        if not wanted and not named:
+            raise ScenarioError(f"controller: none is named; accepted: {accepted}", "", "controller")
         for one in wanted:
             if isinstance(one, str):
                 if one not in known and one in builtin:
                     text += f'\n[[controller]]\nname = "{one}"\n'
                     known.add(one)
                 elif one not in known:
-                    accepted = ", ".join(sorted(known | builtin))
-                    raise ScenarioError(f"controller: there is no `{one}`; accepted: {accepted}, or a class", "", "controller")
+                    raise ScenarioError(f"controller: there is no `{one}`; accepted: {accepted}", "", "controller")
                 labels.append(one)
-            else:
+            elif isinstance(one, type):
                 named = {one.__name__: one, **named}
+            else:
+                raise refused("controller", one, accepted)
         for label, cls in named.items():
+            if not (isinstance(cls, type) and issubclass(cls, Controller)):
+                raise refused(f"controller.{label}", cls, "a class that is a leeward.Controller")
             python = [entry for entry in python if entry[0] != label] + [(label, cls, ())]
             labels.append(label)
         return replace(self, text=text, python=tuple(python), only=tuple(labels))._checked()
@@ -130,7 +137,7 @@ def scenario(which: str | os.PathLike[str]) -> Scenario:
 
     Raises `ScenarioError` for one that there is not, or a file that is not accepted, with the line and the key.
     """
-    path = Path(which)
+    path = path_of("scenario", which, ScenarioError)
     if isinstance(which, str) and which in _leeward.scenarios():
         return Scenario(f"{which}.toml", _leeward.scenarios(which)[0])
     if isinstance(which, str) and path.suffix != ".toml" and not path.is_file():

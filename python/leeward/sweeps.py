@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from .errors import SweepError
 from .frames import frame
 from .progress import bar
 from .scenario import Scenario
-from .values import SEED_MAX, whole, written
+from .values import SEED_MAX, path_of, refused, text, whole, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,6 +108,12 @@ def sweep(
     `out`: a folder for a Parquet data set with a folder per variant. Rows are written as they come and memory is bounded; the same call
     again goes on where it was interrupted. Without it the rows stay in memory.
     """
+    if not isinstance(scenario, Scenario):
+        raise refused("scenario", scenario, 'a scenario, as leeward.scenario("bw-overall") gives', SweepError)
+    if not isinstance(grid, Mapping):
+        raise refused("grid", grid, 'a dict of keys and their values, such as {"demand": [0.8, 1.2]}', SweepError)
+    table = text("table", table, "the name of a table, such as points", SweepError)
+    folder = None if out is None else path_of("out", out, SweepError)
     seeds = whole("seeds", seeds, 1, 2**32 - 1, SweepError)
     seed = whole("seed", seed, 0, SEED_MAX - seeds, SweepError)
     scenario, axes = _axes(scenario, grid)
@@ -114,10 +121,10 @@ def sweep(
     scenario.native()  # a mistake is said before any worker starts
     spec = Spec(scenario, axes, seeds, seed, table)
     first_cells(scenario, native_grid)
-    parts = list(_parts(native_grid, axes, seeds, one=out is None))
+    parts = list(_parts(native_grid, axes, seeds, one=folder is None))
     dataset = None
-    if out is not None:
-        dataset = Dataset.create(Path(out), _plan(spec), [part.name for part in parts])
+    if folder is not None:
+        dataset = Dataset.create(folder, _plan(spec), [part.name for part in parts])
         parts = [part for part in parts if not dataset.has(part.name)]
     tables: list[_leeward.Table] = []
     total = sum(part.stop - part.start for part in parts)
@@ -127,18 +134,20 @@ def sweep(
         collected: list[_leeward.Table] = []
         if tell:
             tell(0, total)
-        for batch, answer in runner.run(spec, batches):
-            done += batch.stop - batch.start
-            if tell:
-                tell(done, total)
-            collected.append(_leeward.Table.from_bytes(answer))
-            if batch.last:
-                rows = _leeward.Table.concat(collected)
-                collected = []
-                if dataset is None:
-                    tables.append(rows)
-                else:
-                    dataset.write(batch.part, rows)
+        # Closed also where a part can't be written: nothing runs on for a sweep that is over.
+        with closing(runner.run(spec, batches)) as answers:
+            for batch, answer in answers:
+                done += batch.stop - batch.start
+                if tell:
+                    tell(done, total)
+                collected.append(_leeward.Table.from_bytes(answer))
+                if batch.last:
+                    rows = _leeward.Table.concat(collected)
+                    collected = []
+                    if dataset is None:
+                        tables.append(rows)
+                    else:
+                        dataset.write(batch.part, rows)
     if dataset is not None:
         return Sweep(None, dataset)
     return Sweep(_leeward.Table.concat(tables).dense())
@@ -153,9 +162,12 @@ def _axes(scenario: Scenario, grid: Mapping[str, Sequence[Any]]) -> tuple[Scenar
     """The scenario with all controllers that the grid names, and the axes with their values in writing."""
     axes: list[tuple[str, list[str]]] = []
     for key, values in grid.items():
-        if isinstance(values, str) or not isinstance(values, Sequence) and not hasattr(values, "__iter__"):
-            raise SweepError(f"{key}: {values!r} is no list of values")
+        key = text("grid", key, 'keys of the scenario, such as "demand"', SweepError)
+        if isinstance(values, str | bytes | bytearray | Mapping) or not hasattr(values, "__iter__"):
+            raise refused(key, values, "a list of values", SweepError)
         values = list(values)
+        if not values:
+            raise SweepError(f"{key}: no values; accepted: at least one")
         if key == "controller":
             scenario = scenario.controllers(*values)
             axes.append((key, [one if isinstance(one, str) else one.__name__ for one in values]))

@@ -8,8 +8,8 @@ from typing import Any
 
 from .errors import SweepError
 from .extras import need
-from .scenario import Scenario
-from .values import written
+from .scenario import SEEDS_MAX, Scenario
+from .values import refused, text, whole, written
 
 # A range of durations, `("20us", "160us")`, is searched on a logarithmic scale in nanoseconds.
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -54,6 +54,17 @@ def tune(
     `study`: one of Optuna's, by default a new one whose sampler draws from `seed`.
     """
     optuna = need("optuna")
+    if not isinstance(scenario, Scenario):
+        raise refused("scenario", scenario, 'a scenario, as leeward.scenario("bw-overall") gives', SweepError)
+    if not isinstance(space, Mapping):
+        raise refused("space", space, 'a dict of names and ranges, such as {"target": ("20us", "160us")}', SweepError)
+    for name, range_ in space.items():
+        _check(text("space", name, "names of parameters or keys", SweepError), range_)
+    trials = whole("trials", trials, 1, 2**31 - 1, SweepError)
+    seeds = whole("seeds", seeds, 1, SEEDS_MAX, SweepError)
+    held_out = whole("held_out", held_out, 1, SEEDS_MAX, SweepError)
+    seed = whole("seed", seed, 0, 2**32 - 1, SweepError)
+    objective = text("objective", objective, "a column of the points, such as goodput_rps", SweepError)
     if controller is not None:
         scenario = scenario.controllers(controller)
     labels = scenario.labels
@@ -78,6 +89,20 @@ def tune(
     best = scenario.set(params)
     other = seed + seeds
     return Tuned(params, study.best_value, worth(best, other, held_out), worth(scenario, other, held_out), study, best)
+
+
+def _check(name: str, range_: Any) -> None:
+    """Refuses a range or a choice that nothing can be drawn from."""
+    if not isinstance(range_, Sequence) or isinstance(range_, str | bytes) or not range_:
+        raise refused(name, range_, "a tuple of two, which is a range, or a list of values", SweepError)
+    if not (isinstance(range_, tuple) and len(range_) == 2):
+        return
+    low, high = range_
+    if isinstance(low, str) and isinstance(high, str):
+        low, high = nanos(name, low), nanos(name, high)
+    kinds = (int, float)
+    if not (isinstance(low, kinds) and isinstance(high, kinds)) or isinstance(low, bool) or isinstance(high, bool) or not low <= high:
+        raise refused(name, range_, "two numbers or two durations, the lower one first", SweepError)
 
 
 def suggest(trial: Any, name: str, range_: Sequence[Any]) -> Any:

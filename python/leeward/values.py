@@ -4,39 +4,90 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from .errors import LeewardError, ScenarioError
 
 # Tables keep whole numbers of 64 bits with a sign, as TOML does.
 SEED_MAX = 2**63 - 1
+# Most entries of a list in a scenario.
+ENTRIES_MAX = 1_000
 DEMANDS = ("demand", "workload.demand")
 
 
 def whole(name: str, value: Any, low: int, high: int = SEED_MAX, wrong: type[LeewardError] = ScenarioError) -> int:
     """The value as a whole number from `low` to `high`; an exception of the class `wrong` names it otherwise."""
-    number = value.item() if hasattr(value, "item") else value  # a number of numpy
+    number = _plain(value)
     if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
         until = "" if high == SEED_MAX else f" to {high}"
-        message = f"{name}: {number!r} is not accepted; accepted: a whole number from {low}{until}"
-        raise wrong(message, "", name) if issubclass(wrong, ScenarioError) else wrong(message)
+        raise refused(name, number, f"a whole number from {low}{until}", wrong)
     return number
+
+
+def refused(name: str, value: Any, accepted: str, wrong: type[LeewardError] = ScenarioError) -> LeewardError:
+    """An exception of the class `wrong` that names the argument, its value and what is accepted."""
+    message = f"{name}: {shown(value)} is not accepted; accepted: {accepted}"
+    return wrong(message, "", name) if issubclass(wrong, ScenarioError) else wrong(message)
+
+
+def shown(value: Any) -> str:
+    """The value for a message, shortened."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def text(name: str, value: Any, accepted: str, wrong: type[LeewardError] = ScenarioError) -> str:
+    """The value as a text; an exception of the class `wrong` says what is accepted otherwise."""
+    if not isinstance(value, str):
+        raise refused(name, value, accepted, wrong)
+    return value
+
+
+def span(name: str, value: Any, wrong: type[LeewardError] = ScenarioError) -> str:
+    """The value as a duration with its unit. A bare number has none, so it is none."""
+    return text(name, value, 'a duration such as "80us" or "5s"', wrong)
+
+
+def rate(name: str, value: Any, wrong: type[LeewardError] = ScenarioError) -> float:
+    """The value as a finite number above zero."""
+    number = _plain(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not (0 < number <= sys.float_info.max):
+        raise refused(name, value, "a number above 0", wrong)
+    return float(number)
+
+
+def path_of(name: str, value: Any, wrong: type[LeewardError]) -> Path:
+    """The value as a path."""
+    if not isinstance(value, str | os.PathLike) or "\0" in str(value):
+        raise refused(name, value, "the path of a file or folder", wrong)
+    return Path(value)
+
+
+def _plain(value: Any) -> Any:
+    """A number or an array of numpy as Python has it; everything else as it is."""
+    return value.tolist() if hasattr(value, "tolist") and hasattr(value, "item") else value
 
 
 def written(key: str, value: Any) -> str:
     """The value as an override writes it. A number for a demand is a multiple of the capacity."""
+    value = _plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
         raise ScenarioError(f"{key}: {value} is not a number; accepted: a finite number", f"--set {key}={value}", key)
     if isinstance(value, int | float):
-        return f"{value!r}x" if key in DEMANDS else repr(value)
+        # A multiple has no exponent.
+        return f"{Decimal(repr(value)):f}x" if key in DEMANDS else repr(value)
     if isinstance(value, str):
         return value
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        if len(value) > ENTRIES_MAX:
+            raise ScenarioError(f"{key}: {len(value)} values; accepted: 1 to {ENTRIES_MAX}", "", key)
         inner = [written(key, one) for one in value]
         return "[" + ", ".join(json.dumps(one) if isinstance(raw, str) or key in DEMANDS else one for raw, one in zip(value, inner)) + "]"
-    if hasattr(value, "item"):  # a number of numpy
-        return written(key, value.item())
-    raise ScenarioError(f"{key}: {value!r} is not a value; accepted: a number, a text, True, False, or a list of these", "", key)
+    raise ScenarioError(f"{key}: {shown(value)} is not a value; accepted: a number, a text, True, False, or a list of these", "", key)

@@ -6,17 +6,22 @@ use leeward_catalogue::Catalogue;
 use leeward_control::params::{Params, Raw};
 use leeward_control::registry::{Algorithm, Environment, Registry};
 use leeward_control::units::{Nanos, Rate, parse_duration};
-use leeward_load::{Answers, LoadConfig, Plan, Polling, Schedule, run};
+use leeward_load::{Answers, LoadConfig, Plan, Polling, Schedule, ServerProtocol, Transport, address, run};
 use leeward_outcome::Distribution;
-use leeward_services::case::Target;
+use leeward_services::case::{CaseError, Target};
 use leeward_workload::{Arrivals, Segment, Service, Shares, Workload};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time to connect, for each address of a name.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// Time that a server has to show what it speaks.
+const ASKING: Duration = Duration::from_secs(1);
 
 /// A distribution as it travels: its buckets and its sum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -186,6 +191,16 @@ pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<
     }))
 }
 
+/// Why the server could not be prepared, with the protocol that it speaks, where that is another one.
+fn unprepared(error: CaseError) -> String {
+    match error {
+        CaseError::Server { address, .. } => {
+            address::with_protocol(error.to_string(), address, ServerProtocol::Leeward, ASKING)
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Everything that a generator is told.
 struct Asked {
     config: LoadConfig,
@@ -234,18 +249,19 @@ pub(crate) fn load(
             format!("{clients} are not enough for {of} generators; accepted: one for each at least"),
         ));
     }
-    let resolved = address.to_socket_addrs().ok().and_then(|mut found| found.next());
-    let resolved = resolved
-        .ok_or_else(|| wrong("address", format!("`{address}` is none; accepted: one such as 127.0.0.1:7117")))?;
     let registry = Registry::builtin();
     let algorithm = registry.find(controller).map_err(|error| wrong("controller", error.to_string()))?.clone();
     let pairs: Vec<(&str, Raw)> =
         params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
     let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
     let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
+    let found = address::resolve(address)
+        .map_err(|error| wrong("address", format!("`{address}` is none: {error}; accepted: one such as 127.0.0.1:7117")))?;
+    let resolved = py.detach(|| address::listening(&found, Transport::Tcp, CONNECTING));
+    let resolved = resolved.map_err(|error| wrong("address", error.to_string()))?;
     let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig {
-        ask: requests.prepare(&target).map_err(|error| wrong("service", error.to_string()))?,
+        ask: py.detach(|| requests.prepare(&target).map_err(unprepared)).map_err(|problem| wrong("service", problem))?,
         answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
         warmup,
         polling: if busy { Polling::Busy } else { Polling::Hybrid },

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 import leeward as lw
@@ -21,6 +22,14 @@ import leeward as lw
         ("controller.breakwater.params.targte", "80us", "controller.params.targte", "unknown parameter"),
         ("controller.breakwater.params.target", "80", "target", "duration"),
         ("workload.clients", object(), "workload.clients", "is not a value"),
+        ("workload.demand", b"0.8", "workload.demand", "is not a value"),
+        ("workload.demand", bytearray(3), "workload.demand", "is not a value"),
+        ("workload.demand", {0.8: 1}, "workload.demand", "is not a value"),
+        ("workload.demand", [0.8] * 100_000, "workload.demand", "100000 values; accepted: 1 to 1000"),
+        ("workload.demand", numpy.full(100_000, 0.8), "workload.demand", "100000 values; accepted: 1 to 1000"),
+        ("workload.demand", 1e-5, "workload.demand", "less than one in"),
+        ("workload.demand", 0, "workload.demand", "`0x` is not a demand above zero"),
+        (3, 4, "set", "accepted: a key of the scenario"),
     ],
 )
 def test_a_wrong_value_names_its_key(path, value, key, part):
@@ -101,6 +110,125 @@ def test_a_wrong_number_of_a_run_names_itself(short, options, key):
         options = {"workers": options["threads"]}
     with pytest.raises(lw.SweepError, match="accepted: a whole number"):
         lw.sweep(short, {"demand": [1.0]}, **options)
+
+
+class NoController:
+    """A class that decides nothing."""
+
+
+@pytest.mark.parametrize("wanted", [3, None, 1.5, ["none"], object(), NoController, b"none", len])
+def test_a_controller_that_is_none(short, wanted):
+    with pytest.raises(lw.ScenarioError, match=r"controller.*accepted: .*leeward\.Controller") as caught:
+        short.controllers(wanted)
+    assert caught.value.key.startswith("controller")
+    with pytest.raises(lw.LeewardError, match="controller"):
+        lw.sweep(short, {"controller": [wanted], "demand": [1.0]})
+    with pytest.raises(lw.ScenarioError, match="controller.Mine"):
+        short.controllers(Mine=wanted)
+
+
+def test_no_controller_at_all(short):
+    with pytest.raises(lw.ScenarioError, match="controller: none is named; accepted: .*breakwater") as caught:
+        short.controllers()
+    assert caught.value.key == "controller"
+    with pytest.raises(lw.SweepError, match="controller: no values"):
+        lw.sweep(short, {"controller": [], "demand": [1.0]})
+
+
+# Values that no argument takes, beside those that each test adds.
+ODD = [object(), b"1", {}, 1j]
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("address", [3, None, *ODD]),
+        ("demand", [0, -1, float("nan"), float("inf"), "fast", None, True, 10**400, *ODD]),
+        ("clients", [0, 1.5, "10", 2**40, None, True, *ODD]),
+        ("duration", [5, 5.0, None, "5", "5 years", *ODD]),
+        ("warmup", [1, None, "1", "5s", *ODD]),
+        ("service", [10, None, "exp:0us", "slow", *ODD]),
+        ("controller", [3, None, "sedum", *ODD]),
+        ("params", ["target=80us", [("target", "80us")], {"target": object()}, {3: "80us"}, {"targte": "80us"}, object(), b"1"]),
+        ("slo", [200, None, "200", *ODD]),
+        ("rtt", [10, None, "10", *ODD]),
+        ("seed", [-1, 1.5, "1", 2**64, None, *ODD]),
+        ("cluster", [3, *ODD]),
+        ("hosts", [0, -1, 1.5, "node", [3], True, *ODD]),
+    ],
+)
+def test_an_argument_of_load_names_itself(key, values):
+    for value in values:
+        arguments = {"hosts": None, "address": "127.0.0.1:1", "demand": 10, "controller": "breakwater"} | {key: value}
+        with pytest.raises(lw.LoadError, match=rf"^{key}\b") as caught:
+            lw.load(**arguments)
+        assert "accepted" in str(caught.value) or "is not" in str(caught.value) or "unknown" in str(caught.value) or "nothing" in str(caught.value), caught.value
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("scenario", ["bw-overall", None, *ODD]),
+        ("grid", [None, 3, "demand", [("demand", [1.0])], {3: [1.0]}, {"demand": 3}, {"demand": "1x"}, {"demand": b"1"}, {"demand": None}]),
+        ("on", [3, None, "spark", *ODD]),
+        ("workers", [0, 1.5, "2", *ODD]),
+        ("out", [3, "a\0b", *ODD]),
+        ("table", [3, None, *ODD]),
+        ("address", [3, *ODD]),
+    ],
+)
+def test_an_argument_of_a_sweep_names_itself(short, key, values):
+    for value in values:
+        arguments = {"scenario": short, "grid": {"demand": [1.0]}, "on": "threads"} | {key: value}
+        with pytest.raises(lw.SweepError, match=rf"{key}|demand") as caught:
+            lw.sweep(**arguments)
+        assert "accepted" in str(caught.value), caught.value
+
+
+def test_other_arguments_name_themselves(short, tmp_path):
+    results = short.set("workload.demand", [0.8]).controllers("none").run(seeds=1)
+    for odd in [3, None, *ODD]:
+        with pytest.raises(lw.ScenarioError, match="scenario: "):
+            lw.scenario(odd)
+        with pytest.raises(lw.ResultsError, match="path: "):
+            lw.read(odd)
+        with pytest.raises(lw.ResultsError, match="table: "):
+            results.table(odd)
+        with pytest.raises(lw.ResultsError, match="field: "):
+            results.series(odd)
+        with pytest.raises(lw.ResultsError, match="there is no column"):
+            results.table().column(odd)
+        with pytest.raises(lw.ResultsError, match="accepted: polars"):
+            results.frame(odd)
+        with pytest.raises(lw.ResultsError, match="y: "):
+            results.plot(odd)
+        with pytest.raises(lw.ResultsError, match="path: "):
+            results.report(odd)
+        with pytest.raises(lw.ResultsError, match="folder: "):
+            results.save(odd)
+    (tmp_path / "_sweep.json").write_text("[]")
+    with pytest.raises(lw.SweepError, match="no plan of a sweep"):
+        lw.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("scenario", ["bw-overall", None, *ODD]),
+        ("space", [None, 3, {3: (1, 2)}, {"target": 3}, {"target": []}, {"target": ("160us", "20us")}, {"target": (1, "20us")}]),
+        ("trials", [0, 1.5, "3", None]),
+        ("seeds", [0, 1.5, "3", None]),
+        ("held_out", [0, 1.5, "3", None]),
+        ("seed", [-1, 1.5, "3", None]),
+        ("objective", [3, None, *ODD]),
+    ],
+)
+def test_an_argument_of_a_search_names_itself(short, key, values):
+    for value in values:
+        arguments = {"scenario": short, "space": {"target": ("20us", "160us")}, "controller": "breakwater", "trials": 1} | {key: value}
+        with pytest.raises(lw.SweepError, match=rf"^({key}|target)\b") as caught:
+            lw.tune(**arguments)
+        assert "accepted" in str(caught.value), caught.value
 
 
 def test_a_cluster_that_is_not_there(short):
