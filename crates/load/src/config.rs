@@ -20,7 +20,9 @@ pub enum Plan {
     /// Open loop: requests are issued when they are due, whatever the server does. One connection per client.
     Open(Schedule),
     /// Closed loop: each connection keeps `outstanding` requests under way. Measures capacity; its latencies say little,
-    /// because a slow server is asked less. What the algorithm ends at the client is followed by the next at once.
+    /// because a slow server is asked less. A request waits for its credit, and does not expire.
+    /// A client asks again at once after a drop, and after a rest of 10 ms or more where its
+    /// request ended without being sent.
     Closed {
         /// Connections.
         connections: u32,

@@ -1,8 +1,9 @@
 //! The loop of one run: one thread, all connections. Issues what is due, moves bytes, and lets the recorder count.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use leeward_workload::rng::{Purpose, Rng};
 use crate::ask::bits_of;
 use crate::config::{LoadConfig, LoadError, Plan, Polling};
 use crate::link::{Change, Clock, Link};
+use crate::patience::patient;
 use crate::poller::{Poller, Wait};
 use crate::recorder::{Course, Issued, Recorder, Recording, WINDOWS_MAX};
 use crate::report::{ClientWindow, Counts, Ending, LoadReport};
@@ -37,6 +39,12 @@ const LEAD: Nanos = Nanos::from_millis(1);
 const PATIENCE: Nanos = Nanos::from_millis(10);
 /// [`Polling::Hybrid`] stops sleeping this long before a request is due: longer than it takes to wake up.
 const AWAKE: Nanos = Nanos::from_micros(100);
+
+/// A client of a closed loop asks again so long after its request ended without leaving it, at
+/// least: the controller expects the server to refuse what it would send.
+const REST: Nanos = Nanos::from_millis(10);
+/// All clients together ask again no more often than that after such an end.
+const BETWEEN_RESTED: Nanos = Nanos::from_micros(10);
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,6 +188,10 @@ struct Driver<'a> {
     ready: Vec<u32>,
     /// Connections whose requests have ended, once per request; a closed loop issues the next.
     freed: Vec<u32>,
+    /// Connections whose requests ended without being sent, and when each asks again.
+    resting: VecDeque<(Time, u32)>,
+    /// Whether requests wait for permission to leave, instead of expiring.
+    waits: Arc<AtomicBool>,
     payload: Vec<u8>,
 }
 
@@ -198,17 +210,23 @@ impl<'a> Driver<'a> {
             touched: Vec::new(),
             ready: Vec::new(),
             freed: Vec::new(),
+            resting: VecDeque::new(),
+            waits: Arc::default(),
             payload: vec![0; config.payload],
         })
     }
 
     /// Does `action` with a connection, and takes note of what became of it.
     fn act(&mut self, number: u32, action: Action<'_>) {
-        let Driver { clock, poller, recorder, freed, start, .. } = self;
+        let Driver { clock, poller, recorder, freed, resting, start, .. } = self;
+        let rest = REST.max(BETWEEN_RESTED * self.links.len() as u64);
         let link = &mut self.links[number as usize];
         let mut events = |now: Time, event: Event<'_, Issued>| {
             recorder.ended(Time(now.since(*start).0), &event);
-            freed.push(number);
+            match event {
+                Event::Ended { .. } => resting.push_back((now + rest, number)),
+                _ => freed.push(number),
+            }
         };
         match action {
             Action::Submit(now, issued, request, budget) => link.submit(now, issued, &request, budget, &mut events),
@@ -256,6 +274,7 @@ impl<'a> Driver<'a> {
                 // What is under way here must not displace itself.
                 parts.config.queue = parts.config.queue.max(*outstanding as usize);
             }
+            let parts = patient(parts, self.config.budget.remaining().unwrap_or(Nanos::MAX), &self.waits);
             let link = Link::open(number, self.config, connect_timeout, parts, &self.poller, self.clock.now())
                 .map_err(|source| LoadError::Connect { address, number: number + 1, of: count, source })?;
             self.links.push(link);
@@ -308,6 +327,8 @@ impl<'a> Driver<'a> {
     fn go(&mut self, plan: &Plan, stop: &AtomicBool, mut progress: impl FnMut(&Progress)) -> Result<Course, LoadError> {
         self.start = self.clock.now() + LEAD;
         self.freed.clear();
+        self.resting.clear();
+        self.waits.store(matches!(plan, Plan::Closed { .. }), Ordering::Relaxed);
         let (mut source, planned) = self.source(plan);
         // Set when the last request has been issued.
         let mut deadline = None;
@@ -321,6 +342,10 @@ impl<'a> Driver<'a> {
             let due = if stopped { None } else { self.issue(&mut source) };
             if due.is_none() && deadline.is_none() {
                 deadline = Some(now + self.config.drain);
+                if self.waits.swap(false, Ordering::Relaxed) {
+                    // What waits now expires as ever. Touching a connection sets its timer.
+                    self.touched.extend(0..self.links.len() as u32);
+                }
                 if stopped {
                     self.recorder.cut(Time(now.since(self.start).0));
                 }
@@ -398,6 +423,7 @@ impl<'a> Driver<'a> {
         match source {
             Source::Open { requests } => {
                 self.freed.clear();
+                self.resting.clear();
                 for _ in 0..BATCH {
                     let (planned, rest) = requests.split_first()?;
                     let (now, due) = (self.clock.now(), self.start + Nanos(planned.at.0));
@@ -413,6 +439,12 @@ impl<'a> Driver<'a> {
             Source::Closed { service, services, clients, end } => {
                 if self.clock.now() < self.start {
                     return Some(self.start);
+                }
+                while let Some((at, number)) = self.resting.front().copied()
+                    && at <= self.clock.now()
+                {
+                    self.resting.pop_front();
+                    self.freed.push(number);
                 }
                 // Taken away first: what ends at once comes in the next turn, after the sockets had theirs.
                 let mut freed = mem::take(&mut self.freed);
@@ -434,7 +466,7 @@ impl<'a> Driver<'a> {
                 if self.freed.is_empty() {
                     // Its memory for the next turn.
                     self.freed = freed;
-                    Some(*end)
+                    Some(self.resting.front().map_or(*end, |(at, _)| (*at).min(*end)))
                 } else {
                     Some(now)
                 }

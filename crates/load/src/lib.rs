@@ -49,6 +49,7 @@ pub mod config;
 pub mod driver;
 mod link;
 pub mod output;
+mod patience;
 mod poller;
 pub mod recorder;
 pub mod report;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{Behaviour, Server};
-use leeward_control::client::ClientParts;
+use leeward_control::client::{ClientConfig, ClientHalf, ClientParts, Gate, Local, Submit};
 use leeward_control::params::ParamError;
 use leeward_control::registry::{Environment, Registry};
-use leeward_control::units::{Nanos, Rate};
+use leeward_control::units::{Nanos, Rate, Time};
 use leeward_load::report::Ending;
 use leeward_load::{LoadConfig, LoadError, Plan, Polling, Recording, Schedule, run, run_scaled};
 use leeward_rpc::wire::Regime;
@@ -327,6 +327,55 @@ fn a_closed_loop_does_not_displace_its_own_requests() {
     };
     let totals = go(&config(&server), &plan, "none").report.totals;
     assert_eq!((totals.overflowed, totals.completed), (0, totals.offered));
+}
+
+#[test]
+fn a_closed_loop_waits_for_its_credits() {
+    let server = Server::start(Behaviour { regime: Regime::Credits, window: 1, ..Behaviour::default() });
+    let plan = Plan::Closed {
+        connections: 2,
+        outstanding: 50,
+        service: Service::Constant(Nanos::from_micros(1)),
+        seed: 1,
+        duration: Nanos::from_millis(100),
+    };
+    let parts = || {
+        let mut parts = clients("none")()?;
+        parts.config.max_delay = Nanos::from_micros(1);
+        Ok(parts)
+    };
+    let totals = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap().report.totals;
+    // When the loop is over, those that wait expire as they would in an open loop.
+    assert!(totals.expired <= 100 && totals.completed > 100, "{totals:?}");
+}
+
+/// Ends every second request at the client.
+struct Throttles(bool);
+
+impl ClientHalf for Throttles {
+    fn submit(&mut self, _: &Submit) -> Local {
+        self.0 = !self.0;
+        if self.0 { Local::Drop } else { Local::Accept }
+    }
+
+    fn gate(&mut self, _: Time, _: u32) -> Gate {
+        Gate::Open
+    }
+}
+
+#[test]
+fn a_client_of_a_closed_loop_rests_after_an_end_of_its_own() {
+    let server = Server::start(Behaviour::default());
+    let plan = Plan::Closed {
+        connections: 3,
+        outstanding: 1,
+        service: Service::Constant(Nanos::from_micros(1)),
+        seed: 1,
+        duration: Nanos::from_millis(100),
+    };
+    let parts = || Ok(ClientParts { half: Box::new(Throttles(false)), config: ClientConfig::default() });
+    let totals = run(&config(&server), &plan, parts, &AtomicBool::new(false), |_| {}).unwrap().report.totals;
+    assert!(totals.throttled <= 3 * 11 && totals.completed >= 3, "a rest is 10 ms: {totals:?}");
 }
 
 #[test]
