@@ -42,7 +42,8 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(arguments);
     let begin = if args.wait { "wait" } else { "on" };
-    command.env("LEEWARD_PROFILE", format!("{begin},{options}"));
+    // Signals stay the program's: `attach` and `stop` ask by the socket.
+    command.env("LEEWARD_PROFILE", format!("{begin},signal=none,{options}"));
     let loaded = preload(&mut command, args.runtime.as_deref())?;
     // Signals to this process are meant for the program, and this process waits for its end.
     let passing = Passing::listen()?;
