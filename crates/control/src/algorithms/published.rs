@@ -68,7 +68,6 @@ const CREDITS: &[Addition] = &[
     ),
     addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
     addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
-    addition("calm", "AQM rejects whoever finds its threshold exceeded, also on a server that is all but idle"),
 ];
 
 const EFFICIENCY: &[Addition] = &[
@@ -81,7 +80,6 @@ const EFFICIENCY: &[Addition] = &[
     CREDITS[6],
     CREDITS[7],
     CREDITS[8],
-    CREDITS[10],
     addition("rates", "iterations are compared by counts"),
     addition("growth without change", "an iteration equal to the last shrinks the pool"),
     addition("lulls", "an iteration of next to nothing is judged as any other"),

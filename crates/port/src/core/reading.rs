@@ -79,8 +79,7 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             peer.receive_ahead(rooms[at], batch.received(at));
             // Known before the first decision that it bears on.
             if let Some(Ok(received)) = &peer.ahead {
-                let waited = peer.queued(received, Nanos::ZERO, local.looked);
-                local.found = local.found.max(waited.min(local.looked.since(local.woke)));
+                local.found = local.found.max(peer.queued(received, Nanos::ZERO, local.looked));
             }
         }
         if batch.is_broken() {

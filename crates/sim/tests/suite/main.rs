@@ -8,7 +8,6 @@ mod cores;
 mod determinism;
 mod graphs;
 mod hidden;
-mod idle;
 mod kinds;
 mod lockin;
 mod lockout;

@@ -28,8 +28,6 @@ struct Size {
     room: AtomicI64,
     /// 0 or 1.
     distrusts: AtomicI64,
-    /// 0 or 1.
-    calm: AtomicI64,
 }
 
 impl Pool {
@@ -39,7 +37,6 @@ impl Pool {
             binds: AtomicI64::new(0),
             room: AtomicI64::new(0),
             distrusts: AtomicI64::new(0),
-            calm: AtomicI64::new(0),
         };
         Pool {
             size: Padded(size),
@@ -132,16 +129,6 @@ impl Pool {
 
     pub(super) fn set_distrust(&self, distrusts: bool) {
         self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
-    }
-
-    /// Whether no overload is shown, so that nobody is rejected for its delay
-    /// ([`super::overload`]). Never as published.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.size.0.calm.load(Ordering::Relaxed) != 0
-    }
-
-    pub(super) fn set_calm(&self, calm: bool) {
-        self.size.0.calm.store(calm.into(), Ordering::Relaxed);
     }
 
     /// Takes a place for a request of a class, where those in the server are bounded.

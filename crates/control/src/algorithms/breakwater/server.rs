@@ -6,7 +6,6 @@ use super::config::{Awareness, Config, Demand, Signal};
 use super::downstream::Limit;
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, ForeignLaw, Law, PoolLaw};
-use super::overload::Overload;
 use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples, class_of};
@@ -64,7 +63,6 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
             credits: config.credits,
             limit: Limit::new(config),
             trust: (!config.version.is_published()).then(|| Trust::new(config.target)),
-            overload: (!config.version.is_published()).then(|| Overload::new(config.target, environment.slo)),
             pool,
         }),
     }
@@ -118,10 +116,13 @@ impl Core {
     }
 
     /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
-    /// rejected ([`super::room`]), and none before an overload is shown ([`super::overload`]).
+    /// rejected ([`super::room`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
-        let is_over = delay >= threshold && (delay >= self.late || !self.pool.has_room());
-        if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+        if delay >= threshold && (delay >= self.late || !self.pool.has_room()) {
+            Verdict::Reject(RejectReason::Delay)
+        } else {
+            Verdict::Admit
+        }
     }
 
     /// Sets a session's window and keeps `c_issued` the sum of all windows.
@@ -201,7 +202,7 @@ impl Core {
             self.shrink_to_demand(session, event.now);
         }
         // Wherever it would wait, it would be late.
-        if !self.pool.is_calm() && !self.pool.takes_place(class_of(event.method)) {
+        if !self.pool.takes_place(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
@@ -364,7 +365,6 @@ pub struct Control {
     credits: bool,
     limit: Limit,
     trust: Option<Trust>,
-    overload: Option<Overload>,
     pool: Arc<Pool>,
 }
 
@@ -382,9 +382,6 @@ impl ControlLoop for Control {
         });
         if let Some(room) = &mut self.room {
             room.tick(&self.pool, signals);
-        }
-        if let Some(overload) = &mut self.overload {
-            overload.tick(&self.pool, signals, self.law.is_occupied());
         }
         if let Some(trust) = &mut self.trust {
             trust.tick(&self.pool, signals);

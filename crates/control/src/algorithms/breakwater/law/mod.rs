@@ -40,11 +40,6 @@ pub(super) trait Law: Send {
     fn bound(&self) -> Option<u64> {
         None
     }
-
-    /// Whether the last tick found requests in the server, if the law counts them.
-    fn is_occupied(&self) -> bool {
-        false
-    }
 }
 
 /// `c_min` and `c_max`.
