@@ -224,7 +224,8 @@ fn outcome(pair: &mut Pair, line: &Line, has_flushed: bool) -> (Outcome, Answers
 fn is_wide(verb: &[u8], words: &[&[u8]]) -> bool {
     let is_beyond = |word: &[u8], from: i128, to: i128| !(from..=to).contains(&loose_number(word));
     let seconds = |word: &&[u8]| is_beyond(word, i32::MIN.into(), i32::MAX.into());
-    let flags = |word: &&[u8]| is_beyond(word, 0, u32::MAX.into()) && loose_number(word) > 0;
+    // A minus sign wraps: below -2^63 what is left is a number again.
+    let flags = |word: &&[u8]| loose_number(word) > u32::MAX.into() || loose_number(word) < -(1 << 63);
     let length = |word: &&[u8]| is_beyond(word, i32::MIN.into(), i128::from(i32::MAX) - 2);
     match verb {
         b"touch" => words.get(2).is_some_and(seconds),
@@ -232,7 +233,7 @@ fn is_wide(verb: &[u8], words: &[&[u8]]) -> bool {
         b"ms" | b"mg" | b"md" | b"ma" => {
             let is_flag = |word: &&[u8]| match word[0] {
                 b'T' | b'N' | b'R' => seconds(&&word[1..]),
-                b'F' => flags(&&word[1..]) || loose_number(&word[1..]) < -(1 << 63),
+                b'F' => flags(&&word[1..]),
                 _ => false,
             };
             verb == b"ms" && words.get(2).is_some_and(length) || words.iter().skip(2).any(is_flag)
@@ -285,12 +286,14 @@ fn is_over(theirs: &[u8], ours: &[u8]) -> bool {
     theirs.len() == ours.len() && theirs.iter().zip(&ours).all(is_fine)
 }
 
-/// Whether the two are the same but for the key: theirs is the item's, where ours is the client's.
+/// Whether the two are the same but for the key: theirs is the item's, where ours is in base64.
 fn is_raw(theirs: &[u8], ours: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(ours).into_owned();
-    [("kZm9v b", "kfoo"), ("kZg== b", "kf")]
-        .iter()
-        .any(|(ours, raw)| text.contains(ours) && alike(theirs, text.replace(ours, raw).as_bytes()))
+    let position = |text: &[u8], part: &[u8]| text.windows(part.len()).position(|window| window == part);
+    let Some(at) = position(ours, b" k") else { return false };
+    let Some(length) = position(&ours[at..], b" b") else { return false };
+    let (before, behind) = (&ours[..at + 2], &ours[at + length + 2..]);
+    let is_longer = theirs.len() > before.len() + behind.len();
+    is_longer && theirs.starts_with(before) && theirs.ends_with(behind)
 }
 
 /// An answer to `me` without the numbers that have to do with the programs' clocks and memory.
