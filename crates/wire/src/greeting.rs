@@ -65,7 +65,7 @@ impl Greeting {
             _ if bytes.starts_with(b"PROXY ") || bytes.starts_with(PROXY_V2) => Some(Greeting::Proxy),
             _ if bytes.starts_with(b"PRI * HTTP/2") => Some(Greeting::Http2),
             _ if METHODS.iter().filter(|method| begins_with(method)).any(is_target) => Some(Greeting::Http),
-            _ if COMMANDS.iter().any(|command| begins_with(command)) => Some(Greeting::Memcached),
+            _ if COMMANDS.iter().any(begins_with) => Some(Greeting::Memcached),
             _ => None,
         }
     }
