@@ -22,7 +22,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
         letter => LETTERS.iter().position(|known| known == letter).map(|value| Some(value as u32)),
     };
     let letters: Vec<Option<u32>> = text.iter().filter_map(value).collect();
-    if letters.is_empty() || letters.len() % 4 != 0 {
+    if letters.is_empty() || !letters.len().is_multiple_of(4) {
         return None;
     }
     let mut bytes = Vec::with_capacity(letters.len() / 4 * 3);
