@@ -170,8 +170,11 @@ fn peer(behaviour: Peer) -> SocketAddr {
 }
 
 fn serve(behaviour: Peer, mut stream: TcpStream) {
+    if behaviour == Peer::Closing {
+        return;
+    }
     let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
-    while behaviour != Peer::Closing {
+    loop {
         match stream.read(&mut piece) {
             Ok(0) | Err(_) => break,
             Ok(count) => heard.extend_from_slice(&piece[..count]),
