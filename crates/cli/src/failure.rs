@@ -12,9 +12,9 @@ use crate::plain::plain;
 /// A command's failure.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked is wrong: a bad value, a file that is missing or of another kind, a folder in its place. Exit code 2.
+    /// Wrong input: a bad value, a file that is missing or of another kind, a folder in its place. Exit code 2.
     Input(anyhow::Error),
-    /// What was met is wrong: nobody listens, another protocol answers, a peer goes away, a disk is full. Exit code 1.
+    /// Wrong surroundings: nobody listens, another protocol answers, a peer goes away, a disk is full. Exit code 1.
     Runtime(anyhow::Error),
     /// This program was too late to measure what it was to measure: exit code 3.
     Unmeasured(anyhow::Error),

@@ -158,7 +158,7 @@ fn taken(client: &mut Client) -> (Vec<u8>, bool) {
     }
 }
 
-/// What becomes of a session after a line.
+/// Fate of a session after a line.
 #[derive(Debug)]
 enum Outcome {
     Same,

@@ -1,4 +1,4 @@
-//! One rule for exit codes, over all commands: 2 where what was asked is wrong, 1 where what was met is wrong. A new command fails
+//! Exit codes of all commands, by one rule: 2 where what was asked is wrong, 1 where what was met is wrong. A new command fails
 //! here until it has its rows.
 
 use std::collections::BTreeSet;

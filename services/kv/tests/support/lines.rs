@@ -116,7 +116,7 @@ fn pick<'a>(random: &mut Random, all: &[&'a str]) -> &'a str {
     all[random.below(all.len())]
 }
 
-/// One of the usual, or now and then an extreme.
+/// A usual value, or now and then an extreme.
 fn number(random: &mut Random, usual: &[&str]) -> String {
     if random.below(6) == 0 { pick(random, &NUMBERS).into() } else { pick(random, usual).into() }
 }
