@@ -236,7 +236,7 @@ mod tests {
             ("leeward load 127.0.0.1:1 --clients -5", "invalid value '-5' for '--clients <N>'"),
             ("leeward load 127.0.0.1:1 --json -5", "unexpected value '-5' for '--json'"),
             ("leeward why -5", "unexpected argument '-5'"),
-            ("leeward list -- -5", "unexpected argument '-5'"),
+            ("leeward top a --plain -- -5", "unexpected argument '-5'"),
         ] {
             let message = explain(&read(line).unwrap_err()).unwrap_err().to_string();
             assert!(message.contains(expected), "{message}");

@@ -218,12 +218,11 @@ fn printable(name: &str) -> String {
     plain(name).chars().take(32).collect()
 }
 
-/// Three digits: `0`, `1.25`, `850`, `12.3 k`, `1.20 M`.
+/// Three digits or four: `0`, `1.25`, `850`, `12.3 k`, `1.20 M`.
 fn rate(per_second: f64) -> String {
     match per_second {
-        0.0 => "0".into(),
-        rate if rate < 9.995 => format!("{rate:.2}"),
-        rate if rate < 99.95 => format!("{rate:.1}"),
+        // Few requests a second are told apart by their fraction; whole numbers have none.
+        rate if rate < 99.95 => format!("{rate:.2}").trim_end_matches('0').trim_end_matches('.').into(),
         rate if rate < 999.5 => format!("{rate:.0}"),
         rate if rate < 99_950.0 => format!("{:.1} k", rate / 1e3),
         rate if rate < 999_500.0 => format!("{:.0} k", rate / 1e3),
