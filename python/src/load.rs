@@ -255,13 +255,16 @@ pub(crate) fn load(
         params.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone()))).collect();
     let params = algorithm.params(&pairs).map_err(|error| wrong("params", error.to_string()))?;
     let requests = Catalogue::builtin().requests(service).map_err(|error| wrong("service", error.to_string()))?;
-    let found = address::resolve(address)
-        .map_err(|error| wrong("address", format!("`{address}` is none: {error}; accepted: one such as 127.0.0.1:7117")))?;
+    let found = address::resolve(address).map_err(|error| {
+        wrong("address", format!("`{address}` is none: {error}; accepted: one such as 127.0.0.1:7117"))
+    })?;
     let resolved = py.detach(|| address::listening(&found, Transport::Tcp, CONNECTING));
     let resolved = resolved.map_err(|error| wrong("address", error.to_string()))?;
     let target = Target { address: resolved, algorithm: &algorithm, params: &params, rtt, slo, encryption: None };
     let config = LoadConfig {
-        ask: py.detach(|| requests.prepare(&target).map_err(unprepared)).map_err(|problem| wrong("service", problem))?,
+        ask: py
+            .detach(|| requests.prepare(&target).map_err(unprepared))
+            .map_err(|problem| wrong("service", problem))?,
         answers: if requests.times().is_some() { Answers::Empty } else { Answers::Any },
         warmup,
         polling: if busy { Polling::Busy } else { Polling::Hybrid },

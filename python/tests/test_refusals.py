@@ -27,7 +27,7 @@ import leeward as lw
         ("workload.demand", {0.8: 1}, "workload.demand", "is not a value"),
         ("workload.demand", [0.8] * 100_000, "workload.demand", "100000 values; accepted: 1 to 1000"),
         ("workload.demand", numpy.full(100_000, 0.8), "workload.demand", "100000 values; accepted: 1 to 1000"),
-        ("workload.demand", 1e-5, "workload.demand", "less than one in"),
+        ("workload.demand", 1e-9, "workload.demand", "less than one in"),
         ("workload.demand", 0, "workload.demand", "`0x` is not a demand above zero"),
         (3, 4, "set", "accepted: a key of the scenario"),
     ],

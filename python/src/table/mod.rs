@@ -149,7 +149,8 @@ impl Table {
 
     /// Values of a column as Python objects, `None` where a row has none.
     fn column<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let name = &*name.str()?.to_string_lossy();
+        let name = name.str()?;
+        let name = &*name.to_string_lossy();
         let found = self.columns.iter().find(|column| column.name == name).ok_or_else(|| {
             let message = format!("there is no column `{name}`; accepted: {}", self.names().join(", "));
             errors::plain(py, "ResultsError", &message)
