@@ -297,7 +297,7 @@ fn calls_without_credit_are_told_apart() {
     let found = refusals(&server, "credit");
     assert!(without > 0 && found.len() == without, "{heard:?}");
     let text = server.why(found[0]["id"].as_str().unwrap());
-    assert!(text.contains("its window was used up"), "{text}");
+    assert!(text.contains("Its client's window was used up"), "{text}");
 }
 
 #[test]
