@@ -370,13 +370,19 @@ fn wanted_differences_are_there_and_told() {
     let server = serve(&store());
     for wanted in WANTED {
         let mut pair = Pair::new([memcached.address, server.address()]);
-        pair.begin();
         let example = wanted.example.replace("{251}", &"k".repeat(251)).replace("{9000}", &"x".repeat(9000));
-        let [theirs, ours] = pair.say(&example);
-        assert_ne!(theirs, ours, "{}", wanted.name);
-        let ours = String::from_utf8_lossy(&ours.0).into_owned();
-        let is_so = if wanted.name == DEBUG.name { ours.contains("ME a exp=") } else { ours.ends_with(wanted.answer) };
-        assert!(is_so, "{}: {ours}", wanted.name);
+        // A second may end between two commands, and remaining times with it.
+        for attempt in 1.. {
+            pair.begin();
+            let [theirs, ours] = pair.say(&example);
+            let text = String::from_utf8_lossy(&ours.0).into_owned();
+            let is_so =
+                if wanted.name == DEBUG.name { text.contains("ME a exp=") } else { text.ends_with(wanted.answer) };
+            if is_so && theirs != ours {
+                break;
+            }
+            assert!(attempt < ATTEMPTS, "{}: {text}; memcached: {theirs:?}", wanted.name);
+        }
     }
     server.stop().unwrap();
 }

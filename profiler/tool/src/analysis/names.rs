@@ -48,6 +48,11 @@ pub(crate) fn is_for(function: &str, name: &str) -> bool {
     false
 }
 
+/// Whether a function is what a compiler made to drop values of a type: often one for all types that need nothing.
+pub(crate) fn is_drop(function: &str) -> bool {
+    function.starts_with("core::ptr::drop_in_place") || function.starts_with("core::ptr::drop_glue")
+}
+
 /// Last part of a name, without its parameters: `poll` of `<Timeout<T> as Future>::poll::<U>`.
 pub(crate) fn last_part(name: &str) -> &str {
     let name = name.split_once("::<").filter(|(before, _)| !before.starts_with('<')).map_or(name, |(before, _)| before);
@@ -109,6 +114,13 @@ mod tests {
         assert!(is_for("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
         assert!(!is_for("<newapp::dear as axum::Handler<((),), ()>>::call", "newapp::dear"));
         assert!(!is_for(poll, "ear") && !is_for(poll, "newapp::cheap") && !is_for("newapp::dear", "dear"));
+    }
+
+    #[test]
+    fn the_drop_of_a_future_is_none_of_its_calls() {
+        assert!(is_drop("core::ptr::drop_in_place::<a::Timeout<newapp::dear::{closure#0}>>"));
+        assert!(is_drop("core::ptr::drop_in_place<newapp::dear::{{closure}}>"));
+        assert!(!is_drop("<newapp::Queue as core::ops::Drop>::drop"));
     }
 
     #[test]

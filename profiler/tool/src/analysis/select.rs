@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::idle::is_idle;
 pub use super::names::is_called;
-use super::names::{is_for, without_closures};
+use super::names::{is_drop, is_for, without_closures};
 use super::requests::{Request, Tracker, Work};
 use crate::format::{Event, What};
 use crate::hash::{Map, Set};
@@ -72,8 +72,9 @@ impl Functions {
         if addresses.is_empty() {
             let mut often: Vec<(&u64, &Seen)> = recorded.iter().collect();
             often.sort_by_key(|(function, seen)| (std::cmp::Reverse(seen.calls), **function));
+            let is_candidate = |function: &u64| !is_idle(&names[function]) && !is_drop(&names[function]);
             for (function, seen) in
-                often.into_iter().take(LOOKED_THROUGH).filter(|(function, _)| !is_idle(&names[*function]))
+                often.into_iter().take(LOOKED_THROUGH).filter(|(function, _)| is_candidate(function))
             {
                 let is_in_line = |other: &String| is_called(other, name) || is_called(without_closures(other), name);
                 let is_in = symbols.in_line(*function, seen.time).iter().any(is_in_line);

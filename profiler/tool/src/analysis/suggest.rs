@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::Serialize;
 
 use super::idle::is_idle;
-use super::names::{last_part, wraps};
+use super::names::{is_drop, last_part, wraps};
 use crate::format::event::OffCpu;
 use crate::format::{Event, ObjectKind, What};
 use crate::hash::Map;
@@ -143,7 +143,13 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, Calls>) -> V
         let (calls, total) = (one.worked.count(), one.worked.total());
         let share = total as f64 / worked as f64;
         // What waits for most of its time is a loop, or the work of one that is.
-        if calls < FEWEST || share < 0.05 || one.waited > total || is_idle(&one.name) || is_same(one, &named) {
+        if calls < FEWEST
+            || share < 0.05
+            || one.waited > total
+            || is_idle(&one.name)
+            || is_drop(&one.name)
+            || is_same(one, &named)
+        {
             continue;
         }
         let (p50, p99) = (one.worked.percentile(50.0), one.worked.percentile(99.0));

@@ -32,13 +32,23 @@ pub(super) fn is_recording(trace: &Trace) -> bool {
     if !trace.damage().unended {
         return false;
     }
-    let answer = ask_for(trace.header().pid, "status", Duration::from_secs(1)).unwrap_or_default();
-    let folder =
-        answer.strip_prefix("recording ").and_then(|rest| rest.rsplit_once(" lost ")).map(|(folder, _)| folder);
-    let Some(folder) = folder.map(Path::new) else { return false };
+    let Some(folder) = recorded_to(trace.header().pid) else { return false };
+    let folder = Path::new(&folder);
     let same = |a: &Path, b: &Path| a.canonicalize().ok().zip(b.canonicalize().ok()).is_some_and(|(a, b)| a == b);
     // Its own relative path may be seen from another folder.
     same(folder, trace.path()) || (folder.is_relative() && folder.file_name() == trace.path().file_name())
+}
+
+/// Whether a process says that it is recording.
+pub(super) fn says_it_records(pid: u32) -> bool {
+    recorded_to(pid).is_some()
+}
+
+/// Folder that a process says it records to, if it is recording.
+fn recorded_to(pid: u32) -> Option<String> {
+    let answer = ask_for(pid, "status", Duration::from_secs(1)).ok()?;
+    let (folder, _) = answer.strip_prefix("recording ")?.rsplit_once(" lost ")?;
+    Some(folder.to_string())
 }
 
 /// How to record, as the run-time reads it.

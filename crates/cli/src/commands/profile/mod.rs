@@ -1,6 +1,7 @@
 //! `leeward profile`: record, and read traces of the profiler. One file per subcommand.
 
 mod args;
+mod children;
 mod control;
 mod export;
 mod info;

@@ -12,6 +12,7 @@ use leeward_profile::format::meta::Engine;
 use leeward_profile::trace::{Trace, ignore};
 
 use super::args::RecordArgs;
+use super::children::wait_until_begun;
 use super::control::{is_recording, options};
 use super::info::summary;
 use super::passing::{self, Passing};
@@ -43,7 +44,8 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     command.args(arguments);
     let begin = if args.wait { "wait" } else { "on" };
     // Signals stay the program's: `attach` and `stop` ask by the socket.
-    command.env("LEEWARD_PROFILE", format!("{begin},signal=none,{options}"));
+    let setting = format!("{begin},signal=none,{options}");
+    command.env("LEEWARD_PROFILE", &setting);
     let loaded = preload(&mut command, args.runtime.as_deref())?;
     // Signals to this process are meant for the program, and this process waits for its end.
     let passing = Passing::listen()?;
@@ -56,6 +58,9 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     passing.wait();
     let status = child.wait().with_context(name).map_err(Failure::Runtime)?;
     let ended = ended(status, passing.asked());
+    if !args.wait && ended.is_none() {
+        wait_until_begun(&setting);
+    }
     let fresh: Vec<PathBuf> =
         traces(out).into_iter().filter(|path| !before.contains(path) || is_newer(path, began)).collect();
     let (mut events, mut lives) = (0, false);
