@@ -24,12 +24,13 @@ async function lines(child, wanted) {
   return Object.fromEntries(found);
 }
 
-/** Starts a server with an admin port; `admin` and `listen` may be taken over from one that has ended. */
-export async function serve({ admin = "127.0.0.1:0", listen = "127.0.0.1:0", flags = [] } = {}) {
+/** Starts a server with an admin port; `admin` and `listen` may be taken over from one that has ended. What it says is looked
+ * through for `wanted`, too. */
+export async function serve({ admin = "127.0.0.1:0", listen = "127.0.0.1:0", flags = [], wanted = {} } = {}) {
   const child = spawn(program, ["serve", "--admin", admin, "--listen", listen, "--idle", "50us", ...flags], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const told = await lines(child, { listen: / on (\S+) with/, admin: /admin: http:\/\/([^/]+)\// });
+  const told = await lines(child, { listen: / on (\S+) with/, admin: /admin: http:\/\/([^/]+)\//, ...wanted });
   child.stdout.on("data", () => {});
   return {
     ...told,

@@ -8,6 +8,7 @@ use leeward_control::units::{Nanos, Time};
 use leeward_observe::snapshot::Refused;
 use leeward_observe::why::Context;
 use leeward_observe::{Decision, DecisionId, Reason, Ring, Snapshot, Source};
+use leeward_testkit::greetings::GREETINGS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -135,6 +136,19 @@ fn metrics_come_in_the_format_that_is_accepted() {
     let (admin, _) = port();
     let heard = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
     assert!(heard.contains("content-type: application/openmetrics-text; version=1.0.0") && heard.ends_with("# EOF\n"));
+}
+
+/// Clients of other protocols get an answer of HTTP's and an end.
+#[test]
+fn clients_of_other_protocols_are_refused() {
+    let (admin, _) = port();
+    for (name, bytes) in GREETINGS {
+        let heard = exchange(&admin, bytes);
+        let codes: Vec<&str> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+        let is_refused = matches!(codes[..], ["400" | "405" | "404" | "413" | "421" | "505"]);
+        assert!(is_refused && !heard.contains("STORED"), "{name}: {codes:?}");
+    }
+    assert_eq!(get(&admin, "/healthz").0, 200);
 }
 
 #[test]

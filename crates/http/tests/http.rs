@@ -7,6 +7,7 @@ use leeward_control::registry::Registry;
 use leeward_http::Http;
 use leeward_port::{Server, Statistics};
 use leeward_runtime::Idle;
+use leeward_testkit::greetings::GREETINGS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -74,6 +75,24 @@ fn routes_are_answered_and_offences_end_the_connection() {
     let body = heard.split_once("\r\n\r\n").unwrap().1;
     assert_eq!(Statistics::parse(body.as_bytes()).unwrap().completed, 6, "{body}");
     assert_eq!(server.stop().unwrap().abandoned, 0);
+}
+
+/// Clients of other protocols get an answer of HTTP's and an end; nothing of theirs is executed.
+#[test]
+fn clients_of_other_protocols_are_refused() {
+    let server = serve("none", |_| String::new());
+    for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "HTTP/1") {
+        let codes = statuses(&told(&server, bytes));
+        assert!(matches!(codes[..], [400 | 505]), "{name}: {codes:?}");
+    }
+    // What follows a request is another one, and not read as anything else.
+    for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name == "HTTP/1") {
+        let heard = told(&server, bytes);
+        let codes = statuses(&heard);
+        assert!(!heard.contains("STORED") && *codes.last().unwrap() >= 400, "{name}: {codes:?}");
+    }
+    assert_eq!((server.counts().received, server.counts().abandoned), (0, 0));
+    server.stop().unwrap();
 }
 
 /// Asks again and again on one connection, each time after the answer. How often it was served, and how often refused.

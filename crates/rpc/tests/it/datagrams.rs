@@ -11,7 +11,9 @@ use leeward_rpc::client::{CallError, CallOptions, Client, DatagramSize, Effect};
 use leeward_rpc::server::{Failed, Request, Server};
 use leeward_rpc::wire::Method;
 use leeward_runtime::Idle;
+use leeward_testkit::greetings::GREETINGS;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -272,5 +274,23 @@ fn foreign_datagrams_are_told_nothing() {
     }
     assert!(told <= said, "{told} bytes for {said}");
     assert_eq!(server.counts().connections, 1);
+    server.stop().unwrap();
+}
+
+/// Datagrams of other protocols' clients are answered with silence, and nothing of theirs is executed.
+#[test]
+fn datagrams_of_other_protocols_are_told_nothing() {
+    let (server, executed) = serve(1, "breakwater");
+    for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "Leeward's protocol over UDP") {
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.send_to(bytes, door(&server)).unwrap();
+        // Its turn comes after the stranger's.
+        let client = client("breakwater", door(&server), 1);
+        client.call_blocking(ECHO, b"hello").unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        let told = stranger.recv(&mut [0; 2048]).map_err(|error| error.kind());
+        assert_eq!(told, Err(ErrorKind::WouldBlock), "{name}");
+    }
+    assert_eq!(executed.lock().unwrap().len(), 1);
     server.stop().unwrap();
 }

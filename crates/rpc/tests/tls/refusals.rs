@@ -6,6 +6,7 @@ use leeward_rpc::client::{BuildError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 use leeward_runtime::Idle;
+use leeward_testkit::greetings::GREETINGS;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -95,6 +96,23 @@ fn garbage_ends_a_connection_at_once() {
         until(|| refusals(&server, reason) == before + 1);
     }
     until(|| server.statistics().tls.unwrap().waiting == 0);
+    server.stop().unwrap();
+}
+
+/// Clients of other protocols are told that this port speaks TLS, and nothing of theirs is executed.
+#[test]
+fn clients_of_other_protocols_are_told_to_speak_tls() {
+    let authority = Authority::new();
+    let server = start(builder(authority.server(None)));
+    for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.is_empty(), "{name}: told nothing");
+        assert!(!String::from_utf8_lossy(&answer).contains("STORED"), "{name}");
+    }
+    assert_eq!((server.counts().received, server.statistics().tls.unwrap().done), (0, 0));
     server.stop().unwrap();
 }
 
