@@ -1,6 +1,6 @@
 """Whether recording ever touches what belongs to the program. Each kind of thing has a program of its own in `programs/harmless_*.c`,
 which says `right` if it found everything as it would have been alone."""
-import os, re, shutil, signal, subprocess, threading, time
+import itertools, os, re, shutil, signal, socket, subprocess, threading, time
 
 from bench import LIMIT, Failed, ask
 
@@ -20,6 +20,9 @@ ENDS_EARLY = {
     ("paths", "relative.trace jail"): 1, ("limits", "size"): 1, ("filters", "prctl"): 1, ("filters", "call"): 1, ("filters", "errno"): 1,
     ("filters", "within"): 2, ("filters", "old"): 1,
 }
+
+# Moments at which a program is killed.
+KILLS = 24
 
 SHELL = """exec 3>three 4>four 5>five 6>six
 for number in 3 4 5 6; do echo MINE >&$number; done
@@ -145,4 +148,84 @@ def shells(bench):
         print(f"ok shell {shell[0]}", flush=True)
 
 
-HARMLESS = {"harmless": harmless, "shells": shells}
+def kills(bench):
+    """A program that is killed at any moment leaves what it wrote itself, and a trace that can be read up to there. One who asks and
+    dies while asking does no harm."""
+    for engine in ("tick", "scan"):
+        target = os.path.join(bench.tmp, "harmless_descriptors")
+        bench.compile("harmless_descriptors.c", target, engine)
+        trace = os.path.join(bench.tmp, "killed.trace")
+        options = f"signal=none,dir={trace},segment=256K,disk=8M,threshold=1us"
+        began = time.monotonic()
+        run(bench, [target, "loop"], f"on,{options}", None, give_up)
+        lasts = time.monotonic() - began
+        read = 0
+        for moment in range(KILLS):
+            shutil.rmtree(trace, ignore_errors=True)
+            kill(bench, [target, "loop"], f"{'wait' if moment % 3 == 2 else 'on'},{options}", lasts * moment / KILLS)
+            if os.path.isdir(trace) and any(os.path.getsize(os.path.join(trace, name)) for name in os.listdir(trace)):
+                bench.decode(trace)
+                read += 1
+        if read < KILLS // 3:
+            raise Failed(f"kills: {read} traces of {KILLS} programs")
+        print(f"ok kills {engine}", flush=True)
+
+
+def give_up(program):
+    """Asks as somebody does who dies at any point of it."""
+    words = b"start dir=/nowhere/at/all\n"
+    for length in [*range(len(words) + 1)] * 4:
+        if program.poll() is not None:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            try:
+                peer.connect(f"\0leeward-profile-{program.pid}")
+                peer.sendall(words[:length])
+            except OSError:
+                time.sleep(0.005)
+
+
+def kill(bench, line, options, after):
+    """Kills a program after so many seconds: what its files hold must be the beginning of what it writes."""
+    folder = os.path.join(bench.tmp, "harmless")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    program = subprocess.Popen(line, cwd=folder, env={**os.environ, "LEEWARD_PROFILE": options}, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)
+    asking = threading.Thread(target=attach_until_killed, args=(program,)) if options.startswith("wait") else None
+    if asking:
+        asking.start()
+    time.sleep(after)
+    # With its child, unless both have ended.
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    program.wait()
+    if asking:
+        asking.join()
+    for name in os.listdir(folder):
+        number = re.fullmatch(r"file-(\d\d)", name)
+        if not number:
+            raise Failed(f"kills: nobody of the program's made {name}")
+        with open(os.path.join(folder, name), "rb") as file:
+            held = file.read().decode(errors="replace")
+        whole = "".join(f"file {int(number[1])} round {n}\n" for n in range(60))
+        if not whole.startswith(held):
+            raise Failed(f"kills: `{name}` holds what the program did not write")
+
+
+def attach_until_killed(program):
+    commands = itertools.cycle([b"start\n", b"stop\n"])
+    while program.poll() is None:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+                peer.settimeout(LIMIT)
+                peer.connect(f"\0leeward-profile-{program.pid}")
+                peer.sendall(next(commands))
+                peer.recv(4096)
+        except OSError:
+            time.sleep(0.005)
+
+
+HARMLESS = {"harmless": harmless, "shells": shells, "kills": kills}

@@ -64,6 +64,12 @@ pub trait Requests: Debug + Display + Send + Sync {
         None
     }
 
+    /// Whether answering takes time of the server's cores alone: a core waits for no disk, no lock and no
+    /// other server. Then what cores do in their busy time says what the server can do.
+    fn needs_cores_alone(&self) -> bool {
+        self.times().is_some()
+    }
+
     /// A reason to doubt what is going to be measured, such as too small a data set.
     fn warning(&self) -> Option<String> {
         None

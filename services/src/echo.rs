@@ -80,6 +80,10 @@ impl Ask for Echoes {
 }
 
 impl Requests for Echoes {
+    fn needs_cores_alone(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, _: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
         Ok(Some(Arc::new(*self)))
     }

@@ -287,7 +287,7 @@ mod tests {
         let now = Statistics { uptime_ns: 1_000_000_000, latency: of(latency), ..before.clone() };
         let told = text("here", &before, &now);
         let line = told.lines().find(|line| line.starts_with("latency")).unwrap();
-        let parts = ["p50 630 µs, p99 640 µs, p99.9 1.30", " ms (over) at the server; objective 1.00 ms"];
+        let parts = ["p50 630 µs, p99 640 µs, p99.9 1.36", " ms (over) at the server; objective 1.00 ms"];
         assert!(parts.iter().all(|part| line.contains(part)) && line.chars().count() <= 100, "{line}");
         assert!(text("here", &now, &now).contains("\nlatency   no result; objective 1.00 ms\n"));
     }

@@ -24,18 +24,40 @@ pub(crate) struct Options {
     pub(crate) plugin: Vec<OsString>,
 }
 
-/// Names of our options that the plugin takes as they are.
-const PLUGIN_OPTIONS: [&str; 9] = [
-    "bounded-instructions",
-    "engine",
-    "exclude",
-    "exclude-file",
-    "exclude-list",
-    "min-instructions",
-    "patch",
-    "request-fn",
-    "unwind",
+/// Values that an option of the plugin's takes.
+#[derive(Clone, Copy)]
+enum Values {
+    /// One of these.
+    OneOf(&'static [&'static str]),
+    /// A number from 0.
+    Number,
+    /// A text that is not empty.
+    Text,
+}
+
+/// Our options that the plugin takes as they are: names and values.
+const PLUGIN_OPTIONS: [(&str, Values); 9] = [
+    ("bounded-instructions", Values::Number),
+    ("engine", Values::OneOf(&["tick", "scan", "none"])),
+    ("exclude", Values::Text),
+    ("exclude-file", Values::Text),
+    ("exclude-list", Values::Text),
+    ("min-instructions", Values::Number),
+    ("patch", Values::OneOf(&["true", "false"])),
+    ("request-fn", Values::Text),
+    ("unwind", Values::OneOf(&["true", "false"])),
 ];
+
+/// Checks a value before any compiler sees it, whose exit code would be that of a broken program.
+fn check(name: &str, values: Values, value: &str) -> Result<(), String> {
+    let refuse = |accepted: &str| Err(format!("--leeward-{name}={value}: accepted is {accepted}"));
+    match values {
+        Values::OneOf(accepted) if !accepted.contains(&value) => refuse(&accepted.join(", ")),
+        Values::Number if value.parse::<u32>().is_err() => refuse("a number from 0 to 4294967295"),
+        Values::Text if value.is_empty() => refuse("a text that is not empty"),
+        _ => Ok(()),
+    }
+}
 
 /// Takes our options out of `words`; the rest is the compiler's. An error names the word that is wrong.
 pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<(Options, Vec<OsString>), String> {
@@ -46,13 +68,15 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
             rest.push(word);
             continue;
         };
-        match ours.split_once('=') {
-            Some(("clang", path)) if !path.is_empty() => options.clang = Some(path.into()),
-            Some((name, value)) if PLUGIN_OPTIONS.contains(&name) && !value.is_empty() => {
+        let (name, value) = ours.split_once('=').unwrap_or((ours, ""));
+        match PLUGIN_OPTIONS.iter().find(|(known, _)| *known == name && ours != name) {
+            Some((_, values)) => {
+                check(name, *values, value)?;
                 options.plugin.push(format!("-leeward-{name}={value}").into());
             }
-            _ => {
-                let known = PLUGIN_OPTIONS.map(|name| format!("--leeward-{name}=")).join(", ");
+            None if name == "clang" && !value.is_empty() => options.clang = Some(value.into()),
+            None => {
+                let known = PLUGIN_OPTIONS.map(|(name, _)| format!("--leeward-{name}=")).join(", ");
                 return Err(format!("--leeward-{ours}: accepted are --leeward-clang=, {known}, each with a value"));
             }
         }
@@ -541,7 +565,16 @@ mod tests {
         assert_eq!(rest, words("-c a.c"));
         assert_eq!(options.plugin, words("-leeward-engine=scan -leeward-request-fn=handle:1"));
         assert_eq!(options.clang, Some("/c/clang".into()));
-        for wrong in ["--leeward-engine", "--leeward-speed=1", "--leeward-clang=", "--leeward-exclude="] {
+        for wrong in [
+            "--leeward-engine",
+            "--leeward-engine=sedum",
+            "--leeward-engine=",
+            "--leeward-speed=1",
+            "--leeward-clang=",
+            "--leeward-exclude=",
+            "--leeward-patch=1",
+            "--leeward-min-instructions=-1",
+        ] {
             assert!(take_options(words(wrong)).unwrap_err().contains(wrong.trim_end_matches('=')));
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use leeward_testkit::alone::alone;
 use leeward_testkit::require::{Need, too_busy};
@@ -170,6 +172,52 @@ fn a_daemon_goes_on_recording_until_it_is_told_to_stop() {
     let _ = Command::new("kill").arg(pid).status();
     assert!(stopped.contains("it ended: recording was stopped"), "{stopped}");
     assert!(printed(&["profile", "stats", trace.to_str().unwrap()]).contains("works"));
+}
+
+/// A program checks its files, descriptors and children to its end, and finds all as if alone.
+#[test]
+fn a_program_goes_on_when_its_recorder_is_killed() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = built(folder.path(), "../../profiler/tests/programs/harmless_descriptors.c") else { return };
+    for moment in 0..12 {
+        let here = folder.path().join(format!("run-{moment}"));
+        std::fs::create_dir(&here).unwrap();
+        let file = |name: &str| std::fs::File::create(here.join(name)).unwrap();
+        let wait: &[&str] = if moment % 3 == 2 { &["--wait"] } else { &[] };
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_leeward"))
+            .args([&["profile", "record", "--out", "../traces"], wait, &["--"]].concat())
+            .args([program.to_str().unwrap(), "loop"])
+            .current_dir(&here)
+            .stdout(file("out"))
+            .stderr(file("err"))
+            .spawn()
+            .unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", recorder.id());
+        let child = until(|| std::fs::read_to_string(&children).ok().filter(|pids| !pids.is_empty()));
+        sleep(Duration::from_millis(10 * moment));
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        // It may wait for somebody to take notice of its end.
+        let state = Path::new("/proc").join(child.trim()).join("stat");
+        let lives = || std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z"));
+        until(|| (!lives()).then_some(()));
+        let out = std::fs::read_to_string(here.join("out")).unwrap();
+        // What a recorder that is there to the end says comes behind it.
+        assert!(out.starts_with("right\n"), "{moment}: {out}{}", std::fs::read_to_string(here.join("err")).unwrap());
+    }
+}
+
+/// Waits for something for a minute.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Some(found) => return found,
+            None => assert!(began.elapsed() < Duration::from_secs(60), "nothing came"),
+        }
+        sleep(Duration::from_millis(1));
+    }
 }
 
 /// Leaves a child that works for a minute.

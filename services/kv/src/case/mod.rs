@@ -109,6 +109,10 @@ impl Backend for OneStore {
 }
 
 impl Requests for PairService {
+    fn needs_cores_alone(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn Ask>>, CaseError> {
         let asks = Asks::new(*self);
         fill_server(server, asks.pairs())?;

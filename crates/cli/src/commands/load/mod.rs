@@ -2,6 +2,7 @@
 //!
 //! - `words`: the report for people. `doubts`: reasons not to believe it, which come first and make the exit code.
 
+mod capacity;
 mod doubts;
 mod words;
 
@@ -27,6 +28,7 @@ use crate::progress::Steps;
 use crate::tls::TlsArgs;
 use crate::{admission, service, stdout};
 
+use self::capacity::Meter;
 use super::{peer, target};
 use doubts::Ends;
 
@@ -105,8 +107,8 @@ Examples:
   leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key for a server that asks
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
 
-The capacity that 1.4x is a multiple of is the throughput with this controller at both ends and however late the
-answers are; start the server with --admission none to measure it without control (--closed 1).
+The capacity that 1.4x is a multiple of is what the server answers, however late, in the time in which its cores have
+something to do: the same under every controller.
 
 Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection failed, or nothing was answered; 2 a bad
 value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
@@ -175,9 +177,14 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (capacity, recording) = match wish {
         Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
         Wish::Multiple { ratio, closed, workload, duration } => {
-            let schedule = |capacity: Rate| Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration);
+            let meter = requests.needs_cores_alone().then(|| Meter::begin(&server)).flatten();
+            let mut capacity = Rate(0.0);
+            let schedule = |throughput: Rate| {
+                capacity = meter.as_ref().map_or(throughput, |meter| meter.capacity(throughput));
+                Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration)
+            };
             let scaled = run_scaled(&config, &closed, schedule, client, interrupt.flag(), watch).map_err(failure)?;
-            (Some((ratio, scaled.measured.throughput_per_s)), scaled.recording)
+            (Some((ratio, capacity.0)), scaled.recording)
         }
     };
     if let Some(path) = &args.hgrm {

@@ -22,7 +22,7 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
     if let Some((ratio, capacity)) = capacity {
         text += &format!(
-            "demand                 {} k/s: {ratio} x {} k/s, answered in {MEASURING} of closed loop before\n",
+            "demand                 {} k/s: {ratio} x {} k/s, as measured in {MEASURING} of closed loop before\n",
             thousands(ratio * capacity),
             thousands(capacity),
         );
