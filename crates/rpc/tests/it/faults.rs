@@ -124,9 +124,15 @@ fn pongs_of_a_crowd(count: usize) -> usize {
 
 #[test]
 fn a_crowd_has_one_ration_of_words() {
-    // Each session has one, too: without that of the core the larger crowd would get four times as much.
-    let (few, many) = (pongs_of_a_crowd(20), pongs_of_a_crowd(80));
-    assert!(few > 0 && many < 2 * few, "{few} bytes for 20 sessions, {many} for 80");
+    // Each session has one, too: without that of the core the larger crowd would get four times as much. So it does
+    // where the machine takes so long over it that rations come again, but not every time.
+    for attempt in 1.. {
+        let (few, many) = (pongs_of_a_crowd(20), pongs_of_a_crowd(80));
+        if few > 0 && many < 2 * few {
+            return;
+        }
+        assert!(attempt < 4, "{few} bytes for 20 sessions, {many} for 80");
+    }
 }
 
 #[test]
