@@ -27,7 +27,7 @@ pub(crate) struct Options {
 /// Values that an option of the plugin's takes.
 #[derive(Clone, Copy)]
 enum Values {
-    /// One of these.
+    /// A word of these.
     OneOf(&'static [&'static str]),
     /// A number from 0.
     Number,
