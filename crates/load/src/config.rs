@@ -38,6 +38,15 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// The same, of the first `count` connections (at least one): of a closed loop. An open one has its own.
+    pub(crate) fn of_first(&self, count: u32) -> Plan {
+        let mut plan = self.clone();
+        if let Plan::Closed { connections, .. } = &mut plan {
+            *connections = count.clamp(1, (*connections).max(1));
+        }
+        plan
+    }
+
     /// How many connections it needs.
     pub fn connections(&self) -> u32 {
         match self {

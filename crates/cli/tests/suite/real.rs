@@ -360,6 +360,27 @@ fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
     assert!(said.starts_with("demand ") && said.contains("0.2 x ") && said.contains("of closed loop"), "{said}");
 }
 
+/// A controller that refuses, or keeps requests at their clients, makes no server slower: the most crowded ones differed by
+/// a factor of three and more.
+#[test]
+fn the_capacity_is_the_servers_under_every_controller() {
+    let measured = |controller: &str| {
+        let flags = ["--admission", controller, "--slo", "200us"];
+        let server = Server::start(&flags);
+        let shape = ["--clients", "200", "--demand", "0.05x", "--service", "const:50us", "--duration", "200ms"];
+        load(&server.address, &[&flags[..], &shape].concat())["capacity_per_s"].as_f64().unwrap()
+    };
+    for controller in ["breakwater", "auto", "edge"] {
+        for attempt in 1.. {
+            let (plain, controlled) = (measured("none"), measured(controller));
+            if (0.7..1.4).contains(&(controlled / plain)) {
+                break;
+            }
+            assert!(attempt < 5, "{controller}: {controlled}, without control {plain}");
+        }
+    }
+}
+
 #[test]
 fn what_has_no_answer_is_in_the_report() {
     // Half a second each: the last ones don't come before nobody waits for them any more.

@@ -285,7 +285,7 @@ fn a_multiple_of_the_capacity_is_offered_over_the_connections_that_measured_it()
         Ok(schedule)
     };
     let config = LoadConfig { warmup: Nanos::from_millis(150), ..config(&server) };
-    let scaled = run_scaled(&config, &closed, schedule, clients("none"), &AtomicBool::new(false), |_| {}).unwrap();
+    let scaled = run_scaled(&config, &closed, 2, schedule, clients("none"), &AtomicBool::new(false), |_| {}).unwrap();
     let (measured, report) = (&scaled.measured, &scaled.recording.report);
     assert!(found > 0.0 && found == measured.throughput_per_s);
     assert_eq!((measured.warmup_ns, report.warmup_ns), (50_000_000, 150_000_000), "each has a warm-up of its own");
@@ -305,7 +305,7 @@ fn what_can_not_be_measured_is_said() {
         let server = Server::start(behaviour);
         let config = LoadConfig { drain: Nanos::from_millis(50), ..config(&server) };
         let schedule = |_: Rate| -> Result<Schedule, _> { panic!("there is no capacity") };
-        run_scaled(&config, &closed, schedule, clients("none"), &never, |_| {}).unwrap_err().to_string()
+        run_scaled(&config, &closed, 2, schedule, clients("none"), &never, |_| {}).unwrap_err().to_string()
     };
     let mute = refuse(Behaviour { mute: true, ..Behaviour::default() });
     assert!(mute.contains("never answered"), "{mute}");

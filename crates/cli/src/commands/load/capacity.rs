@@ -1,5 +1,5 @@
-//! Capacity of a server, by what it did while a closed loop asked for more. A controller may keep requests from it: then its
-//! cores had moments without work, which are left out, so that the capacity is the server's under every controller.
+//! Capacity of a server, by what its cores did while a few clients asked again and again: too few for any controller to refuse
+//! one. Moments in which cores had no work are left out, so that the capacity is the server's under every controller.
 
 use std::time::Duration;
 
@@ -7,6 +7,9 @@ use leeward_control::units::Rate;
 use leeward_rpc::client::Client;
 use leeward_rpc::statistics::{METHOD, Statistics};
 use leeward_services::case::Target;
+
+/// Clients per core: while one is answered the other asks.
+const PER_CORE: u64 = 2;
 
 /// A server before the closed loop.
 pub(super) struct Meter {
@@ -20,6 +23,11 @@ impl Meter {
         let client = server.client().ok()?;
         let before = statistics(&client)?;
         Some(Meter { client, before })
+    }
+
+    /// Clients that keep the cores at work, and have nobody refused.
+    pub(super) fn askers(&self) -> u32 {
+        u32::try_from(self.before.cores.saturating_mul(PER_CORE)).unwrap_or(u32::MAX)
     }
 
     /// Requests per second with no core ever idle, where the loop had `throughput` answers per second.

@@ -178,12 +178,14 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
         Wish::Multiple { ratio, closed, workload, duration } => {
             let meter = requests.needs_cores_alone().then(|| Meter::begin(&server)).flatten();
+            let askers = meter.as_ref().map_or(args.clients, Meter::askers);
             let mut capacity = Rate(0.0);
             let schedule = |throughput: Rate| {
                 capacity = meter.as_ref().map_or(throughput, |meter| meter.capacity(throughput));
                 Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration)
             };
-            let scaled = run_scaled(&config, &closed, schedule, client, interrupt.flag(), watch).map_err(failure)?;
+            let scaled =
+                run_scaled(&config, &closed, askers, schedule, client, interrupt.flag(), watch).map_err(failure)?;
             (Some((ratio, capacity.0)), scaled.recording)
         }
     };
