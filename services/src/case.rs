@@ -64,9 +64,9 @@ pub trait Requests: Debug + Display + Send + Sync {
         None
     }
 
-    /// Whether answering takes time of the server's cores alone: a core waits for no disk, no lock and no
-    /// other server. Then what cores do in their busy time says what the server can do.
-    fn needs_cores_alone(&self) -> bool {
+    /// Whether a request needs CPU time only: a core waits for no disk, no lock and no other server. Then
+    /// the throughput of the cores' busy time is the server's capacity.
+    fn is_cpu_bound(&self) -> bool {
         self.times().is_some()
     }
 

@@ -80,7 +80,7 @@ impl Ask for Echoes {
 }
 
 impl Requests for Echoes {
-    fn needs_cores_alone(&self) -> bool {
+    fn is_cpu_bound(&self) -> bool {
         true
     }
 

@@ -1,6 +1,7 @@
 //! The admin port behind TLS: who gets in, what the others hear, and that slow handshakes keep nobody waiting.
 
 use leeward_admin::{ALPN, Admin, Sources};
+use leeward_testkit::greetings::GREETINGS;
 use leeward_tls::{ClientFiles, ClientTls, ServerFiles, ServerTls, Session};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::io::{ErrorKind, Read, Write};
@@ -126,6 +127,20 @@ fn a_client_without_tls_is_told_in_its_own_words() {
     assert!(heard.starts_with("HTTP/1.1 400 ") && heard.contains("this port speaks TLS alone: https://"), "{heard}");
     let metrics = ask(&admin, &files.client(false), "/metrics").unwrap();
     assert!(metrics.contains("leeward_tls_refusals_total{port=\"admin\",reason=\"plaintext\"} 1\n"), "{metrics}");
+}
+
+#[test]
+fn clients_of_other_protocols_are_told_to_speak_tls() {
+    let files = Files::new();
+    let admin = files.port(false);
+    for (name, bytes) in GREETINGS.into_iter().filter(|(name, _)| *name != "TLS") {
+        let mut stream = connect(&admin);
+        stream.write_all(bytes).unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        assert!(heard.starts_with(b"HTTP/1.1 400 "), "{name}: {}", String::from_utf8_lossy(&heard));
+    }
+    assert!(ask(&admin, &files.client(false), "/healthz").unwrap().ends_with("alive\n"));
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// The same, of the first `count` connections (at least one): of a closed loop. An open one has its own.
+    /// The same closed loop over the first `count` connections only, at least one. An open loop stays as it is.
     pub(crate) fn of_first(&self, count: u32) -> Plan {
         let mut plan = self.clone();
         if let Plan::Closed { connections, .. } = &mut plan {

@@ -96,8 +96,8 @@ pub struct Scaled {
     pub recording: Recording,
 }
 
-/// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. The first `askers`
-/// of its connections ask, and the others are there. Then runs the schedule that `open` makes of its responses per second,
+/// Measures first: runs `closed`, a closed loop a quarter of which is its warm-up, until its last answer. Only the
+/// first `active` of its connections send; the others stay open. Then runs the schedule that `open` makes of its responses per second,
 /// over all of these connections, as [`run`] does. `progress` is told of the second part only.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub struct Scaled {
 pub fn run_scaled(
     config: &LoadConfig,
     closed: &Plan,
-    askers: u32,
+    active: u32,
     open: impl FnOnce(Rate) -> Result<Schedule, ScheduleError>,
     client: impl FnMut() -> Result<ClientParts, ParamError>,
     stop: &AtomicBool,
@@ -120,7 +120,7 @@ pub fn run_scaled(
     allow_sockets(closed.connections().into());
     let mut driver = Driver::new(&measuring, closed)?;
     driver.connect(closed, client, stop)?;
-    let course = driver.go(&closed.of_first(askers), stop, |_| {})?;
+    let course = driver.go(&closed.of_first(active), stop, |_| {})?;
     let unmeasured = |why| Err(LoadError::Unmeasured(why));
     match course.ending {
         Ending::Stopped => return Err(LoadError::Stopped),

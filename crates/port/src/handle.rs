@@ -140,7 +140,7 @@ impl<P: Protocol> Handle<P> {
         Statistics {
             uptime_ns: now.0,
             cores: self.common.mail.cores() as u64,
-            idle_ns: self.shared.idle().0,
+            idle_ns: self.shared.unused().0,
             received: counts.received,
             completed: counts.completed,
             failed: counts.failed,

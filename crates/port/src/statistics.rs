@@ -21,7 +21,7 @@ pub struct Statistics {
     pub uptime_ns: u64,
     /// Threads that execute requests.
     pub cores: u64,
-    /// Time in which the cores had nothing to do, all together.
+    /// Time in which the cores had nothing to do, those that an allocator has parked included, all together.
     pub idle_ns: u64,
     /// Calls that have come.
     pub received: u64,

@@ -106,7 +106,7 @@ impl<P: Protocol> Source for Watched<P> {
             slo_ns: common.slo.0,
             target_ns: common.target.map(|target| target.0),
             cores,
-            idle_ns: self.shared().idle().0,
+            idle_ns: self.shared().unused().0,
             arrived: counts.received,
             admitted: self.watch.admitted(),
             completed: counts.completed,

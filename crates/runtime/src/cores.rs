@@ -111,6 +111,12 @@ impl<J> Shared<J> {
         Nanos(self.idle.iter().map(|core| core.0.load(Ordering::Relaxed)).sum())
     }
 
+    /// [`Shared::idle`], and the time in which cores were parked by an allocator.
+    pub fn unused(&self) -> Nanos {
+        let parked = self.core_usage().map_or(0, |usage| usage.parked.iter().map(|span| span.0).sum());
+        Nanos(self.idle().0.saturating_add(parked))
+    }
+
     /// Only `core` itself writes its number.
     fn idled(&self, core: usize, span: Nanos) {
         let idle = &self.idle[core].0;

@@ -27,7 +27,7 @@ pub(crate) struct Options {
 /// Values that an option of the plugin's takes.
 #[derive(Clone, Copy)]
 enum Values {
-    /// A word of these.
+    /// Exactly the listed words.
     OneOf(&'static [&'static str]),
     /// A number from 0.
     Number,
@@ -48,7 +48,7 @@ const PLUGIN_OPTIONS: [(&str, Values); 9] = [
     ("unwind", Values::OneOf(&["true", "false"])),
 ];
 
-/// Checks a value before any compiler sees it, whose exit code would be that of a broken program.
+/// Refuses a wrong value here: clang would end with the exit code of a program that does not compile.
 fn check(name: &str, values: Values, value: &str) -> Result<(), String> {
     let refuse = |accepted: &str| Err(format!("--leeward-{name}={value}: accepted is {accepted}"));
     match values {
@@ -68,14 +68,14 @@ pub(crate) fn take_options(words: impl IntoIterator<Item = OsString>) -> Result<
             rest.push(word);
             continue;
         };
-        let (name, value) = ours.split_once('=').unwrap_or((ours, ""));
-        match PLUGIN_OPTIONS.iter().find(|(known, _)| *known == name && ours != name) {
-            Some((_, values)) => {
-                check(name, *values, value)?;
+        let values = |name| PLUGIN_OPTIONS.iter().find(|(known, _)| *known == name).map(|(_, values)| *values);
+        match ours.split_once('=').map(|(name, value)| (name, value, values(name))) {
+            Some((name, value, Some(values))) => {
+                check(name, values, value)?;
                 options.plugin.push(format!("-leeward-{name}={value}").into());
             }
-            None if name == "clang" && !value.is_empty() => options.clang = Some(value.into()),
-            None => {
+            Some(("clang", path, None)) if !path.is_empty() => options.clang = Some(path.into()),
+            _ => {
                 let known = PLUGIN_OPTIONS.map(|(name, _)| format!("--leeward-{name}=")).join(", ");
                 return Err(format!("--leeward-{ours}: accepted are --leeward-clang=, {known}, each with a value"));
             }

@@ -129,7 +129,7 @@ fn exchange(
 }
 
 /// Asks in Leeward's protocol; giving up ends the call.
-fn call(client: &Client, interrupt: &Interrupt, mut listen: impl FnMut()) -> anyhow::Result<Statistics> {
+pub(super) fn call(client: &Client, interrupt: &Interrupt, mut listen: impl FnMut()) -> anyhow::Result<Statistics> {
     let mut call = pin!(client.call(statistics::METHOD, ""));
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut context = PollContext::from_waker(&waker);

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leeward_testkit::alone::alone;
 use leeward_testkit::require::{Need, too_busy};
+use leeward_testkit::wait::until;
 use serde_json::Value;
 
 fn leeward(arguments: &[&str]) -> Output {
@@ -194,29 +195,21 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
             .spawn()
             .unwrap();
         let children = format!("/proc/{0}/task/{0}/children", recorder.id());
-        let child = until(|| std::fs::read_to_string(&children).ok().filter(|pids| !pids.is_empty()));
+        let mut child = String::new();
+        until("the recorded program", || {
+            child = std::fs::read_to_string(&children).unwrap_or_default();
+            !child.is_empty()
+        });
         sleep(Duration::from_millis(10 * moment));
         recorder.kill().unwrap();
         recorder.wait().unwrap();
-        // It may wait for somebody to take notice of its end.
+        // A program that has ended may stay a zombie for a while.
         let state = Path::new("/proc").join(child.trim()).join("stat");
         let lives = || std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z"));
-        until(|| (!lives()).then_some(()));
+        until("the program's end", || !lives());
         let out = std::fs::read_to_string(here.join("out")).unwrap();
         // What a recorder that is there to the end says comes behind it.
         assert!(out.starts_with("right\n"), "{moment}: {out}{}", std::fs::read_to_string(here.join("err")).unwrap());
-    }
-}
-
-/// Waits for something for a minute.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        match look() {
-            Some(found) => return found,
-            None => assert!(began.elapsed() < Duration::from_secs(60), "nothing came"),
-        }
-        sleep(Duration::from_millis(1));
     }
 }
 

@@ -360,8 +360,8 @@ fn a_demand_may_be_a_multiple_of_what_the_server_can_do() {
     assert!(said.starts_with("demand ") && said.contains("0.2 x ") && said.contains("of closed loop"), "{said}");
 }
 
-/// A controller that refuses, or keeps requests at their clients, makes no server slower: the most crowded ones differed by
-/// a factor of three and more.
+/// The capacity is measured with so few active clients that no controller rejects. With all clients active it differed by a
+/// factor of three and more between controllers.
 #[test]
 fn the_capacity_is_the_servers_under_every_controller() {
     let measured = |controller: &str| {

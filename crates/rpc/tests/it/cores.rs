@@ -63,6 +63,17 @@ fn bursts(server: &Server, rounds: u64) -> u64 {
     rounds * per_peer * peers.len() as u64
 }
 
+/// Three of four cores are parked, so the server is idle for longer than its first core alone can be.
+#[test]
+fn parked_cores_count_as_idle() {
+    let server = allocated(builder("none", 4).idle(Idle::Block), "delay", &[]).serve(work).unwrap();
+    let parked = || server.core_usage().unwrap().parked.iter().map(|span| span.0).sum::<u64>();
+    eventually(&server, |server| parked() > 2 * server.statistics().uptime_ns);
+    let least = parked();
+    assert!(server.statistics().idle_ns >= least);
+    server.stop().unwrap();
+}
+
 #[test]
 fn every_policy_serves_every_connection() {
     for (policy, params) in POLICIES {

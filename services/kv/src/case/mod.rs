@@ -109,7 +109,7 @@ impl Backend for OneStore {
 }
 
 impl Requests for PairService {
-    fn needs_cores_alone(&self) -> bool {
+    fn is_cpu_bound(&self) -> bool {
         true
     }
 

@@ -1,48 +1,52 @@
-//! Capacity of a server, by what its cores did while a few clients asked again and again: too few for any controller to refuse
-//! one. Moments in which cores had no work are left out, so that the capacity is the server's under every controller.
+//! Capacity of a server: the throughput of its cores' busy time, measured while so few clients are active that no controller
+//! rejects. So it is the same under nearly every controller.
 
 use std::time::Duration;
 
-use leeward_control::units::Rate;
+use leeward_control::units::{Nanos, Rate};
 use leeward_rpc::client::Client;
-use leeward_rpc::statistics::{METHOD, Statistics};
+use leeward_rpc::statistics::Statistics;
 use leeward_services::case::Target;
 
-/// Clients per core: while one is answered the other asks.
-const PER_CORE: u64 = 2;
+use crate::commands::source;
+use crate::interrupt::Interrupt;
 
-/// A server before the closed loop.
-pub(super) struct Meter {
+/// Active clients per core: the second one's request arrives while the first one's is executed.
+const CLIENTS_PER_CORE: u64 = 2;
+/// Longest wait for the server's counters. Without them the closed loop's throughput is the capacity.
+const TIMEOUT: Nanos = Nanos::from_secs(5);
+
+/// A server's counters before the closed loop, and the client that reads them again.
+pub(super) struct Meter<'a> {
     client: Client,
+    interrupt: &'a Interrupt,
     before: Statistics,
 }
 
-impl Meter {
-    /// Asks the server for its counts. `None` if it does not say them.
-    pub(super) fn begin(server: &Target<'_>) -> Option<Meter> {
-        let client = server.client().ok()?;
-        let before = statistics(&client)?;
-        Some(Meter { client, before })
+impl<'a> Meter<'a> {
+    /// Reads the counters of the server at its TCP address. `None` if it does not send them.
+    pub(super) fn begin(server: &Target<'_>, interrupt: &'a Interrupt) -> Option<Meter<'a>> {
+        let client = Client::builder().replica(server.address.to_string()).retries(0, 0).timeout(TIMEOUT);
+        let client = client.encryption(server.encryption.cloned().unwrap_or_default()).build().ok()?;
+        let before = source::call(&client, interrupt, || {}).ok()?;
+        Some(Meter { client, interrupt, before })
     }
 
-    /// Clients that keep the cores at work, and have nobody refused.
-    pub(super) fn askers(&self) -> u32 {
-        u32::try_from(self.before.cores.saturating_mul(PER_CORE)).unwrap_or(u32::MAX)
+    /// Number of active clients that keeps the cores busy without rejections.
+    pub(super) fn active_clients(&self) -> u32 {
+        u32::try_from(self.before.cores.saturating_mul(CLIENTS_PER_CORE)).unwrap_or(u32::MAX)
     }
 
-    /// Requests per second with no core ever idle, where the loop had `throughput` answers per second.
+    /// Capacity, at least the closed loop's `throughput`.
     pub(super) fn capacity(&self, throughput: Rate) -> Rate {
-        let without_idleness = statistics(&self.client).and_then(|after| between(&self.before, &after));
-        Rate(without_idleness.unwrap_or(0.0).max(throughput.0))
+        let after = source::call(&self.client, self.interrupt, || {}).ok();
+        let busy = after.and_then(|after| between(&self.before, &after));
+        Rate(busy.unwrap_or(0.0).max(throughput.0))
     }
 }
 
-fn statistics(client: &Client) -> Option<Statistics> {
-    let answer = client.call_blocking(METHOD, "").ok()?;
-    Statistics::parse(&answer.payload).ok()
-}
-
-/// Answers per second of the time in which cores were not idle, all of them together.
+/// Completed requests per second of busy time, times the number of cores. `None` if the cores were never busy, or the counters
+/// are another server's.
 fn between(before: &Statistics, after: &Statistics) -> Option<f64> {
     let passed = |of: fn(&Statistics) -> u64| of(after).saturating_sub(of(before));
     let all = passed(|statistics| statistics.uptime_ns).checked_mul(after.cores)?;

@@ -107,8 +107,8 @@ Examples:
   leeward load localhost:7117 --tls-ca ca.pem                          with TLS; --tls-cert, --tls-key for a server that asks
   leeward load 127.0.0.1:7117 --demand 120k --busy --cpu 1 --json
 
-The capacity that 1.4x is a multiple of is what the server answers, however late, in the time in which its cores have
-something to do: the same under every controller.
+1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
+with two active clients per core, so that the controller hardly rejects.
 
 Exit codes: 0 measured; 1 nobody listens, another protocol answers, a connection failed, or nothing was answered; 2 a bad
 value; 3 this generator was too late to measure: more than 1 request in 100 left later after its time than the objective.
@@ -177,15 +177,17 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let (capacity, recording) = match wish {
         Wish::Plan(plan) => (None, run(&config, &plan, client, interrupt.flag(), watch).map_err(failure)?),
         Wish::Multiple { ratio, closed, workload, duration } => {
-            let meter = requests.needs_cores_alone().then(|| Meter::begin(&server)).flatten();
-            let askers = meter.as_ref().map_or(args.clients, Meter::askers);
+            // The counters do not fit a datagram.
+            let has_meter = near.is_some() && requests.is_cpu_bound();
+            let meter = has_meter.then(|| Meter::begin(&server, &interrupt)).flatten();
+            let active = meter.as_ref().map_or(args.clients, Meter::active_clients);
             let mut capacity = Rate(0.0);
             let schedule = |throughput: Rate| {
                 capacity = meter.as_ref().map_or(throughput, |meter| meter.capacity(throughput));
                 Schedule::draw(&workload(Rate(ratio * capacity.0)), args.seed, duration)
             };
             let scaled =
-                run_scaled(&config, &closed, askers, schedule, client, interrupt.flag(), watch).map_err(failure)?;
+                run_scaled(&config, &closed, active, schedule, client, interrupt.flag(), watch).map_err(failure)?;
             (Some((ratio, capacity.0)), scaled.recording)
         }
     };

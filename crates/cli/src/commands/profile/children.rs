@@ -1,16 +1,17 @@
-//! Processes that a recorded program leaves behind: one that has just been forked may not have begun its trace yet.
+//! Processes that a recorded program leaves running when it ends, such as daemons. A process that was forked just before may
+//! not have begun its trace yet.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::control::says_it_records;
 
-/// How long a process may take to begin. One that never will, such as a program without the run-time in it, costs this once.
+/// Longest wait for a process to begin. A process that never begins, because the run-time is not in it, costs this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until all processes that run with this setting in their environment have begun to record, or patience ends.
+/// Waits until all processes with this setting in their environment record, for [`PATIENCE`] at most.
 pub(super) fn wait_until_begun(setting: &str) {
     let began = Instant::now();
     while !running_with(setting).into_iter().all(says_it_records) && began.elapsed() < PATIENCE {
