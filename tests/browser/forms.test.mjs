@@ -30,8 +30,10 @@ test("a form that a browser posts to the memcached port stores nothing", async (
   const server = await serve({ flags, wanted: { memcached: /memcached's clients: (\S+)/ } });
   t.after(() => server.stop());
   assert.equal(await asked(server.memcached, "set kept 0 0 1\r\nx\r\n"), "STORED\r\n");
-  const page = await (await browser.newContext()).newPage();
+  const context = await browser.newContext();
   for (const form of ["multipart/form-data", "text/plain", "application/x-www-form-urlencoded"]) {
+    // A page of its own for each: after the request has failed, the browser shows that instead of the page, some time later.
+    const page = await context.newPage();
     await page.setContent(`<form method="post" enctype="${form}" action="http://${server.memcached}/">
       <textarea name="a">&#13;&#10;flush_all&#13;&#10;set smuggled 0 0 1&#13;&#10;x&#13;&#10;</textarea></form>`);
     const failed = page.waitForEvent("requestfailed", { timeout: 20_000 });
