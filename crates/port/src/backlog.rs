@@ -45,6 +45,12 @@ impl Backlog {
         self.held > self.limit
     }
 
+    /// Whether so much is left that a connection whose socket is full may have short answers made beyond its first few: those that never read
+    /// are not to make memory short for the others.
+    pub(crate) fn is_plentiful(&self) -> bool {
+        self.held <= self.limit / 2
+    }
+
     /// Whether even those wait that take their answers.
     fn is_full(&self) -> bool {
         self.held > self.limit.saturating_mul(2)
@@ -90,6 +96,16 @@ mod tests {
         backlog.change(&mut held[2], 0);
         assert!(!backlog.is_short());
         assert_eq!((backlog.held, held), (1, [0, 1, 0]));
+    }
+
+    #[test]
+    fn memory_is_plentiful_up_to_half_of_the_bound() {
+        let mut backlog = Backlog::new(100);
+        let mut held = 0;
+        backlog.change(&mut held, 50);
+        assert!(backlog.is_plentiful());
+        backlog.change(&mut held, 51);
+        assert!(!backlog.is_plentiful() && backlog.admits(false));
     }
 
     #[test]

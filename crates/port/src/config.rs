@@ -68,7 +68,8 @@ pub enum ServerError {
 pub struct Limits {
     /// Connections that may be open at once.
     pub connections: usize,
-    /// Bytes that may wait for a peer; nothing of it is read while more do, or while 64 KiB do and its socket is full.
+    /// Bytes that may wait for a peer; nothing of it is read while more do. While its socket is full 64 KiB are enough, if an answer longer
+    /// than 16 KiB is among them or more than half of `sending` is in use.
     pub unsent: usize,
     /// Memory for requests that are coming and are longer than a connection's own buffer, in bytes, of all connections
     /// together.
@@ -434,7 +435,8 @@ macro_rules! server_settings {
             self
         }
 
-        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed. While its socket is full, 64 KiB are enough.
+        /// Bytes that may wait for a peer: while more do, nothing of it is read or executed. While its socket is full 64 KiB are enough, if an
+        /// answer longer than 16 KiB is among them or more than half of the [memory for answers](Self::sending_limit) is in use.
         #[must_use]
         pub fn unsent_limit(mut self, bytes: usize) -> Self {
             self.port.limits.unsent = bytes;

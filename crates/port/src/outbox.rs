@@ -7,6 +7,10 @@ use std::io;
 /// A buffer that was larger is given back when it is empty: a burst should not be paid for ever.
 const KEPT: usize = 64 * 1024;
 
+/// Bytes that wait for a peer whose socket is full before no more of its requests are executed, where a long answer is among them or memory
+/// is no longer plentiful.
+const UNSENT_OF_STUCK: usize = 64 * 1024;
+
 /// Bytes for a peer, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -17,6 +21,7 @@ pub(crate) struct Outbox {
     /// Bytes that are no longer in `bytes` since that was last empty.
     drained: usize,
     takes_much: bool,
+    holds_long: bool,
 }
 
 impl Outbox {
@@ -60,6 +65,23 @@ impl Outbox {
     /// Whether the peer has taken more than a short answer as a whole, and nothing waits that its socket had no room for.
     pub(crate) fn takes_much(&self) -> bool {
         self.takes_much
+    }
+
+    /// Notes that an answer of `bytes` has been added.
+    pub(crate) fn added(&mut self, bytes: usize) {
+        self.holds_long |= bytes > SHORT;
+    }
+
+    /// Bytes that may wait before no more requests are executed, if it is `limit` for a peer that takes them. While its socket is full a peer
+    /// for which a long answer waits would only have another long one wait. Short answers may go on up to the limit: a client that sends all
+    /// its requests before it reads waits for the server to take them, and would wait for ever.
+    pub(crate) fn most(&self, limit: usize) -> usize {
+        if self.stuck_since.is_some() && self.holds_long { limit.min(UNSENT_OF_STUCK) } else { limit }
+    }
+
+    /// Whether more waits for a full socket than a long answer would allow, and requests are executed only because all answers are short.
+    pub(crate) fn is_lenient(&self, limit: usize) -> bool {
+        self.stuck_since.is_some() && (UNSENT_OF_STUCK..self.most(limit)).contains(&self.unsent())
     }
 
     /// Bytes that wait to be sent, unless the socket had no room for them.
@@ -113,6 +135,7 @@ impl Outbox {
             self.bytes = Vec::new();
         }
         self.sent = 0;
+        self.holds_long = false;
         (self.stuck_since, self.behind_since) = (None, None);
         Ok(count)
     }
@@ -146,6 +169,33 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// An outbox for a peer that takes nothing, after answers of these lengths.
+    fn stuck_with(answers: &[usize]) -> Outbox {
+        let mut outbox = Outbox::default();
+        for &length in answers {
+            outbox.bytes().extend(std::iter::repeat_n(0, length));
+            outbox.added(length);
+        }
+        outbox.flush(|_| Err(io::ErrorKind::WouldBlock.into()), Time(1)).unwrap();
+        outbox
+    }
+
+    #[test]
+    fn a_full_socket_bounds_long_answers_sooner_than_short_ones() {
+        const LIMIT: usize = 1 << 20;
+        let short = stuck_with(&[8; 100_000]);
+        assert_eq!((short.most(LIMIT), short.is_lenient(LIMIT)), (LIMIT, true));
+        assert!(!stuck_with(&[8; 200_000]).is_lenient(LIMIT) && !stuck_with(&[8; 1_000]).is_lenient(LIMIT));
+        assert!(!stuck_with(&[UNSENT_OF_STUCK]).is_lenient(LIMIT));
+        let mut outbox = stuck_with(&[8, SHORT + 1, 8]);
+        assert_eq!((outbox.most(LIMIT), outbox.most(1_000)), (UNSENT_OF_STUCK, 1_000));
+        // A peer that has taken all begins anew.
+        outbox.flush(|bytes| Ok(bytes.len()), Time(2)).unwrap();
+        outbox.bytes().push(0);
+        outbox.flush(|_| Err(io::ErrorKind::WouldBlock.into()), Time(3)).unwrap();
+        assert_eq!(outbox.most(LIMIT), LIMIT);
     }
 
     proptest! {

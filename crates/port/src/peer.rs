@@ -15,8 +15,6 @@ const READ: usize = 64 * 1024;
 /// The same of a connection that only talks. Words that were sent one by one are a packet each to the kernel: thousands of them in one read took
 /// a tenth of a millisecond.
 const READ_OF_TALK: usize = 512;
-/// Bytes that wait for a peer which takes none at the moment before no more of its requests are executed.
-const UNSENT_OF_STUCK: usize = 64 * 1024;
 
 pub(crate) struct Peer<P: Protocol, S> {
     pub(crate) stream: Carrier<S>,
@@ -102,13 +100,8 @@ impl<P: Protocol, S: Stream> Peer<P, S> {
     pub(crate) fn may_be_read(&self, limits: &Limits) -> bool {
         self.ending_since.is_none()
             && !self.is_chatty
-            && self.out.unsent() < self.unsent_max(limits)
+            && self.out.unsent() < self.out.most(limits.unsent)
             && P::may_read(&self.connection)
-    }
-
-    /// Bytes that may wait for it before it is not read. One whose socket is full would only have more of them wait.
-    pub(crate) fn unsent_max(&self, limits: &Limits) -> usize {
-        if self.out.stuck_since().is_some() { limits.unsent.min(UNSENT_OF_STUCK) } else { limits.unsent }
     }
 
     /// Whether there is memory for what is coming. Gives back what is not needed.

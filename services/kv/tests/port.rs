@@ -116,6 +116,26 @@ fn a_client_that_does_not_read_is_bounded_and_ended() {
 }
 
 #[test]
+fn a_client_that_sends_all_its_requests_before_it_reads_is_answered() {
+    let patience = Nanos::from_secs(60);
+    let server = builder().patience(None, patience, patience).start("127.0.0.1:0", &store()).unwrap();
+    let mut client = Client::new(server.address());
+    // Requests beyond all buffers on the way, and answers within the bound of those that may wait.
+    let (rounds, sets) = (120, 1_000);
+    let requests = format!("set a 0 0 400\r\n{}\r\n", "x".repeat(400)).repeat(sets);
+    for _ in 0..rounds {
+        client.send(requests.as_bytes());
+    }
+    let expected = b"STORED\r\n".repeat(sets);
+    for _ in 0..rounds {
+        let mut taken = vec![0; expected.len()];
+        client.0.read_exact(&mut taken).unwrap();
+        assert!(taken == expected);
+    }
+    server.stop().unwrap();
+}
+
+#[test]
 fn silent_connections_and_half_requests_end() {
     let silent = builder().patience(Some(Nanos::from_millis(100)), Nanos::from_secs(60), Nanos::from_secs(60));
     let server = silent.start("127.0.0.1:0", &store()).unwrap();

@@ -86,6 +86,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     ),
     on_memcached("mc-unread", "50 connections that ask for a megabyte and never read", memcached::unread),
     on_memcached("mc-unread-many", "1,000 connections that ask for a megabyte and never read", memcached::unread_crowd),
+    on_memcached("mc-unread-sets", "1,000 connections that send short sets and never read", memcached::unread_sets),
     on_memcached("mc-slow-many", "400 connections that ask for a megabyte and read it slowly", memcached::slow_crowd),
     on_memcached("mc-slow", "20 connections that ask for a megabyte and read it slowly", memcached::slow),
     on_memcached("mc-half", "300 connections with 900 kB of a value that never ends", memcached::half),

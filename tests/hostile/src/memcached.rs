@@ -65,6 +65,10 @@ pub(crate) fn unread_crowd(target: &Target) -> String {
     pump(target, 1_000, b"", &b"get big\r\n".repeat(200), Reads::Nothing)
 }
 
+pub(crate) fn unread_sets(target: &Target) -> String {
+    pump(target, 1_000, b"", &b"set unread 0 0 1\r\nx\r\n".repeat(1_000), Reads::Nothing)
+}
+
 pub(crate) fn slow_crowd(target: &Target) -> String {
     store_large(target);
     pump(target, 400, b"", b"get big\r\n", Reads::Slowly(100))

@@ -235,8 +235,11 @@ impl<P: Protocol> Local<P> {
         now: Time,
         flush: Flush,
     ) -> Fate {
+        let unsent = peer.out.unsent();
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
-        match protocol.answer(&mut peer.connection, done, &mut visit) {
+        let after = protocol.answer(&mut peer.connection, done, &mut visit);
+        peer.out.added(peer.out.unsent() - unsent);
+        match after {
             After::GoOn => {}
             After::Pause => {
                 peer.refusals += 1;

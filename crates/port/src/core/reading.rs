@@ -201,6 +201,7 @@ impl<P: Protocol> Local<P> {
     /// connection that does not wait to take one: a socket has room for it. Where there is none, the sweep tries again.
     fn longest_answer<S: Stream>(&self, peer: &mut Peer<P, S>) -> usize {
         let longest = match self.backlog.admits(peer.takes) {
+            true if peer.out.is_lenient(self.limits.unsent) && !self.backlog.is_plentiful() => 0,
             true => usize::MAX,
             false if P::BOUNDS_ANSWERS && peer.out.stuck_since().is_none() => backlog::SHORT,
             false => 0,
@@ -236,8 +237,8 @@ impl<P: Protocol> Local<P> {
         let is_held_back = peer.ending_since.is_some() || peer.is_chatty;
         let longest = if is_held_back { 0 } else { self.longest_answer(peer) };
         if longest > 0 {
-            let unsent_max = peer.unsent_max(&self.limits).min(longest) + peer.out.sent();
-            let turn = self.turn;
+            let unsent_max = peer.out.most(self.limits.unsent).min(longest) + peer.out.sent();
+            let (turn, unsent) = (self.turn, peer.out.unsent());
             let mut visit = self.visit(peer.id, waited, peer.out.bytes(), now);
             visit.longest_answer = longest;
             left = loop {
@@ -270,6 +271,7 @@ impl<P: Protocol> Local<P> {
                     }
                 }
             };
+            peer.out.added(peer.out.unsent() - unsent);
         }
         peer.turned = now;
         peer.talks = words > 0 && !decided;
