@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Ticks at least this long apart are always slept through. */
@@ -74,7 +75,7 @@ static void look_around(void) {
     /* Who runs on other CPUs of the machine says nothing about those that this process may use. */
     alone_on_cpus = cpus == sysconf(_SC_NPROCESSORS_ONLN);
     load_file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-    delay_file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    delay_file = lw_open_of_thread((pid_t)syscall(SYS_gettid), "schedstat");
 }
 
 /* ---- spinning and sleeping ----------------------------------------------------------------------------------------------------- */

@@ -402,7 +402,7 @@ void lw_sched_mute(void);
 /* The number that scheduler events gave to a thread that had no record yet; the thread takes it over. */
 bool lw_sched_number(pid_t tid, uint32_t *number);
 
-/* ---- descriptors and messages (descriptors.c, list.c, say.c) ------------------------------------------------------------- */
+/* ---- descriptors and messages (descriptors.c, proc.c, list.c, say.c) ----------------------------------------------------- */
 
 /* Gives the calling thread an empty table of file descriptors of its own; false where the system forbids it. */
 bool lw_descriptors_unshare(void);
@@ -410,6 +410,8 @@ bool lw_descriptors_unshare(void);
 extern __thread bool lw_has_own_descriptors LW_INITIAL_EXEC;
 /* Lets go of the program's working directory, so that its file system can be unmounted. Containers may forbid it. */
 void lw_leave_working_directory(void);
+/* Opens a file or folder about a thread, for reading (proc.c); -1 where there is none. */
+int lw_open_of_thread(pid_t tid, const char *name);
 /* Calls `each` for all names in an opened folder. */
 void lw_list(int folder, void (*each)(const char *name, void *data), void *data);
 

@@ -88,9 +88,7 @@ static void write_modules(void) {
 }
 
 static void read_name(struct lw_thread *thread) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)thread->tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = lw_open_of_thread(thread->tid, "comm");
     if (fd < 0)
         return;
     ssize_t length = read(fd, thread->name, sizeof thread->name - 1);

@@ -13,6 +13,7 @@ KINDS = {
     "signals: handlers, masks, waits": ("signals", [""]),
     "environment, umask, errno, names, priorities, stacks": ("surroundings", [""]),
     "an allocator that locks": ("allocator", [""]),
+    "the end of children": ("reap", [""]),
     "filters of system calls": ("filters", ["prctl", "call", "errno", "within", "old"]),
 }
 # Recordings that end before the program does, or do not begin, and in how many sentences that is said.
