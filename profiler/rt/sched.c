@@ -26,6 +26,9 @@
 /* What recording a switch costs whoever is switched, in nanoseconds, of a whole CPU and of one thread. */
 #define WIDE_COST 800u
 #define OWN_COST 2000u
+/* perf_event_attr.inherit_thread of Linux 5.13 on, which older headers lack: threads inherit an event, forked children don't. */
+#define FLAGS_OFFSET (offsetof(struct perf_event_attr, read_format) + sizeof(uint64_t))
+#define INHERIT_THREAD (1ull << 35)
 
 /* A CPU's buffer; the events of all threads on it write there. */
 struct source {
@@ -38,6 +41,8 @@ static int source_count;
 static uint64_t pages;
 static uint64_t switches;
 static bool wide;
+/* An older kernel lets children inherit as well: their switches are dropped here, but they take room. */
+static bool children_inherit, children_told;
 static int descriptors[MAX_EVENTS];
 static int descriptor_count;
 static size_t page_size;
@@ -220,6 +225,11 @@ static void read_record(const uint8_t *bytes, uint64_t now) {
         struct lw_event event = {.first = LW_LOST, .second = LW_SCHED, .extra = record.lost, .time = record.time};
         atomic_fetch_add(&lw_lost_total, record.lost);
         add(process, event, now);
+        if (children_inherit && !children_told) {
+            children_told = true;
+            lw_writer_note(1, LW_NOTE_SCHED,
+                           "scheduler events that were lost may be those of forked children: before Linux 5.13 they share the buffers");
+        }
     }
 }
 
@@ -307,6 +317,12 @@ static int open_event(pid_t tid, int cpu, bool inherit) {
         .use_clockid = 1,
         .clockid = CLOCK_MONOTONIC,
     };
+    if (inherit && !children_inherit) {
+        uint64_t flags;
+        memcpy(&flags, (char *)&attr + FLAGS_OFFSET, sizeof flags);
+        flags |= INHERIT_THREAD;
+        memcpy((char *)&attr + FLAGS_OFFSET, &flags, sizeof flags);
+    }
     return (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
@@ -321,6 +337,10 @@ static bool is_mapped(void) {
 static bool open_source(pid_t tid, int cpu) {
     struct source *source = &sources[cpu];
     int fd = open_event(tid, cpu, tid != -1);
+    if (fd < 0 && (errno == EINVAL || errno == E2BIG) && tid != -1 && !children_inherit) {
+        children_inherit = true;
+        fd = open_event(tid, cpu, true);
+    }
     if (fd < 0)
         return false;
     descriptors[descriptor_count++] = fd;
@@ -383,7 +403,7 @@ const char *lw_sched_begin(char *reason, size_t room) {
         atomic_store_explicit(&known[place], 0, memory_order_relaxed);
     memset(sources, 0, sizeof sources);
     batch_count = 0;
-    wide = false;
+    wide = children_inherit = children_told = false;
     switches = 0;
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
     source_count = (int)(cpus < MAX_CPUS ? cpus : MAX_CPUS);
