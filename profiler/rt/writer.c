@@ -22,6 +22,8 @@ static uint8_t trace_id[16];
 static uint64_t anchor, wall_anchor;
 static enum lw_engine trace_engine;
 static uint8_t scratch[16 + PAYLOAD_ROOM];
+/* As the last header has it. */
+static char command[4096];
 
 static struct lw_payload payload(void) { return (struct lw_payload){.bytes = scratch + 16, .room = PAYLOAD_ROOM}; }
 
@@ -53,20 +55,35 @@ static void write_header(void) {
     lw_put_text(&p, "x86_64");
 #endif
     lw_put_text(&p, "leeward-rt 0.1");
-    char command[4096];
+    lw_put_text(&p, command);
+    lw_file_write_block(LW_BLOCK_HEADER, scratch, p.length);
+}
+
+/* The command line as it is now: a server may have titled this process since. Whether it is another than the last one. */
+static bool read_command(void) {
+    static char now[sizeof command];
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd >= 0 ? read(fd, command, sizeof command - 1) : 0;
+    ssize_t length = fd >= 0 ? read(fd, now, sizeof now - 1) : 0;
     if (fd >= 0)
         close(fd);
     length = length > 0 ? length : 0;
     for (ssize_t i = 0; i < length; i++)
-        if (command[i] == '\0')
-            command[i] = ' ';
-    while (length > 0 && command[length - 1] == ' ')
+        if (now[i] == '\0')
+            now[i] = ' ';
+    while (length > 0 && now[length - 1] == ' ')
         length--;
-    command[length] = '\0';
-    lw_put_text(&p, command);
-    lw_file_write_block(LW_BLOCK_HEADER, scratch, p.length);
+    now[length] = '\0';
+    /* What can't be read any more is no news. */
+    if (length == 0 || strcmp(now, command) == 0)
+        return false;
+    strcpy(command, now);
+    return true;
+}
+
+/* A reader takes the last header's command line. */
+static void follow_command(void) {
+    if (read_command())
+        write_header();
 }
 
 static void write_clock(uint64_t now) {
@@ -193,6 +210,7 @@ void lw_writer_note(int level, int topic, const char *text) {
 static bool open_segment(void) {
     if (!lw_file_open_segment())
         return false;
+    read_command();
     write_header();
     lw_modules_changed(lw_now());
     write_modules();
@@ -217,6 +235,7 @@ bool lw_writer_begin(enum lw_engine engine, bool child, char *error, size_t room
     if (!lw_file_begin(child, error, room))
         return false;
     events = 0;
+    command[0] = '\0';
     atomic_store(&lw_lost_total, 0);
     modules_next = 0;
     lw_modules_reset();
@@ -267,8 +286,10 @@ bool lw_writer_step(void) {
         }
         lw_block_give_back(block);
     }
-    if (lw_file_is_open() && now >= clock_next)
+    if (lw_file_is_open() && now >= clock_next) {
         write_clock(now);
+        follow_command();
+    }
     if (lw_file_is_open() && now >= pace_next)
         lw_writer_pace(now);
     return !lw_file_has_failed();
@@ -280,6 +301,7 @@ void lw_writer_end(int reason) {
     write_threads();
     if (lw_modules_changed(lw_now()))
         write_modules();
+    follow_command();
     write_end(lw_file_has_failed() ? LW_END_FAILED : reason);
     lw_file_close();
 }

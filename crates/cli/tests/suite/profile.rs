@@ -211,6 +211,18 @@ fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
 }
 
 #[test]
+fn a_process_has_the_last_title_that_it_gave_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();
+    writer.event(0, 5_000, What::SwitchedIn { cpu: 0 }).unwrap();
+    writer.title("keeper: idle").unwrap();
+    writer.title("keeper: client 7").unwrap();
+    writer.finish(10_000).unwrap();
+    let shown = printed(&["profile", "info", folder.path().to_str().unwrap()]);
+    assert!(shown.contains(": keeper: client 7 (process 1)"), "{shown}");
+}
+
+#[test]
 fn functions_that_may_be_requests_are_suggested() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();

@@ -316,6 +316,16 @@ impl TraceWriter {
         self.block(kind::NOTE, &payload)
     }
 
+    /// Writes the header again, for a process that has another command line by now.
+    ///
+    /// # Errors
+    /// See [`TraceWriter::create`].
+    pub fn title(&mut self, command: &str) -> io::Result<()> {
+        self.setup.header.command = command.into();
+        let header = header_payload(&self.setup.header);
+        self.block(kind::HEADER, &header)
+    }
+
     /// Writes what is left and the end.
     ///
     /// # Errors

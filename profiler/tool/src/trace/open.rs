@@ -227,7 +227,8 @@ fn read(
                             trace.damage.left_out.push((path, why.into()));
                             return Ok(());
                         }
-                        other => other.map(|_| ()),
+                        // The last word counts: a server titles its processes.
+                        other => other.map(|header| trace.header.command = header.command),
                     },
                     _ => about(trace, kind, payload),
                 };
