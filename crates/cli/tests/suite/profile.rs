@@ -211,6 +211,46 @@ fn a_program_has_the_name_of_its_file_whatever_it_calls_itself() {
 }
 
 #[test]
+fn a_recording_is_as_long_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = folder.path().join("ended");
+    // Events from 1 ms to 200.31 ms, in a recording from 0 to 300 ms.
+    synthetic(&ended);
+    let ended = ended.to_str().unwrap();
+    assert!(printed(&["profile", "info", ended]).contains("  300 ms of recording, "));
+    let info = json(&["profile", "info", ended, "--json"]);
+    assert_eq!((info["span_ns"].as_u64(), info["recording_ns"].as_u64()), (Some(199_310_000), Some(300_000_000)));
+    // One that lacks its end, and one that has lost its begin.
+    let nap = |time| (time, What::SwitchedIn { cpu: 0 });
+    let killed = folder.path().join("killed");
+    let mut writer = TraceWriter::create(&killed, &Setup::default()).unwrap();
+    for (time, what) in [nap(5_000_000), nap(9_000_000)] {
+        writer.event(0, time, what).unwrap();
+    }
+    writer.flush().unwrap();
+    let bounded = folder.path().join("bounded");
+    let setup = Setup { segment_bytes: 1, ..Setup::default() };
+    let mut writer = TraceWriter::create(&bounded, &setup).unwrap();
+    for time in 0..30_000 {
+        writer.event(0, 1_000_000 + time * 1_000, What::SwitchedIn { cpu: 0 }).unwrap();
+    }
+    writer.finish(90_000_000).unwrap();
+    std::fs::remove_file(segment_path(&bounded, 0)).unwrap();
+    for (trace, expected) in
+        [(killed, "  4.00 ms from the first event to the last, "), (bounded, " from the first event to the last, ")]
+    {
+        let trace = trace.to_str().unwrap();
+        let shown = printed(&["profile", "info", trace]);
+        assert!(shown.contains(expected), "{shown}");
+        assert!(json(&["profile", "info", trace, "--json"])["recording_ns"].is_null());
+    }
+    // Nothing at all happened.
+    let idle = folder.path().join("idle");
+    TraceWriter::create(&idle, &Setup::default()).unwrap().finish(6_000_000_000).unwrap();
+    assert!(printed(&["profile", "info", idle.to_str().unwrap()]).contains("  6.00 s of recording, "));
+}
+
+#[test]
 fn a_process_has_the_last_title_that_it_gave_itself() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();

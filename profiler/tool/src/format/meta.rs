@@ -381,15 +381,15 @@ pub fn read_labels(payload: &[u8]) -> Result<Vec<(u32, String)>, Malformed> {
     (0..count).map(|_| Ok((u32::try_from(cursor.varint()?).map_err(|_| Malformed::Length)?, cursor.text()?))).collect()
 }
 
-/// A pair of clocks, to see how far the scale has drifted.
+/// A pair of clocks: the time in nanoseconds of `CLOCK_MONOTONIC`, and how far the scale has drifted.
 ///
 /// # Errors
 /// When it is cut off.
-pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<i64, Malformed> {
+pub fn read_clock(payload: &[u8], clock: &Clock) -> Result<(u64, i64), Malformed> {
     let mut cursor = Cursor::new(payload);
     let (time, monotonic) = (cursor.u64()?, cursor.u64()?);
     let drift = i128::from(clock.nanos(time)) - i128::from(monotonic);
-    Ok(drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+    Ok((clock.nanos(time), drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
 }
 
 /// Function that was left out at times so that recording kept to its share of the CPU. Calls are estimates.

@@ -114,6 +114,7 @@ pub struct Trace {
     threads: BTreeMap<u32, Thread>,
     modules: Vec<Module>,
     notes: Vec<Note>,
+    begin: Option<u64>,
     end: Option<End>,
     drift: i64,
     damage: Damage,
@@ -204,6 +205,15 @@ impl Trace {
     /// How it ended; `None` if its end is missing.
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
+    }
+
+    /// Length of the recording in nanoseconds, whether anything happened or not; `None` if its begin or end is missing.
+    pub fn lasted(&self) -> Option<u64> {
+        let end = self.end.filter(|end| end.reason != End::CONTINUES)?;
+        let begin = self.begin?;
+        // Other writers' clocks may begin late.
+        let first = if self.counts.events > 0 { self.counts.first } else { begin };
+        Some(end.time.saturating_sub(begin.min(first)))
     }
 
     /// How far the clock's scale was off at most, in nanoseconds.

@@ -74,6 +74,7 @@ fn begin(path: &Path) -> Result<(Trace, Vec<Segment>), TraceError> {
         threads: BTreeMap::new(),
         modules: Vec::new(),
         notes: Vec::new(),
+        begin: None,
         end: None,
         drift: 0,
         damage,
@@ -279,7 +280,11 @@ fn about(trace: &mut Trace, block: u8, payload: &[u8]) -> Result<(), Malformed> 
             }
         }
         kind::CLOCK => {
-            let drift = read_clock(payload, &clock)?;
+            let (time, drift) = read_clock(payload, &clock)?;
+            // The first segment's first one. Of a trace that has lost its first segments nobody knows when it began.
+            if let [Segment { number: 0, .. }] = trace.segments[..] {
+                trace.begin.get_or_insert(time);
+            }
             if drift.unsigned_abs() > trace.drift.unsigned_abs() {
                 trace.drift = drift;
             }

@@ -29,7 +29,7 @@ fn everything_that_was_written_is_read() {
     assert_eq!((header.engine, header.architecture.as_str()), (Engine::Tick, "x86_64"));
     assert_eq!((counts.events, counts.lost, counts.requests), (295, 0, 80));
     assert_eq!((counts.calls, counts.locks, counts.waits, counts.scheduler), (86, 29, 1, 99));
-    assert_eq!(counts.span(), 81_798_236);
+    assert_eq!((counts.span(), trace.lasted()), (81_798_236, Some(82_348_999)));
     assert_eq!(trace.end().map(|end| (end.words(), end.lost)), Some(("the program ended", 0)));
     assert_eq!(trace.threads().map(|thread| thread.tid).collect::<Vec<_>>(), [9736, 9739]);
     let notes: Vec<_> = trace.notes().iter().map(|note| (note.level, note.text.as_str())).collect();

@@ -54,6 +54,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         "call_threshold_ns": header.call_threshold, "lock_threshold_ns": header.lock_threshold,
         "resolution_ns": trace.resolution(), "architecture": header.architecture,
         "wall_start_ns": header.clock.wall(trace.counts().first), "span_ns": trace.counts().span(),
+        "recording_ns": trace.lasted(),
         "files": files, "bytes": bytes, "bytes_per_event": per_event(trace), "counts": trace.counts(),
         "clock_drift_ns": trace.drift(), "notes": trace.notes(), "missing": reading.missing,
         "left_out": left_out.collect::<Vec<_>>(),
@@ -67,14 +68,22 @@ fn per_event(trace: &Trace) -> f64 {
     trace.counts().event_bytes as f64 / trace.counts().events.max(1) as f64
 }
 
+/// Length of the recording, or what else is known of that.
+fn length(trace: &Trace) -> String {
+    match trace.lasted() {
+        Some(lasted) => format!("{} of recording", show(lasted)),
+        None => format!("{} from the first event to the last", show(trace.counts().span())),
+    }
+}
+
 /// A trace in a few lines.
 pub(super) fn summary(trace: &Trace) -> String {
     let (header, counts) = (trace.header(), trace.counts());
     let (files, bytes) = trace.size();
     let mut text = format!("{}: {} (process {})\n", trace.path().display(), plain(&header.command), header.pid);
     text += &format!(
-        "  {} of recording, {:.1} MB in {files} file{}, written by {}\n",
-        show(counts.span()),
+        "  {}, {:.1} MB in {files} file{}, written by {}\n",
+        length(trace),
         bytes as f64 / 1e6,
         if files == 1 { "" } else { "s" },
         plain(&header.writer)

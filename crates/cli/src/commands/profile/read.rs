@@ -194,7 +194,8 @@ pub(super) fn no_calls(trace: &Trace) -> String {
     if header.engine == leeward_profile::format::meta::Engine::None {
         "calls were switched off (--engine none)".into()
     } else if has_run_time(trace) {
-        let (threshold, span) = (show(header.call_threshold), show(trace.counts().span()));
+        let span = show(trace.lasted().unwrap_or_else(|| trace.counts().span()));
+        let threshold = show(header.call_threshold);
         match trace.counts().span() {
             0 => "the process ended, or became another, before anything was".into(),
             _ => format!(
