@@ -263,6 +263,24 @@ fn a_process_has_the_last_title_that_it_gave_itself() {
 }
 
 #[test]
+fn children_are_followed_unless_that_is_switched_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let told = |follow: &[&str]| {
+        let program = ["--", "sh", "-c", "echo $LEEWARD_PROFILE"];
+        text(&leeward(&[&["profile", "record", "--out", out], follow, &program].concat()).stdout)
+    };
+    for (follow, expected) in
+        [(&[][..], ",follow=on,"), (&["--follow", "on"], ",follow=on,"), (&["--follow", "off"], ",follow=off,")]
+    {
+        let setting = told(follow);
+        assert!(setting.contains(expected), "{follow:?}: {setting}");
+    }
+    let refused = leeward(&["profile", "record", "--follow", "some", "--", "true"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn functions_that_may_be_requests_are_suggested() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &Setup::default()).unwrap();

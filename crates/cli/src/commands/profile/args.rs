@@ -67,6 +67,9 @@ pub(crate) struct Recording {
     /// Record no scheduler events
     #[arg(long)]
     pub(crate) no_sched: bool,
+    /// Whether forked children are recorded, each in a trace and with a clock of its own; `off` for servers that fork many
+    #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) follow: String,
     /// CPU for the profiler's clock, best one that nothing else runs on
     #[arg(long, value_name = "CPU")]
     pub(crate) cpu: Option<u32>,

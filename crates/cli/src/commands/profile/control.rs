@@ -57,7 +57,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     let out = out.to_str().filter(|path| !path.contains([',', '\n', '%']));
     let refused = || anyhow!("--out {}: commas and per cents are not accepted here", recording.out.display());
     let out = out.ok_or_else(refused).map_err(Failure::Input)?;
-    let Recording { engine, threshold, lock_threshold, disk, ring, .. } = recording;
+    let Recording { engine, threshold, lock_threshold, disk, ring, follow, .. } = recording;
     for text in [threshold, lock_threshold, disk, ring].into_iter().chain(&recording.tick) {
         if text.is_empty() || !text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '.') {
             return Err(Failure::Input(anyhow!("`{}`: a number with a unit, such as 1us or 1G", plain(text))));
@@ -65,7 +65,7 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
     }
     let on = |off: bool| if off { "off" } else { "on" };
     let mut options = format!(
-        "dir={out}/%p,engine={engine},threshold={threshold},lock-threshold={lock_threshold},disk={disk},ring={ring},locks={},sched={}",
+        "dir={out}/%p,engine={engine},threshold={threshold},lock-threshold={lock_threshold},disk={disk},ring={ring},follow={follow},locks={},sched={}",
         on(recording.no_locks),
         on(recording.no_sched)
     );
