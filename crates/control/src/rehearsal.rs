@@ -32,6 +32,8 @@ pub struct Twin<T> {
 /// A request that would be under way.
 #[derive(Debug)]
 pub struct Leaving<T> {
+    /// When it would begin to be executed.
+    begins: Time,
     /// When it would end.
     pub at: Time,
     /// From its arrival to its end.
@@ -58,6 +60,12 @@ impl<T> Twin<T> {
         (now, Nanos(self.work), self.under_way.drain(..ended).collect())
     }
 
+    /// Age of the oldest that would still wait at the last look.
+    pub fn oldest(&self) -> Nanos {
+        let waits = self.under_way.iter().find(|leaving| leaving.begins > self.at);
+        waits.map_or(Nanos::ZERO, |leaving| self.at.since(Time(leaving.at.0 - leaving.sojourn.0)))
+    }
+
     /// The delay that a request would meet now. It ends while nobody comes: a balancer that sends nobody here would never learn else.
     pub fn delay(&self, now: Time) -> Nanos {
         Nanos(self.work.saturating_sub(now.since(self.looked).0))
@@ -67,11 +75,12 @@ impl<T> Twin<T> {
     pub fn admit(&mut self, time: Nanos, workers: usize, ticket: T) {
         let waits = Nanos(self.work);
         self.work = self.work.saturating_add(time.0 / workers.max(1) as u64);
-        let at = self.at + waits + time;
+        let begins = self.at + waits;
+        let at = begins + time;
         let sojourn = at.since(self.at);
         // A short request on another worker ends before a long one that came first.
         let place = self.under_way.partition_point(|other| other.at <= at);
-        self.under_way.insert(place, Leaving { at, sojourn, ticket });
+        self.under_way.insert(place, Leaving { begins, at, sojourn, ticket });
     }
 }
 

@@ -468,7 +468,7 @@ impl Inner {
     fn rehearsed(&self, now: Time, arriving: &Arriving) -> (Time, Nanos, Nanos) {
         let came = Time(now.0.saturating_sub(arriving.waited.unwrap_or(Nanos::ZERO).0));
         let (now, delay, ended) = lock(&self.twin).look(now, came);
-        for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket } } in ended {
+        for Leaving { at, sojourn, ticket: Rehearsed { shard, route, class, ticket }, .. } in ended {
             let place = self.places.find(u32::from(route));
             let mut shard = lock(&self.shards[shard]);
             shard.count_end((class, place), Outcome::Completed, sojourn, self.slo);

@@ -26,6 +26,10 @@ pub(crate) fn check(config: &SimConfig) -> Result<(), String> {
             config.server.sockets.is_none() || config.server.scheduling.is_none(),
             "sockets and allocated cores are not simulated together",
         ),
+        (
+            config.server.wake.is_none() || config.server.scheduling.is_none(),
+            "cores that sleep and allocated cores are not simulated together",
+        ),
         (stalls_are_possible(config), "stalls last up to an hour, and begin 1 us apart or more"),
         (
             freezes_are_possible(config),

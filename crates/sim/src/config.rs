@@ -1,6 +1,7 @@
 //! Configuration of a simulation: the server, the network, the clients and the measurement. Plain data; the defaults
 //! are the testbed of the Breakwater paper.
 
+use crate::threads::wakes::WakeTable;
 use leeward_control::registry::Environment;
 use leeward_control::units::{Nanos, Rate, Time};
 use leeward_workload::service::Service;
@@ -179,6 +180,8 @@ pub struct ServerModel {
     pub methods: Methods,
     /// Time that the machine takes away; `None`: nothing, as on a testbed of the papers.
     pub stalls: Option<Stalls>,
+    /// Time until an idle core begins with what has come for it; `None`: it begins at once.
+    pub wake: Option<WakeTable>,
     /// Pauses of the whole process; `None`: it has none.
     pub pauses: Option<Pauses>,
     /// CPU time that the process may take; `None`: all that its cores have.
@@ -411,6 +414,7 @@ impl Default for ServerModel {
             control: Turns::Ideal,
             methods: Methods::Paths,
             stalls: None,
+            wake: None,
             pauses: None,
             quota: None,
             slow: None,

@@ -45,6 +45,7 @@ mod run;
 pub mod scheduling;
 mod server;
 mod server_queues;
+mod sleep;
 mod stalls;
 mod stats;
 pub mod threads;

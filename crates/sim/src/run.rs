@@ -18,6 +18,7 @@ use crate::requests::{Attempt, End, Ended, Request, RequestId, Requests};
 use crate::scheduling::scheduler::Scheduler;
 use crate::server::{Activity, Outgoing, Server, WAKES_PER_TICK};
 use crate::server_queues::Task;
+use crate::sleep::Sleep;
 use crate::stalls::StallClock;
 use crate::stats::Stats;
 use crate::wire::Wire;
@@ -53,6 +54,8 @@ pub(crate) struct Run<'a> {
     /// Where an allocator grants and parks the cores. Without one every core is always there.
     scheduler: Option<Box<Scheduler>>,
     stalls: StallClock,
+    /// Where cores sleep while they are idle.
+    sleep: Option<Box<Sleep>>,
     staged: Option<Box<Staged>>,
     /// Where it decides in the controller's place.
     oracle: Option<Box<Oracle>>,
@@ -113,6 +116,7 @@ impl<'a> Run<'a> {
             answers: Answers::new(&config.server, !config.application.is_plain()),
             scheduler,
             stalls: StallClock::new(&config.server, config.seed),
+            sleep: Sleep::of(&config.server, config.seed).map(Box::new),
             staged: Staged::new(config).map(Box::new),
             oracle: Oracle::of(config, algorithm),
             rehearsal: Rehearsal::of(config, &halves, algorithm.name)?,
@@ -408,6 +412,10 @@ impl<'a> Run<'a> {
         let activity = std::mem::replace(&mut self.server.cores[core].activity, Activity::Idle);
         let owed = match activity {
             Activity::Idle | Activity::Settling | Activity::Spinning(..) => Some(Nanos::ZERO),
+            Activity::Waking => {
+                self.server.is_awake(core, self.now);
+                Some(Nanos::ZERO)
+            }
             Activity::Receiving(packet) => Some(self.received(core, packet)),
             Activity::Executing(task) if self.staged.is_some() => self.step_ends(core, task),
             Activity::Executing(task) => {
@@ -435,7 +443,7 @@ impl<'a> Run<'a> {
 
     /// Wakes idle cores for work that `core` has queued and can't do itself yet.
     fn wake_idle_cores(&mut self, core: usize) {
-        while self.server.queues.waiting() > 0 {
+        while self.server.has_work_to_give() {
             match self.server.idle_core(core) {
                 Some(idle) => self.begin(idle, Nanos::ZERO),
                 None => break,
@@ -514,6 +522,12 @@ impl<'a> Run<'a> {
 
     /// `core` begins what comes next for it.
     fn begin(&mut self, core: usize, mut owed: Nanos) {
+        if let (Some(sleep), true) = (&mut self.sleep, self.server.is_idle(core)) {
+            let at = self.now + sleep.wake(core, self.now);
+            self.server.wakes(core);
+            self.agenda.schedule(at, Event::Core(core as u32));
+            return;
+        }
         owed += std::mem::take(&mut self.server.cores[core].debt);
         let begun = loop {
             let (requests, staged, answers) = (&self.requests, &self.staged, &self.answers);
@@ -525,6 +539,9 @@ impl<'a> Run<'a> {
                 Some(staged) => staged.next_work(request, requests[request].service),
             };
             let Some(begun) = self.server.begin(core, self.now, owed, length) else {
+                if let Some(sleep) = &mut self.sleep {
+                    sleep.begin(core, self.now);
+                }
                 self.ran_dry(core);
                 return;
             };

@@ -41,6 +41,8 @@ impl Outgoing {
 pub(crate) enum Activity {
     /// Nothing: it would take anything.
     Idle,
+    /// Nothing yet: it has slept, and is being woken.
+    Waking,
     /// Receiving and parsing a message.
     Receiving(Packet),
     /// Executing a request and sending its response; where an application has locks, one step of either.
@@ -105,6 +107,8 @@ pub(crate) struct Server {
     /// A core without work takes another's at once. Off where the scheduler says when it finds some.
     steals: bool,
     idle: u128,
+    /// Cores that have work and are still being woken for it.
+    waking: usize,
 }
 
 impl Server {
@@ -118,6 +122,7 @@ impl Server {
             order: model.order,
             steals: true,
             idle: u128::MAX >> (128 - model.cores),
+            waking: 0,
         }
     }
 
@@ -132,9 +137,33 @@ impl Server {
         }
     }
 
+    /// Whether something waits for which neither a core works nor one is being woken.
+    pub(crate) fn has_work_to_give(&self) -> bool {
+        self.queues.waiting() > self.waking
+    }
+
     /// Whether a core idles though something waits that it could do.
     pub(crate) fn idles_beside_work(&self) -> bool {
-        self.idle != 0 && self.queues.waiting() > 0
+        self.idle != 0 && self.has_work_to_give()
+    }
+
+    /// Whether `core` has nothing to do.
+    pub(crate) fn is_idle(&self, core: usize) -> bool {
+        self.idle >> core & 1 == 1
+    }
+
+    /// An idle core is being woken: it begins when that is over.
+    pub(crate) fn wakes(&mut self, core: usize) {
+        self.idle &= !(1u128 << core);
+        self.waking += 1;
+        self.cores[core].activity = Activity::Waking;
+        self.queues.sleeps(core);
+    }
+
+    /// An idle core has been woken.
+    pub(crate) fn is_awake(&mut self, core: usize, now: Time) {
+        self.waking -= 1;
+        self.queues.awakes(core, now);
     }
 
     /// CPU time of the receiver for what follows from receiving a message.

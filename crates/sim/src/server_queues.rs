@@ -16,6 +16,9 @@ pub(crate) struct Task {
 struct PerCore<T> {
     queues: Vec<VecDeque<(Time, T)>>,
     heads: Vec<u64>,
+    /// Since when each core is awake: before that nothing waited for want of cores. Empty where
+    /// cores never sleep.
+    awake: Vec<u64>,
     waiting: usize,
 }
 
@@ -23,7 +26,12 @@ const EMPTY: u64 = u64::MAX;
 
 impl<T> PerCore<T> {
     fn new(cores: usize) -> Self {
-        PerCore { queues: (0..cores).map(|_| VecDeque::new()).collect(), heads: vec![EMPTY; cores], waiting: 0 }
+        PerCore {
+            queues: (0..cores).map(|_| VecDeque::new()).collect(),
+            heads: vec![EMPTY; cores],
+            awake: Vec::new(),
+            waiting: 0,
+        }
     }
 
     fn push(&mut self, core: usize, now: Time, item: T) {
@@ -43,6 +51,10 @@ impl<T> PerCore<T> {
 
     /// Age of the oldest entry of any core; zero if there is none.
     fn oldest(&self, now: Time) -> Nanos {
+        if !self.awake.is_empty() {
+            let waits = self.heads.iter().zip(&self.awake).map(|(head, awake)| now.0.saturating_sub(*head.max(awake)));
+            return Nanos(waits.max().unwrap_or(0));
+        }
         let head = self.heads.iter().fold(EMPTY, |oldest, head| oldest.min(*head));
         Nanos(now.0.saturating_sub(head))
     }
@@ -90,6 +102,21 @@ pub(crate) struct Queues {
 impl Queues {
     pub(crate) fn new(cores: usize) -> Self {
         Queues { packets: PerCore::new(cores), tasks: PerCore::new(cores) }
+    }
+
+    /// A core is being woken: what waits for it waits for no other reason until it is awake.
+    pub(crate) fn sleeps(&mut self, core: usize) {
+        let cores = self.packets.heads.len();
+        for awake in [&mut self.packets.awake, &mut self.tasks.awake] {
+            awake.resize(cores, 0);
+            awake[core] = EMPTY;
+        }
+    }
+
+    /// A core has been woken.
+    pub(crate) fn awakes(&mut self, core: usize, now: Time) {
+        self.packets.awake[core] = now.0;
+        self.tasks.awake[core] = now.0;
     }
 
     pub(crate) fn push_packet(&mut self, core: usize, now: Time, packet: Packet) {

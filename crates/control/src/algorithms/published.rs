@@ -68,6 +68,7 @@ const CREDITS: &[Addition] = &[
     ),
     addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
     addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
+    addition("calm", "AQM rejects whoever finds its threshold exceeded, also on a server that is all but idle"),
 ];
 
 const EFFICIENCY: &[Addition] = &[

@@ -80,7 +80,8 @@ fn drive(halves: &mut ServerHalves, steps: u64) {
             _ => {
                 let counts =
                     Signals { arrivals: 2, completions: step % 3, drops: 1, lock_drops: 1, ..Signals::idle(now) };
-                halves.control.tick(&Signals { run_delay: Nanos(step % 83 * 2_000), ..counts });
+                // Always a queue, which shows an overload.
+                halves.control.tick(&Signals { run_delay: Nanos(70_000 + step % 83 * 2_000), ..counts });
             }
         }
     }

@@ -97,14 +97,14 @@ impl State {
         let (now, delay, ended) = self.twin.look(event.now, came);
         self.now = now;
         self.under_way -= ended.len();
-        for Leaving { at, sojourn, ticket: Rehearsed { place, number, ticket } } in ended {
+        for Leaving { at, sojourn, ticket: Rehearsed { place, number, ticket }, .. } in ended {
             self.since_tick.completions += 1;
             if self.sessions.get(&place).is_some_and(|known| known.number == number) {
                 self.tell(place, ticket, at, Outcome::Completed, sojourn);
             }
         }
         self.since_tick.arrivals += 1;
-        self.tick(now, delay, event.random);
+        self.tick(now, self.twin.oldest(), event.random);
         let place = (CoreId(core as u32), slot);
         let Some(known) = self.sessions.get_mut(&place) else { return Verdict::Admit };
         let (number, mut arrival) = (known.number, *event);

@@ -205,7 +205,7 @@ fn preset(item: &Item<'_>) -> Result<ThreadCosts, ScenarioError> {
 }
 
 /// Three rows of quantiles, by how long the CPU had been idle.
-fn wake(item: &Item<'_>) -> Result<WakeTable, ScenarioError> {
+pub(super) fn wake(item: &Item<'_>) -> Result<WakeTable, ScenarioError> {
     let expected = || {
         item.unexpected(
             "three lists (idle for less than 50us, less than 1ms, longer) of six ascending durations (p1, p50, p90, p99, p99.9, longest)",

@@ -113,11 +113,12 @@ fn a_real_run_replays_to_the_same_decisions() {
 /// Nothing is ever fresh enough to be executed: every turn is a late rejection, on whichever core it comes.
 #[test]
 fn late_rejections_of_a_real_run_replay() {
-    let breakwater = Registry::builtin().find("breakwater").unwrap().clone();
-    let stale = breakwater.params(&[("stale", Raw::Text("1ns".into()))]).unwrap();
+    // Credit schemes reject late ones of an overload alone.
+    let edge = Registry::builtin().find("edge").unwrap().clone();
+    let late = edge.params(&[("lateness", Raw::Text("1ns".into()))]).unwrap();
     let file = File::default();
     let recording = Recording::to(file.clone()).unwrap();
-    let received = served_with("breakwater", stale, 2, &recording, |_| {});
+    let received = served_with("edge", late, 2, &recording, |_| {});
     recording.finish().unwrap().unwrap();
     let counts = replay(&file.0.lock().unwrap());
     assert!(counts.turns > 0 && counts.turns <= received, "{counts:?}");

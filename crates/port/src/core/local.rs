@@ -55,6 +55,8 @@ pub(crate) struct Local<P: Protocol> {
     pub(super) unseen: Nanos,
     /// When the network was last looked at.
     pub(super) looked: Time,
+    /// When the core last woke from a sleep.
+    pub(super) woke: Time,
     /// The longest wait found by the look under way.
     pub(super) found: Nanos,
     pub(super) stopping_since: Option<Time>,
@@ -91,6 +93,7 @@ impl<P: Protocol> Local<P> {
             unread: VecDeque::new(),
             unseen: Nanos::ZERO,
             looked: Time::ZERO,
+            woke: Time::ZERO,
             found: Nanos::ZERO,
             stopping_since: None,
             served: Time::ZERO,
@@ -144,6 +147,9 @@ impl<P: Protocol> Local<P> {
     pub(super) fn begin_look(&mut self, now: Time, awake: bool) {
         // After a sleep what is there has just come.
         self.unseen = if awake { now.since(self.looked) } else { Nanos::ZERO };
+        if !awake {
+            self.woke = now;
+        }
         self.looked = now;
         self.has_listened = false;
         self.found = Nanos::ZERO;
@@ -151,8 +157,10 @@ impl<P: Protocol> Local<P> {
         self.shared().packets.publish(self.index, now, Nanos::ZERO, false);
     }
 
-    /// A message has waited for so long: known before the first decision that it bears on.
+    /// A message has waited for so long: known before the first decision that it bears on. The time
+    /// in which the core slept is no queue: nothing was ahead of the message.
     pub(super) fn find(&mut self, waited: Nanos, now: Time) {
+        let waited = waited.min(now.since(self.woke));
         if waited > self.found {
             self.found = waited;
             self.shared().packets.publish(self.index, now, waited, true);
@@ -162,11 +170,11 @@ impl<P: Protocol> Local<P> {
     /// Ends a look at the network. Messages that were read wait no longer. Messages that were left have waited as long
     /// as those that were read before them. Messages that come while this core is busy with its tasks wait from the
     /// moment at which it looked away.
-    pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool, awake: bool) {
+    pub(super) fn end_look(&mut self, now: Time, anything: bool, more: bool) {
         let left = if more { self.found } else { Nanos::ZERO };
         self.shared().packets.publish(self.index, now, left, anything);
-        // What had to wait for a sleeping core to wake up did not wait for want of cores.
-        self.shared().packets.note_found(self.index, if awake { self.found } else { Nanos::ZERO });
+        // At a look that ends a sleep nothing is found to have waited for want of cores.
+        self.shared().packets.note_found(self.index, self.found);
     }
 
     // ---- one peer ----
@@ -238,7 +246,7 @@ impl<P: Protocol> Local<P> {
         let unsent = peer.out.unsent();
         let mut visit = self.visit(peer.id, Nanos::ZERO, peer.out.bytes(), now);
         let after = protocol.answer(&mut peer.connection, done, &mut visit);
-        peer.out.added(peer.out.unsent() - unsent);
+        peer.out.added(peer.out.unsent().saturating_sub(unsent));
         match after {
             After::GoOn => {}
             After::Pause => {

@@ -478,7 +478,7 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         let has_more = self.has_more_datagrams();
         let more = !self.local.unread.is_empty() || events.iter().count() == BATCH || has_more;
         self.events = events;
-        self.local.end_look(now, anything, more, wait.is_zero());
+        self.local.end_look(now, anything, more);
         if anything {
             let spent = self.local.clock_now().since(began);
             add(&self.local.counters().reading_ns, spent.0);

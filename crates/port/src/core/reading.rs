@@ -79,7 +79,8 @@ impl<P: Protocol, S: Stream> Core<P, S> {
             peer.receive_ahead(rooms[at], batch.received(at));
             // Known before the first decision that it bears on.
             if let Some(Ok(received)) = &peer.ahead {
-                local.found = local.found.max(peer.queued(received, Nanos::ZERO, local.looked));
+                let waited = peer.queued(received, Nanos::ZERO, local.looked);
+                local.found = local.found.max(waited.min(local.looked.since(local.woke)));
             }
         }
         if batch.is_broken() {
@@ -271,7 +272,7 @@ impl<P: Protocol> Local<P> {
                     }
                 }
             };
-            peer.out.added(peer.out.unsent() - unsent);
+            peer.out.added(peer.out.unsent().saturating_sub(unsent));
         }
         peer.turned = now;
         peer.talks = words > 0 && !decided;

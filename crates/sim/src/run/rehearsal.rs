@@ -75,13 +75,14 @@ impl Run<'_> {
         self.stats.received(true);
         let request = self.requests[id];
         let (now, delay, ended) = rehearsal.twin.look(self.now, request.arrived);
-        for Leaving { at, sojourn, ticket } in ended {
+        for Leaving { at, sojourn, ticket, .. } in ended {
             rehearsal.since_tick.completions += 1;
             self.tells(ticket.session, ticket.ticket, at, Outcome::Completed, sojourn);
         }
         rehearsal.since_tick.arrivals += 1;
         if now >= rehearsal.next_tick {
-            let signals = Signals { now, packet_delay: delay, run_delay: Nanos::ZERO, ..rehearsal.since_tick };
+            let packet_delay = rehearsal.twin.oldest();
+            let signals = Signals { now, packet_delay, run_delay: Nanos::ZERO, ..rehearsal.since_tick };
             self.halves.control.tick(&signals);
             (rehearsal.since_tick, rehearsal.next_tick) = (Signals::idle(now), now + self.period);
         }

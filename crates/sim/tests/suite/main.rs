@@ -8,6 +8,7 @@ mod cores;
 mod determinism;
 mod graphs;
 mod hidden;
+mod idle;
 mod kinds;
 mod lockin;
 mod lockout;

@@ -3,7 +3,8 @@
 //! - `admin`: the port for operators. `args`: its command line; `cores`, a range of cores. `config`: the same in a file.
 //! - `allocator`: who grants and parks cores. `threading`: who changes a tier's setup. `recording`: what the controller is asked and decides.
 //! - `otlp`: metrics that are pushed. `shadow`: whose requests the controller refuses in earnest.
-//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are.
+//! - `system`: sockets from systemd, and what it is told. `tls`: certificates and keys; `tenants`: whose they are. `wakes`: whether idle
+//!   cores wake in time for the objective.
 
 mod admin;
 mod allocator;
@@ -17,6 +18,7 @@ mod system;
 mod tenants;
 mod threading;
 mod tls;
+mod wakes;
 
 use anyhow::{Context, anyhow};
 use leeward_admin::Exporter;
@@ -56,13 +58,14 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let args = &args;
     let (algorithm, params) = admission::controller(&args.admission)?;
     let rtt = admission::span("--rtt", &args.admission.rtt)?;
+    let idle = idle(allocator::idle(args))?;
     let builder = Server::builder()
         .admission(&algorithm, params.clone())
         .objective(rtt, slo)
         .budget(budget(args)?)
         .cores(args.cores.most.into())
         .cpus(args.cpus.clone())
-        .idle(idle(allocator::idle(args))?)
+        .idle(idle)
         .io_uring(if args.io_uring == WhenPossible::Auto { IoUring::Auto } else { IoUring::Off })
         .receiving_limit(size(&args.receiving).map_err(|problem| Failure::Input(anyhow!("--receiving {problem}")))?)
         .sending_limit(size(&args.sending).map_err(|problem| Failure::Input(anyhow!("--sending {problem}")))?);
@@ -171,6 +174,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let admin = desk.map(|desk| desk.start(sources.clone(), effective, admin_tls.clone())).transpose()?;
     let export = |destination| otlp::start(destination, sources, args.service.name(), server.address().to_string());
     let exporter = destination.map(export).transpose()?;
+    wakes::compare(idle, slo);
     system::is_ready(&format!("serving {} on {}", args.service.name(), server.address()));
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {

@@ -105,8 +105,12 @@ mod tests {
         control.gauges().credit_pool.unwrap()
     }
 
+    fn tick_at(control: &mut dyn ControlLoop, now: Time, delay_us: u64) {
+        control.tick(&Signals { run_delay: Nanos::from_micros(delay_us), ..Signals::idle(now) });
+    }
+
     fn tick(control: &mut dyn ControlLoop, delay_us: u64) {
-        control.tick(&Signals { run_delay: Nanos::from_micros(delay_us), ..Signals::idle(Time(1)) });
+        tick_at(control, Time(1), delay_us);
     }
 
     #[test]
@@ -153,7 +157,8 @@ mod tests {
         let mut server = server(500);
         let control = server.control.as_mut();
         control.downstream(&Downstream::new(400, 1.0));
-        (0..200).for_each(|_| tick(control, 1_000));
+        // 3 ms show that it is one.
+        (1..=400).for_each(|tick| tick_at(control, Time::ZERO + Nanos::from_micros(10) * tick, 1_000));
         assert_eq!(total(control), 4, "the number of cores");
         control.downstream(&Downstream::UNLIMITED);
         assert!(total(control) < 500, "{}", total(control));

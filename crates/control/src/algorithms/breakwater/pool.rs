@@ -11,6 +11,8 @@ pub struct Pool {
     size: Padded<Size>,
     issued: Padded<AtomicI64>,
     sessions: Padded<AtomicI64>,
+    /// Whether a session has wanted more credits than it got: 0 or 1.
+    wanting: Padded<AtomicI64>,
     /// Requests of a class that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
     places: [Padded<AtomicI64>; CLASSES],
 }
@@ -28,6 +30,8 @@ struct Size {
     room: AtomicI64,
     /// 0 or 1.
     distrusts: AtomicI64,
+    /// 0 or 1.
+    calm: AtomicI64,
 }
 
 impl Pool {
@@ -37,11 +41,13 @@ impl Pool {
             binds: AtomicI64::new(0),
             room: AtomicI64::new(0),
             distrusts: AtomicI64::new(0),
+            calm: AtomicI64::new(0),
         };
         Pool {
             size: Padded(size),
             issued: Padded(AtomicI64::new(0)),
             sessions: Padded(AtomicI64::new(0)),
+            wanting: Padded(AtomicI64::new(0)),
             places: std::array::from_fn(|_| Padded(AtomicI64::new(UNBOUNDED))),
         }
     }
@@ -129,6 +135,29 @@ impl Pool {
 
     pub(super) fn set_distrust(&self, distrusts: bool) {
         self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
+    }
+
+    /// Whether no overload is shown, so that nobody is rejected for its delay
+    /// ([`super::overload`]). Never as published.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.size.0.calm.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn set_calm(&self, calm: bool) {
+        self.size.0.calm.store(calm.into(), Ordering::Relaxed);
+    }
+
+    /// A session has a use for more credits than it got.
+    pub(super) fn note_wanting(&self) {
+        // While nobody looks, one store is enough.
+        if self.wanting.0.load(Ordering::Relaxed) == 0 {
+            self.wanting.0.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a session has wanted more credits than it got since the last call.
+    pub(super) fn take_wanting(&self) -> bool {
+        self.wanting.0.load(Ordering::Relaxed) != 0 && self.wanting.0.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Takes a place for a request of a class, where those in the server are bounded.

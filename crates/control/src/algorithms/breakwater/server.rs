@@ -6,6 +6,7 @@ use super::config::{Awareness, Config, Demand, Signal};
 use super::downstream::Limit;
 use super::drained::Drained;
 use super::law::{AutoLaw, DelayLaw, EfficiencyLaw, ForeignLaw, Law, PoolLaw};
+use super::overload::Overload;
 use super::pool::Pool;
 use super::room::Room;
 use super::samples::{Sampler, Samples, class_of};
@@ -13,7 +14,7 @@ use super::strangers::{Strangers, Trust};
 use super::turnover::Turnover;
 use super::usage::Usage;
 use crate::algorithms::published::Version;
-use crate::registry::Environment;
+use crate::registry::{Environment, Provision};
 use crate::server::{
     Admission, Arrival, ControlLoop, CoresGranted, Departure, Downstream, Feedback, Gauges, Opened, Outcome,
     RejectReason, ServerHalves, Session, SessionSlot, Signals, Verdict,
@@ -44,6 +45,11 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
     let room =
         (config.allocator_aware == Awareness::On).then(|| Room::new(environment, config.aqm_threshold, config.period));
     pool.set_room(room.as_ref().is_some_and(Room::is_open));
+    // Where cores come and go, `room` says what may wait. Efficiency judges by throughput alone.
+    let is_watched = !config.version.is_published()
+        && config.signal != Signal::Efficiency
+        && environment.provision == Provision::Fixed;
+    let overload = is_watched.then(|| Overload::new(config.target, environment.slo));
     // The delay signal has no use for what the responses say, and does not pay for it.
     let sampler = |core: u32| {
         (config.signal != Signal::Delay)
@@ -63,6 +69,7 @@ fn halves_by(law: Box<dyn Law>, samples: Arc<Samples>, config: &Config, environm
             credits: config.credits,
             limit: Limit::new(config),
             trust: (!config.version.is_published()).then(|| Trust::new(config.target)),
+            overload,
             pool,
         }),
     }
@@ -116,13 +123,10 @@ impl Core {
     }
 
     /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
-    /// rejected ([`super::room`]).
+    /// rejected ([`super::room`]), and none before an overload is shown ([`super::overload`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
-        if delay >= threshold && (delay >= self.late || !self.pool.has_room()) {
-            Verdict::Reject(RejectReason::Delay)
-        } else {
-            Verdict::Admit
-        }
+        let is_over = delay >= threshold && (delay >= self.late || !self.pool.has_room());
+        if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
     }
 
     /// Sets a session's window and keeps `c_issued` the sum of all windows.
@@ -202,7 +206,7 @@ impl Core {
             self.shrink_to_demand(session, event.now);
         }
         // Wherever it would wait, it would be late.
-        if !self.pool.takes_place(class_of(event.method)) {
+        if !self.pool.is_calm() && !self.pool.takes_place(class_of(event.method)) {
             return Verdict::Reject(RejectReason::Concurrency);
         }
         self.judge(event.delay, self.aqm_threshold)
@@ -333,6 +337,7 @@ impl Admission for Core {
         if self.turnover.is_owed() {
             self.pool.issue(1);
         } else if !self.pool.take_one() {
+            self.pool.note_wanting();
             return None;
         }
         self.drained.take(random)
@@ -365,6 +370,7 @@ pub struct Control {
     credits: bool,
     limit: Limit,
     trust: Option<Trust>,
+    overload: Option<Overload>,
     pool: Arc<Pool>,
 }
 
@@ -382,6 +388,9 @@ impl ControlLoop for Control {
         });
         if let Some(room) = &mut self.room {
             room.tick(&self.pool, signals);
+        }
+        if let Some(overload) = &mut self.overload {
+            overload.tick(&self.pool, signals, self.law.is_occupied());
         }
         if let Some(trust) = &mut self.trust {
             trust.tick(&self.pool, signals);

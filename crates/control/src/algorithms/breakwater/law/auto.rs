@@ -66,6 +66,7 @@ pub(crate) struct AutoLaw {
     objective: Nanos,
     /// Clients are told how long requests stay, until then.
     told_until: Time,
+    is_occupied: bool,
 }
 
 /// Signal that decides whether the pool grows.
@@ -93,13 +94,15 @@ impl AutoLaw {
             decides: Decides::Delay,
             objective: config.late.max(Nanos(1)),
             told_until: Time::ZERO,
+            is_occupied: false,
         }
     }
 
     /// Tells the clients how long nearly all requests stay while the server is overloaded, so that they don't send what would be late. A
     /// client of a server that is well sends whatever it has: it may be in time.
-    fn tell(&mut self, signals: &Signals) {
-        if self.methods.is_bounding() || self.delay.says_overloaded(signals.delay()) {
+    fn tell(&mut self, pool: &Pool, signals: &Signals) {
+        let has_queue = self.delay.says_overloaded(signals.delay()) && !pool.is_calm();
+        if self.methods.is_bounding() || has_queue {
             self.told_until = signals.now + self.objective * TOLD;
         }
         self.samples.tell_clients(if signals.now < self.told_until { self.methods.stay() } else { Nanos::ZERO });
@@ -108,7 +111,8 @@ impl AutoLaw {
     /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
     fn iteration_ends(&mut self, pool: &Pool, end: &End) {
         let refused = self.methods.take_refused();
-        let evidence = evidence(end, refused);
+        // What was late before an overload is shown was woken late, as far as anybody knows.
+        let evidence = evidence(end, refused).filter(|_| !pool.is_calm());
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
         let delays_pace = self.delay.increase(pool) * f64::from(self.ticks);
@@ -149,6 +153,10 @@ impl Law for AutoLaw {
         self.methods.bound()
     }
 
+    fn is_occupied(&self) -> bool {
+        self.is_occupied
+    }
+
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
         self.ticks = self.ticks.saturating_add(1);
         if self.delay.says_overloaded(signals.delay()) {
@@ -156,8 +164,9 @@ impl Law for AutoLaw {
             self.decides = Decides::Delay;
         }
         let totals = self.methods.tick(pool, &self.samples, signals);
+        self.is_occupied = totals.in_server() > signals.arrivals;
         self.regrowth.note(signals, &totals, &self.methods);
-        self.tell(signals);
+        self.tell(pool, signals);
         if let Some(end) = self.iterations.tick(pool, signals, &totals) {
             self.iteration_ends(pool, &end);
         }

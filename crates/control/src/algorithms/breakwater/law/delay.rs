@@ -49,6 +49,10 @@ impl DelayLaw {
 
     /// The same, and adds `more` where it grows.
     pub(super) fn step_and(&mut self, pool: &Pool, measured: Nanos, more: i64) {
+        // A queue that cores work off by themselves costs nobody a credit.
+        if pool.is_calm() && self.says_overloaded(measured) {
+            return self.bounds.enforce(pool);
+        }
         let total = pool.total();
         let sessions = pool.sessions();
         let next = if !self.says_overloaded(measured) {

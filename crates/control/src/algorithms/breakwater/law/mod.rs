@@ -40,6 +40,12 @@ pub(super) trait Law: Send {
     fn bound(&self) -> Option<u64> {
         None
     }
+
+    /// Whether the last tick found requests in the server that were there at the one before, if the law
+    /// counts them.
+    fn is_occupied(&self) -> bool {
+        false
+    }
 }
 
 /// `c_min` and `c_max`.
