@@ -114,8 +114,17 @@ fn every_subcommand_reads_a_trace() {
 /// Starts `record` with a program of the shell's, and waits until that says that it is ready.
 fn recorded(folder: &Path, before: &str, script: &str) -> Child {
     let record = format!("{before} exec \"$0\" profile record --out \"$1\" -- sh -c \"$2\"");
-    let mut child = Command::new("sh")
-        .args(["-c", &record, env!("CARGO_BIN_EXE_leeward"), folder.to_str().unwrap(), script])
+    // Whatever the tests were started to ignore, as by nohup: a shell sets no trap for that.
+    let mut child = Command::new("env")
+        .args([
+            "--default-signal",
+            "sh",
+            "-c",
+            &record,
+            env!("CARGO_BIN_EXE_leeward"),
+            folder.to_str().unwrap(),
+            script,
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
