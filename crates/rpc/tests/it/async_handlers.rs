@@ -4,6 +4,7 @@
 use super::TRANSPORT;
 use crate::asker::{Peer, eventually};
 use crate::serving::{Serve, over};
+use leeward_control::params::Raw;
 use leeward_control::registry::Registry;
 use leeward_control::units::Nanos;
 use leeward_rpc::server::{AsyncHandler, Builder, Failed, OwnedRequest, Server};
@@ -457,11 +458,11 @@ fn a_plain_handler_may_wait_too_though_it_should_not() {
 
 #[test]
 fn a_request_that_waited_too_long_is_dropped_when_its_turn_has_come() {
-    // What has waited for most of the objective is too old.
-    let algorithm = Registry::builtin().find("breakwater").unwrap().clone();
+    // What has waited for most of the objective is too old. Credit schemes say so of an overload alone.
+    let algorithm = Registry::builtin().find("edge").unwrap().clone();
     let builder =
         over(TRANSPORT, Server::builder()).objective(Nanos::from_micros(10), Nanos::from_secs(1)).idle(Idle::Block);
-    let builder = builder.admission(&algorithm, algorithm.params(&[]).unwrap());
+    let builder = builder.admission(&algorithm, algorithm.params(&[("lateness", Raw::Text("800ms".into()))]).unwrap());
     let (alive, free) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, freed) = (Arc::clone(&alive), Arc::clone(&free));
     let handler = move |request: OwnedRequest| {
