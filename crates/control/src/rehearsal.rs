@@ -60,7 +60,8 @@ impl<T> Twin<T> {
         (now, Nanos(self.work), self.under_way.drain(..ended).collect())
     }
 
-    /// Age of the oldest that would still wait at the last look.
+    /// Age of the oldest request that would still be queued: what a server's control loop is told as its queueing delay. The delay of the
+    /// next request would grow faster than time under more than twice the load.
     pub fn oldest(&self) -> Nanos {
         let waits = self.under_way.iter().find(|leaving| leaving.begins > self.at);
         waits.map_or(Nanos::ZERO, |leaving| self.at.since(Time(leaving.at.0 - leaving.sojourn.0)))
@@ -97,6 +98,20 @@ mod tests {
         assert_eq!(twin.delay(Time(5_000)), Nanos(900));
         assert_eq!(twin.delay(Time(5_600)), Nanos(300));
         assert_eq!(twin.delay(Time(9_000)), Nanos::ZERO);
+    }
+
+    #[test]
+    fn the_oldest_in_the_queue_is_the_first_that_has_not_begun() {
+        let mut twin = Twin::default();
+        for came in [0, 100, 200] {
+            twin.look(Time(came), Time(came));
+            twin.admit(Nanos(1_000), 1, ());
+        }
+        assert_eq!(twin.oldest(), Nanos(100), "of the second, while the first is executed");
+        twin.look(Time(1_500), Time(1_500));
+        assert_eq!(twin.oldest(), Nanos(1_300));
+        twin.look(Time(3_500), Time(3_500));
+        assert_eq!(twin.oldest(), Nanos::ZERO);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Outbox {
         self.takes_much
     }
 
-    /// Notes that an answer of `bytes` has been added.
+    /// Notes that one answer, or those of one turn of the connection together, have added `bytes`.
     pub(crate) fn added(&mut self, bytes: usize) {
         self.holds_long |= bytes > SHORT;
     }

@@ -104,7 +104,7 @@ impl State {
             }
         }
         self.since_tick.arrivals += 1;
-        self.tick(now, self.twin.oldest(), event.random);
+        self.tick(now, event.random);
         let place = (CoreId(core as u32), slot);
         let Some(known) = self.sessions.get_mut(&place) else { return Verdict::Admit };
         let (number, mut arrival) = (known.number, *event);
@@ -127,11 +127,12 @@ impl State {
     }
 
     /// Gives the control loop its turn, if that has come.
-    fn tick(&mut self, now: Time, delay: Nanos, random: u64) {
+    fn tick(&mut self, now: Time, random: u64) {
         if now < self.next_tick {
             return;
         }
         let period = self.control.period().max(Nanos(1));
+        let delay = self.twin.oldest();
         let missed = if delay == Nanos::ZERO { now.since(self.next_tick).0 / period.0 } else { 0 };
         self.control.tick(&Signals { now, packet_delay: delay, run_delay: Nanos::ZERO, ..self.since_tick });
         // As on a server that sleeps (`Pulse`): a pool that grows by each period does so in silence.

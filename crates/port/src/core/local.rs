@@ -157,9 +157,9 @@ impl<P: Protocol> Local<P> {
         self.shared().packets.publish(self.index, now, Nanos::ZERO, false);
     }
 
-    /// A message has waited for so long: known before the first decision that it bears on. The time
-    /// in which the core slept is no queue: nothing was ahead of the message.
+    /// A message has waited for so long: known before the first decision that it bears on.
     pub(super) fn find(&mut self, waited: Nanos, now: Time) {
+        // While the core slept, nothing was ahead of the message: that is no queueing delay.
         let waited = waited.min(now.since(self.woke));
         if waited > self.found {
             self.found = waited;

@@ -74,21 +74,18 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         // Places beyond `count` are there for the array's sake and not asked for.
         let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), rooms[at]));
         batch.receive(&sockets[..count]);
+        let mut longest = Nanos::ZERO;
         for at in 0..count {
             let Some(peer) = peers.at(slots[at] as u32) else { continue };
             peer.receive_ahead(rooms[at], batch.received(at));
-            // Known before the first decision that it bears on.
             if let Some(Ok(received)) = &peer.ahead {
-                let waited = peer.queued(received, Nanos::ZERO, local.looked);
-                local.found = local.found.max(waited.min(local.looked.since(local.woke)));
+                longest = longest.max(peer.queued(received, Nanos::ZERO, local.looked));
             }
         }
         if batch.is_broken() {
             local.receiver.batch = None;
         }
-        if local.found > Nanos::ZERO {
-            local.shared().packets.publish(local.index, local.looked, local.found, true);
-        }
+        local.find(longest, local.looked);
     }
 }
 

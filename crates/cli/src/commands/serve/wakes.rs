@@ -23,7 +23,7 @@ pub(super) fn compare(idle: Idle, slo: Nanos) {
         return;
     }
     let measure = move || {
-        let took = one_in_ten(&mut measured());
+        let took = p90(&mut measured());
         if took.0.saturating_mul(2) >= slo.0 {
             let words = words(took, slo);
             let _ = writeln!(std::io::stderr(), "note: {words}");
@@ -41,7 +41,7 @@ fn words(took: Nanos, slo: Nanos) -> String {
     )
 }
 
-/// Times from when a sleeping thread was called until it went on.
+/// Measures wake-up latencies: from the call of a sleeping thread until it runs.
 fn measured() -> Vec<Nanos> {
     let (call, called) = mpsc::channel::<Instant>();
     thread::scope(|scope| {
@@ -56,8 +56,8 @@ fn measured() -> Vec<Nanos> {
     })
 }
 
-/// Time that one in ten exceeds.
-fn one_in_ten(times: &mut [Nanos]) -> Nanos {
+/// The 90th percentile.
+fn p90(times: &mut [Nanos]) -> Nanos {
     times.sort_unstable();
     times.iter().rev().nth(times.len() / ONE_IN).copied().unwrap_or_default()
 }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn the_slowest_tenth_is_told() {
         let mut times: Vec<Nanos> = (1..=40).rev().map(Nanos::from_micros).collect();
-        assert_eq!(one_in_ten(&mut times), Nanos::from_micros(36));
-        assert_eq!(one_in_ten(&mut []), Nanos::ZERO);
+        assert_eq!(p90(&mut times), Nanos::from_micros(36));
+        assert_eq!(p90(&mut []), Nanos::ZERO);
         assert_eq!(measured().len(), SAMPLES);
         let words = words(Nanos::from_micros(150), Nanos::from_micros(200));
         assert!(words.contains("takes 150 µs or more to wake, 1 time in 10, and the objective is 200us"), "{words}");

@@ -10,7 +10,7 @@
 //! - `allocation`: what is different where cores come and go (poster SIGCOMM'23 §3).
 //! - `downstream`: what the servers behind this one let through.
 //! - `room`: what AQM lets wait there for cores that are still to come.
-//! - `overload`: before which nobody is rejected for its delay.
+//! - `overload`: detects it; before that no request is rejected for its delay.
 //! - `drained`: sessions that hold no credit and wait for an explicit one.
 //! - `strangers`: sessions that have had no credit yet.
 //! - [`client`]: sends while the window allows.

@@ -1,192 +1,182 @@
-//! Whether an overload is shown. Before that no request is rejected for its delay, and none by a
-//! bound: a queue that cores work off by themselves leaves nobody behind whom a rejection would
-//! help. A core that was woken late, or that the machine took away for a moment, finds such a
-//! queue, and often a single request.
+//! Detects an overload. Until one is detected, no request is rejected for its delay or by a bound:
+//! the cores work such a queue off by themselves, and a rejection would make nobody earlier. A core
+//! that was woken late, or that the machine took away for a moment, finds such a queue.
 //!
-//! An overload is shown by a queue that stands and gets no shorter: for fifteen objectives there has
-//! always been a request in a queue for cores or, where they are counted, in the server, and in the
-//! last ten of these about as many came as went. Who comes all at once, as after a pause of the machine
-//! or of the clients, comes in the first five. Ticks look at moments only, and there is none while
-//! cores sleep, but what is found at one tick tells of the time before: who has waited since the last
-//! tick was there all along.
+//! A queue shows an overload in one of three ways:
+//! - **It grows while the cores work on it**: for two windows of two objectives each its delay grows, but
+//!   more slowly than time passes. The delay of a queue that no core works on grows as fast as time, and
+//!   so does that of requests that arrived all at once.
+//! - **It stands**: for fifteen objectives there was always a request in a queue for cores or, where the
+//!   law counts them, in the server, and in the last ten the queue got no shorter. Requests that arrived
+//!   all at once, after a pause of the machine or of the clients, arrived in the first five.
+//! - **It is nearly always there**: for nine tenths of the recent time. A few clients let it run dry now and
+//!   then.
 //!
-//! It is shown sooner by a queue whose delay grows though requests are worked off all the time: in twice two
-//! objectives, but not as fast as time passes. That is how old a queue gets of which nothing is worked
-//! off, as by a core that the machine has taken away, and one that came all at once.
+//! An overload is over when for seven tenths of the recent time there was no queue, no rejection and no
+//! session that waited for a credit. Controllers as published have none of this.
 //!
-//! Few clients let such a queue run dry now and then: it also shows an overload that there was one
-//! for nine tenths of the recent time.
-//!
-//! An overload is over when in seven tenths of the recent time cores had no queue, nobody was
-//! rejected and no session waited for a credit. Never as published.
+//! A tick looks at one moment, and there are no ticks while cores sleep. The delay tells of the time between:
+//! a request that has waited since the last tick was there all along.
 
 use super::pool::Pool;
 use crate::server::Signals;
 use crate::units::{Nanos, Time};
 
-/// Part of the delay target from which a queue is one: cores that are never without such a queue
-/// never run dry.
+/// Part of the delay target from which a delay counts as a queue.
 const QUEUE: f64 = 0.25;
-/// Objectives for which a queue has to stand before it is looked at: those that come all at once have come.
-const BEFORE: u64 = 5;
-/// Objectives in which it is then looked at as a whole: some tens of requests.
-const LOOK: u64 = 10;
-/// Objectives, and requests that went, in which a queue that grows is seen to grow; twice in a row.
-const RISE: (u64, u64) = (2, 40);
-/// Growth of the delay in that time, as a part of it: an overload of a twentieth, and one of four times
-/// the capacity. Faster than that grows only what nobody works off, or what came all at once.
-const RISES: std::ops::Range<f64> = 0.05..0.8;
-/// Part of those who went that has to have come, or the queue is being worked off: its delay falls
-/// by a tenth of the time that passes, or by more.
-const CAME: f64 = 0.9;
-/// Objectives that are the recent time: credits keep the queue of one core so short that it is
-/// often gone for a moment.
+/// Objectives, and departures, after which the growth of a queue is judged.
+const GROWTH_WINDOW: (u64, u64) = (2, 40);
+/// Growth of the delay per time that shows an overload: from a load of 1.05 to five times the capacity.
+const GROWTH: std::ops::Range<f64> = 0.05..0.8;
+/// Objectives before a standing queue is judged: requests that arrive all at once have arrived.
+const SETTLING: u64 = 5;
+/// Objectives after which a standing queue is judged: some tens of requests.
+const STANDING_WINDOW: u64 = 10;
+/// Arrivals per departure below which a queue gets shorter. Its delay falls by the rest of the time then.
+const SHRINKS: f64 = 0.9;
+/// Time constant of the recent time, in objectives: credits keep the queue of one core so short that it is often
+/// gone for a moment.
 const RECENT: u64 = 25;
-/// Share of the recent time from which an overload that was shown lasts. Cores at half load have a queue for
-/// less than that, and at their capacity for 0.8, unless their controller keeps it short: it rejects
-/// requests then, or has sessions wait for credits.
+/// Part of the recent time from which an overload lasts. Cores at half load have a queue for less than that. At
+/// their capacity it is 0.8, unless the controller keeps the queue short by rejections and credits.
 const LASTS: f64 = 0.3;
-/// Share of the recent time with a queue that shows an overload, too: few clients let it run dry again and again.
+/// Part of the recent time with a queue that shows an overload.
 const FULL: f64 = 0.9;
 
-/// The signs of an overload.
+/// Detector of overload, for one server.
 #[derive(Debug)]
 pub(super) struct Overload {
     queue: Nanos,
     objective: Nanos,
-    /// The look under way.
-    look: Option<Look>,
-    rise: Option<Rise>,
-    is_shown: bool,
-    /// Share of the recent time with a queue, or in which the controller kept requests away.
+    /// Window over a queue that grows; its flag: the window before grew as well.
+    growing: Option<Window>,
+    /// Window over a queue that stands; its flag: the queue has settled.
+    standing: Option<Window>,
+    is_detected: bool,
+    /// Part of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
-    /// When a session last wanted more credits than it got.
-    wanted: Option<Time>,
+    /// Last tick at which a session waited for a credit.
+    unmet: Option<Time>,
     now: Time,
 }
 
-/// Time in which there was always a queue for cores, and a tick now and then.
+/// Changes of a queue since a moment.
 #[derive(Clone, Copy, Debug)]
-struct Rise {
+struct Window {
     since: Time,
-    /// Delay at its beginning.
+    /// Delay at the beginning.
     delay: Nanos,
-    went: u64,
-    /// Whether it grew in the time just before.
-    grew: bool,
+    arrived: u64,
+    departed: u64,
+    flag: bool,
 }
 
-impl Rise {
-    fn begin(signals: &Signals, grew: bool) -> Rise {
-        Rise { since: signals.now, delay: signals.delay(), went: 0, grew }
-    }
-}
-
-/// Time in which there was always a request in a queue, or in the server.
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    since: Time,
-    /// Delay at its beginning.
-    delay: Nanos,
-    came: u64,
-    went: u64,
-    /// Whether the queue has stood for long enough to be looked at.
-    counts: bool,
-}
-
-impl Look {
-    fn begin(signals: &Signals, counts: bool) -> Look {
-        Look { since: signals.now, delay: signals.delay(), came: 0, went: 0, counts }
+impl Window {
+    fn begin(signals: &Signals, flag: bool) -> Window {
+        Window { since: signals.now, delay: signals.delay(), arrived: 0, departed: 0, flag }
     }
 
-    /// Whether fewer came than went. Those that nobody has received yet are seen by their delay alone.
-    fn gets_shorter(&self, signals: &Signals) -> bool {
-        let lasted = signals.now.since(self.since);
-        (self.came as f64) < CAME * self.went as f64 || signals.delay() + lasted.scale(1.0 - CAME) < self.delay
+    fn count(&mut self, signals: &Signals) {
+        self.arrived += signals.arrivals;
+        self.departed += signals.completions + signals.drops;
+    }
+
+    fn lasted(&self, signals: &Signals) -> Nanos {
+        signals.now.since(self.since)
+    }
+
+    /// Whether the delay has grown as it does in an overload.
+    fn grows(&self, signals: &Signals) -> bool {
+        let growth = signals.delay().0 as f64 - self.delay.0 as f64;
+        GROWTH.contains(&(growth / self.lasted(signals).0 as f64))
+    }
+
+    /// Whether the cores are working the queue off. Requests that no core has received are not counted: only
+    /// the delay tells of them.
+    fn shrinks(&self, signals: &Signals) -> bool {
+        let falls = signals.delay() + self.lasted(signals).scale(1.0 - SHRINKS) < self.delay;
+        falls || (self.arrived as f64) < SHRINKS * self.departed as f64
     }
 }
 
 impl Overload {
-    /// Under a delay target and an objective.
+    /// For a delay target and an objective.
     pub(super) fn new(target: Nanos, objective: Nanos) -> Self {
         let (queue, objective) = (target.scale(QUEUE).max(Nanos(1)), objective.max(Nanos(1)));
-        Overload {
-            queue,
-            objective,
-            look: None,
-            rise: None,
-            is_shown: false,
-            share: 0.0,
-            wanted: None,
-            now: Time::ZERO,
-        }
+        let (growing, standing) = (None, None);
+        Overload { queue, objective, growing, standing, is_detected: false, share: 0.0, unmet: None, now: Time::ZERO }
     }
 
-    /// Runs one control tick. `is_occupied`: some that are in the server were there at the last
-    /// tick, as far as they are counted.
+    /// Runs one control tick. `is_occupied`: requests that were in the server at the last tick are still
+    /// there, as far as the law counts them.
     pub(super) fn tick(&mut self, pool: &Pool, signals: &Signals, is_occupied: bool) {
         let (now, delay) = (signals.now, signals.delay());
         let passed = now.since(std::mem::replace(&mut self.now, now));
         if passed == Nanos::ZERO {
-            // Made up for one that was missed: it looks at nothing.
+            // A tick in place of one that was missed observes nothing.
             return;
         }
-        let has_queue = delay >= self.queue;
-        let stands = has_queue && delay >= passed || is_occupied;
-        if pool.take_wanting() {
-            self.wanted = Some(now);
+        if pool.take_unmet_demand() {
+            self.unmet = Some(now);
         }
-        let lacks_credits = self.wanted.is_some_and(|wanted| now.since(wanted) < self.objective);
-        let part = if self.is_shown && (lacks_credits || signals.drops > 0) {
+        let has_queue = delay >= self.queue;
+        let had_queue = has_queue && delay >= passed;
+        self.follow_share(signals, passed, has_queue);
+        self.standing = match self.standing.filter(|_| had_queue || is_occupied) {
+            Some(window) => Some(self.go_on_standing(window, signals)),
+            None => (has_queue || is_occupied).then(|| Window::begin(signals, false)),
+        };
+        let was_awake = passed < self.objective / 2;
+        self.growing = match self.growing.filter(|_| had_queue && was_awake) {
+            Some(window) => Some(self.go_on_growing(window, signals)),
+            None => has_queue.then(|| Window::begin(signals, false)),
+        };
+        self.is_detected = self.share >= if self.is_detected { LASTS } else { FULL };
+        pool.set_calm(!self.is_detected);
+    }
+
+    /// Takes the time since the last tick into the part of the recent time that counts.
+    fn follow_share(&mut self, signals: &Signals, passed: Nanos, has_queue: bool) {
+        let is_unmet = self.unmet.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
+        let part = if self.is_detected && (is_unmet || signals.drops > 0) {
             1.0
         } else if has_queue {
-            // Who has waited for less came after the last tick: before there was none.
-            delay.min(passed).0 as f64 / passed.0.max(1) as f64
+            // There was no queue before its oldest request arrived.
+            signals.delay().min(passed).0 as f64 / passed.0 as f64
         } else {
             0.0
         };
         let weight = 1.0 - (-(passed.0 as f64) / (self.objective * RECENT).0 as f64).exp();
         self.share += (part - self.share) * weight;
-        self.look = match self.look.filter(|_| stands) {
-            Some(look) => Some(self.go_on(look, signals)),
-            None => (has_queue || stands).then(|| Look::begin(signals, false)),
-        };
-        let is_awake = passed < self.objective / 2;
-        self.rise = match self.rise.filter(|_| has_queue && delay >= passed && is_awake) {
-            Some(rise) => Some(self.rise_on(rise, signals)),
-            None => has_queue.then(|| Rise::begin(signals, false)),
-        };
-        self.is_shown = self.share >= if self.is_shown { LASTS } else { FULL };
-        pool.set_calm(!self.is_shown);
     }
 
-    /// Counts what went, and judges how the delay has grown in a time that is long enough.
-    fn rise_on(&mut self, mut rise: Rise, signals: &Signals) -> Rise {
-        rise.went += signals.completions + signals.drops;
-        let lasted = signals.now.since(rise.since);
-        if lasted < self.objective * RISE.0 || rise.went < RISE.1 {
-            return rise;
+    fn go_on_growing(&mut self, mut window: Window, signals: &Signals) -> Window {
+        window.count(signals);
+        let (objectives, departures) = GROWTH_WINDOW;
+        if window.lasted(signals) < self.objective * objectives || window.departed < departures {
+            return window;
         }
-        let grown = signals.delay().0 as f64 - rise.delay.0 as f64;
-        let grows = RISES.contains(&(grown / lasted.0 as f64));
-        if grows && rise.grew {
-            (self.is_shown, self.share) = (true, 1.0);
+        let grows = window.grows(signals);
+        if grows && window.flag {
+            self.detect();
         }
-        Rise::begin(signals, grows)
+        Window::begin(signals, grows)
     }
 
-    /// Counts what came and went, and judges a look that is long enough.
-    fn go_on(&mut self, mut look: Look, signals: &Signals) -> Look {
-        look.came += signals.arrivals;
-        look.went += signals.completions + signals.drops;
-        let lasts = self.objective * if look.counts { LOOK } else { BEFORE };
-        if signals.now.since(look.since) < lasts {
-            return look;
+    fn go_on_standing(&mut self, mut window: Window, signals: &Signals) -> Window {
+        window.count(signals);
+        let has_settled = window.flag;
+        if window.lasted(signals) < self.objective * if has_settled { STANDING_WINDOW } else { SETTLING } {
+            return window;
         }
-        if look.counts && !look.gets_shorter(signals) {
-            (self.is_shown, self.share) = (true, 1.0);
+        if has_settled && !window.shrinks(signals) {
+            self.detect();
         }
-        Look::begin(signals, true)
+        Window::begin(signals, true)
+    }
+
+    fn detect(&mut self) {
+        (self.is_detected, self.share) = (true, 1.0);
     }
 }
 
@@ -309,7 +299,7 @@ mod tests {
         let mut world = World::new();
         world.pass(160, 20, false);
         for _ in 0..2_000 {
-            world.pool.note_wanting();
+            world.pool.note_unmet_demand();
             assert_eq!(world.pass(10, 0, false), 0, "credits are short");
         }
         assert!(world.pass(500, 0, false) > 150, "nobody lacks any");

@@ -11,8 +11,8 @@ pub struct Pool {
     size: Padded<Size>,
     issued: Padded<AtomicI64>,
     sessions: Padded<AtomicI64>,
-    /// Whether a session has wanted more credits than it got: 0 or 1.
-    wanting: Padded<AtomicI64>,
+    /// Whether a session waits for a credit and none is open: 0 or 1.
+    unmet_demand: Padded<AtomicI64>,
     /// Requests of a class that may still come in before the next tick; [`UNBOUNDED`]: as many as like.
     places: [Padded<AtomicI64>; CLASSES],
 }
@@ -47,7 +47,7 @@ impl Pool {
             size: Padded(size),
             issued: Padded(AtomicI64::new(0)),
             sessions: Padded(AtomicI64::new(0)),
-            wanting: Padded(AtomicI64::new(0)),
+            unmet_demand: Padded(AtomicI64::new(0)),
             places: std::array::from_fn(|_| Padded(AtomicI64::new(UNBOUNDED))),
         }
     }
@@ -137,7 +137,7 @@ impl Pool {
         self.size.0.distrusts.store(distrusts.into(), Ordering::Relaxed);
     }
 
-    /// Whether no overload is shown, so that nobody is rejected for its delay
+    /// Whether no overload is detected, so that no request is rejected for its delay
     /// ([`super::overload`]). Never as published.
     pub(crate) fn is_calm(&self) -> bool {
         self.size.0.calm.load(Ordering::Relaxed) != 0
@@ -147,17 +147,17 @@ impl Pool {
         self.size.0.calm.store(calm.into(), Ordering::Relaxed);
     }
 
-    /// A session has a use for more credits than it got.
-    pub(super) fn note_wanting(&self) {
-        // While nobody looks, one store is enough.
-        if self.wanting.0.load(Ordering::Relaxed) == 0 {
-            self.wanting.0.store(1, Ordering::Relaxed);
+    /// Notes that a session waits for a credit and none is open.
+    pub(super) fn note_unmet_demand(&self) {
+        // Cores share this line: until the next tick takes the note, one store is enough.
+        if self.unmet_demand.0.load(Ordering::Relaxed) == 0 {
+            self.unmet_demand.0.store(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether a session has wanted more credits than it got since the last call.
-    pub(super) fn take_wanting(&self) -> bool {
-        self.wanting.0.load(Ordering::Relaxed) != 0 && self.wanting.0.swap(0, Ordering::Relaxed) != 0
+    /// Whether a session has waited for a credit in vain since the last call.
+    pub(super) fn take_unmet_demand(&self) -> bool {
+        self.unmet_demand.0.load(Ordering::Relaxed) != 0 && self.unmet_demand.0.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Takes a place for a request of a class, where those in the server are bounded.

@@ -123,7 +123,7 @@ impl Core {
     }
 
     /// Verdict on a request after a delay that has a threshold. Where cores can still be had, only a late request is
-    /// rejected ([`super::room`]), and none before an overload is shown ([`super::overload`]).
+    /// rejected ([`super::room`]), and none before an overload is detected ([`super::overload`]).
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
         let is_over = delay >= threshold && (delay >= self.late || !self.pool.has_room());
         if is_over && !self.pool.is_calm() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
@@ -337,7 +337,7 @@ impl Admission for Core {
         if self.turnover.is_owed() {
             self.pool.issue(1);
         } else if !self.pool.take_one() {
-            self.pool.note_wanting();
+            self.pool.note_unmet_demand();
             return None;
         }
         self.drained.take(random)

@@ -111,7 +111,7 @@ impl AutoLaw {
     /// An iteration is over: hands the pool over or back, and takes the efficiency signal's step.
     fn iteration_ends(&mut self, pool: &Pool, end: &End) {
         let refused = self.methods.take_refused();
-        // What was late before an overload is shown was woken late, as far as anybody knows.
+        // Until an overload is detected, a late response may be a core's late wake-up.
         let evidence = evidence(end, refused).filter(|_| !pool.is_calm());
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);

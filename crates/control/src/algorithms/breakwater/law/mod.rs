@@ -41,8 +41,8 @@ pub(super) trait Law: Send {
         None
     }
 
-    /// Whether the last tick found requests in the server that were there at the one before, if the law
-    /// counts them.
+    /// Whether requests that came before the last tick are still in the server. `false` if
+    /// the law does not count requests.
     fn is_occupied(&self) -> bool {
         false
     }
