@@ -115,8 +115,8 @@ impl<P: Protocol> Local<P> {
             return self.discard(peer);
         }
         if self.is_put_off(peer) {
-            // What waits behind its own words is nobody else's delay.
-            peer.held_back = true;
+            // What it has waited behind its own words is nobody else's delay; from here on it waits for the tasks of this core.
+            peer.turned = now;
             self.read_later(peer);
             return Fate::Stays;
         }
